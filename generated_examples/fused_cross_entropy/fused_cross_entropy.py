@@ -17,14 +17,17 @@ except (ImportError, AttributeError) as error:
 
 
 class FusedCrossEntropyFunction(Function):
-    """Forward and backward of :func:`fused_cross_entropy`."""
+    """Forward and backward of :func:`fused_cross_entropy`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(
         logits: Tensor, target: Tensor, smoothing: float, ignore_index: int
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         if logits.ndim != 2:
             raise ValueError(f"logits[N, V] has shape {[*logits.shape]}, not 2-D")
         if target.shape != (logits.shape[0],):
@@ -42,18 +45,20 @@ class FusedCrossEntropyFunction(Function):
         index = torch.where(kept, target, 0).unsqueeze(-1)
         nll = -log_probs.gather(-1, index).squeeze(-1)
         loss = (1 - smoothing) * nll - smoothing * log_probs.mean(-1)
-        return torch.where(kept, loss, 0.0)
+        # No lse: backward computes it again.
+        return torch.where(kept, loss, 0.0), logits.new_empty(0)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+    ) -> None:
         logits, target, smoothing, ignore_index = inputs
-        ctx.save_for_backward(logits, target)
+        _output, lse = outputs
+        ctx.mark_non_differentiable(lse)
+        ctx.in_kernels = lse.numel() > 0
+        ctx.save_for_backward(logits, target, lse if ctx.in_kernels else None)
         ctx.ignore_index = ignore_index
         ctx.smoothing = smoothing
-        ctx.in_kernels = (
-            fused_cross_entropy_triton is not None
-            and fused_cross_entropy_triton.takes(logits, target)
-        )
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if logits.is_meta else logits.device.type
         ctx.autocast = torch.autocast(
@@ -61,12 +66,14 @@ class FusedCrossEntropyFunction(Function):
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad_output: Tensor, _grad_lse: Tensor
+    ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            logits, target = ctx.saved_tensors
+            logits, target, lse = ctx.saved_tensors
             if ctx.in_kernels and not torch.is_grad_enabled():
                 grad_logits = fused_cross_entropy_triton.fused_cross_entropy_backward(
-                    grad_output, logits, target, ctx.smoothing, ctx.ignore_index
+                    grad_output, logits, target, lse, ctx.smoothing, ctx.ignore_index
                 )
                 return grad_logits, None, None, None
             kept = target != ctx.ignore_index
@@ -101,7 +108,10 @@ def fused_cross_entropy(
         smoothing: Float.
         ignore_index: Integer.
     """
-    return FusedCrossEntropyFunction.apply(logits, target, smoothing, ignore_index)
+    output, _lse = FusedCrossEntropyFunction.apply(
+        logits, target, smoothing, ignore_index
+    )
+    return output
 
 
 class FusedCrossEntropy(nn.Module):

@@ -49,6 +49,7 @@ def forward_kernel(
     logits_stride,
     target_ptr,
     output_ptr,
+    lse_ptr,
     V,
     smoothing: tl.constexpr,
     ignore_index: tl.constexpr,
@@ -59,23 +60,24 @@ def forward_kernel(
     cols = tl.arange(0, BLOCK)
     mask = cols < V
     logits_row = logits_ptr + row * logits_stride
-    logits = tl.load(logits_row + cols, mask=mask, other=float("-inf")).to(DTYPE)
+    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
     target = tl.load(target_ptr + row)
 
-    row_max = tl.max(logits, axis=0)
-    shifted = logits - row_max
-    exp = tl.exp(shifted)
-    total = tl.sum(exp, axis=0)
-    log_probs = shifted - tl.log(total)
+    row_max = tl.max(tl.where(mask, logits, float("-inf")), axis=0)
+    exp = tl.exp(logits - row_max)
+    total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
+    lse = row_max + tl.log(total)
+    log_probs = logits - lse
     kept = target != ignore_index
     index = tl.where(kept, target, 0)
-    picked = tl.sum(tl.where(cols == index, log_probs, 0.0), axis=0)
     in_range = (index >= 0) & (index < V)
-    nll = -tl.where(in_range, picked, float("nan"))
+    picked = tl.load(logits_row + index, mask=in_range, other=float("nan")).to(DTYPE)
+    nll = -(picked - lse)
     mean = tl.sum(tl.where(mask, log_probs, 0.0), axis=0) / V
     loss = (1 - smoothing) * nll - smoothing * mean
     output = tl.where(kept, loss, 0.0)
     tl.store(output_ptr + row, output)
+    tl.store(lse_ptr + row, lse)
 
 
 @triton.jit
@@ -84,6 +86,7 @@ def backward_kernel(
     logits_ptr,
     logits_stride,
     target_ptr,
+    lse_ptr,
     grad_logits_ptr,
     V,
     smoothing: tl.constexpr,
@@ -96,8 +99,9 @@ def backward_kernel(
     mask = cols < V
     grad_output = tl.load(grad_output_ptr + row).to(DTYPE)
     logits_row = logits_ptr + row * logits_stride
-    logits = tl.load(logits_row + cols, mask=mask, other=float("-inf")).to(DTYPE)
+    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
     target = tl.load(target_ptr + row)
+    lse = tl.load(lse_ptr + row).to(DTYPE)
 
     kept = target != ignore_index
     index = tl.where(kept, target, 0)
@@ -107,12 +111,8 @@ def backward_kernel(
     in_range = (index >= 0) & (index < V)
     onehot = tl.where(in_range, tl.where(cols == index, 1.0, 0.0), float("nan"))
     neg_grad_log_probs = g + grad_nll * onehot
-    summed_grad = tl.sum(tl.where(mask, neg_grad_log_probs, 0.0), axis=0)
-    row_max = tl.max(logits, axis=0)
-    shifted = logits - row_max
-    exp = tl.exp(shifted)
-    total = tl.sum(exp, axis=0)
-    grad_logits = exp / total * summed_grad - neg_grad_log_probs
+    summed_grad = neg_grad_mean + grad_nll
+    grad_logits = tl.exp(logits - lse) * summed_grad - neg_grad_log_probs
     tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)
 
 
@@ -150,10 +150,11 @@ def fused_cross_entropy_forward(
     smoothing: float,
     ignore_index: int,
     dtype: torch.dtype,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     V = logits.shape[-1]
     rows = logits.numel() // V
     output = torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device)
+    lse = logits.new_empty(logits.shape[:-1], dtype=precision(logits))
     logits_rows = as_rows(logits)
     with torch.cuda.device_of(logits):
         forward_kernel[(rows,)](
@@ -161,13 +162,14 @@ def fused_cross_entropy_forward(
             logits_rows.stride(0),
             target.contiguous(),
             output,
+            lse,
             V,
             smoothing,
             ignore_index,
             DTYPE=PRECISION[precision(logits)],
             **blocks(V),
         )
-    return output
+    return output, lse
 
 
 @fused_cross_entropy_forward.register_fake
@@ -177,8 +179,11 @@ def _(
     smoothing: float,
     ignore_index: int,
     dtype: torch.dtype,
-) -> Tensor:
-    return torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device)
+) -> tuple[Tensor, Tensor]:
+    return (
+        torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device),
+        logits.new_empty(logits.shape[:-1], dtype=precision(logits)),
+    )
 
 
 @torch.library.custom_op(
@@ -188,6 +193,7 @@ def fused_cross_entropy_backward(
     grad_output: Tensor,
     logits: Tensor,
     target: Tensor,
+    lse: Tensor,
     smoothing: float,
     ignore_index: int,
 ) -> Tensor:
@@ -201,6 +207,7 @@ def fused_cross_entropy_backward(
             logits_rows,
             logits_rows.stride(0),
             target.contiguous(),
+            lse.contiguous(),
             grad_logits,
             V,
             smoothing,
@@ -216,6 +223,7 @@ def _(
     grad_output: Tensor,
     logits: Tensor,
     target: Tensor,
+    lse: Tensor,
     smoothing: float,
     ignore_index: int,
 ) -> Tensor:
@@ -236,7 +244,10 @@ def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> An
         )
         for arg, dim in zip(args, in_dims, strict=True)
     ]
-    return op(*given), 0
+    outputs = op(*given)
+    if isinstance(outputs, Tensor):
+        return outputs, 0
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_cross_entropy_forward.register_vmap(
@@ -284,7 +295,7 @@ def takes(logits: Tensor, target: Tensor) -> bool:
 
 def forward(
     logits: Tensor, target: Tensor, smoothing: float, ignore_index: int
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     dtype = logits.dtype
     if torch.is_autocast_enabled(logits.device.type):
         dtype = torch.promote_types(dtype, torch.float32)

@@ -35,8 +35,8 @@ class FusedGEGLUFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         (x,) = inputs
-        ctx.save_for_backward(x)
         ctx.in_kernels = fused_geglu_triton is not None and fused_geglu_triton.takes(x)
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:

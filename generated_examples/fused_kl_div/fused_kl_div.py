@@ -31,11 +31,11 @@ class FusedKlDivFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         log_q, p = inputs
-        ctx.save_for_backward(
-            log_q if ctx.needs_input_grad[0] or ctx.needs_input_grad[1] else None, p
-        )
         ctx.in_kernels = fused_kl_div_triton is not None and fused_kl_div_triton.takes(
             log_q, p
+        )
+        ctx.save_for_backward(
+            log_q if ctx.needs_input_grad[0] or ctx.needs_input_grad[1] else None, p
         )
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if log_q.is_meta else log_q.device.type

@@ -16,12 +16,17 @@ except (ImportError, AttributeError) as error:
 
 
 class FusedLayerNormFunction(Function):
-    """Forward and backward of :func:`fused_layer_norm`."""
+    """Forward and backward of :func:`fused_layer_norm`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    def forward(
+        x: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
         if weight.shape != (x.shape[-1],):
             raise ValueError(
                 f"weight[D] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
@@ -34,18 +39,29 @@ class FusedLayerNormFunction(Function):
             x, weight, bias
         ):
             return fused_layer_norm_triton.forward(x, weight, bias, eps)
-        return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
+        # No mean and no rstd: backward computes them again.
+        return (
+            F.layer_norm(x, x.shape[-1:], weight, bias, eps),
+            x.new_empty(0),
+            x.new_empty(0),
+        )
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]
+    ) -> None:
         x, weight, bias, eps = inputs
-        ctx.save_for_backward(x, weight)
+        _output, mean, rstd = outputs
+        ctx.mark_non_differentiable(mean, rstd)
+        ctx.in_kernels = mean.numel() > 0
+        ctx.save_for_backward(
+            x,
+            weight,
+            mean if ctx.in_kernels else None,
+            rstd if ctx.in_kernels else None,
+        )
         ctx.eps = eps
         ctx.bias_dtype = bias.dtype
-        ctx.in_kernels = (
-            fused_layer_norm_triton is not None
-            and fused_layer_norm_triton.takes(x, weight, bias)
-        )
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
@@ -53,15 +69,19 @@ class FusedLayerNormFunction(Function):
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad_output: Tensor, _grad_mean: Tensor, _grad_rstd: Tensor
+    ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            x, weight = ctx.saved_tensors
+            x, weight, mean, saved_rstd = ctx.saved_tensors
             if ctx.in_kernels and not torch.is_grad_enabled():
                 grad_x, grad_weight, grad_bias = (
                     fused_layer_norm_triton.fused_layer_norm_backward(
                         grad_output,
                         x,
                         weight,
+                        mean,
+                        saved_rstd,
                         ctx.eps,
                         ctx.bias_dtype,
                         ctx.needs_input_grad[0],
@@ -104,7 +124,8 @@ def fused_layer_norm(
         bias: Tensor of shape ``(D,)``.
         eps: Float.
     """
-    return FusedLayerNormFunction.apply(x, weight, bias, eps)
+    output, _mean, _rstd = FusedLayerNormFunction.apply(x, weight, bias, eps)
+    return output
 
 
 class FusedLayerNorm(nn.Module):

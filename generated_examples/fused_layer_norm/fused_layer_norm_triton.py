@@ -49,6 +49,8 @@ def forward_kernel(
     weight_ptr,
     bias_ptr,
     output_ptr,
+    mean_ptr,
+    rstd_ptr,
     D,
     eps: tl.constexpr,
     DTYPE: tl.constexpr,
@@ -68,6 +70,8 @@ def forward_kernel(
     x_hat = centred * rstd
     output = x_hat * weight + bias
     tl.store(output_ptr + row * D + cols, output, mask=mask)
+    tl.store(mean_ptr + row, mean)
+    tl.store(rstd_ptr + row, rstd)
 
 
 @triton.jit
@@ -77,6 +81,8 @@ def backward_kernel(
     x_ptr,
     x_stride,
     weight_ptr,
+    mean_ptr,
+    rstd_ptr,
     grad_x_ptr,
     grad_weight_ptr,
     grad_bias_ptr,
@@ -99,11 +105,10 @@ def backward_kernel(
         grad_output_row = grad_output_ptr + row * grad_output_stride
         grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
         x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
+        mean = tl.load(mean_ptr + row).to(DTYPE)
+        rstd = tl.load(rstd_ptr + row).to(DTYPE)
 
-        mean = tl.sum(x, axis=0) / D
         centred = x - mean
-        var = tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D
-        rstd = tl.rsqrt(var + eps)
         x_hat = centred * rstd
         if NEEDS_GRAD_X:
             grad_x_hat = grad_output * weight
@@ -157,10 +162,12 @@ def programs_of(rows: int, columns: int, device: torch.device) -> int:
 @torch.library.custom_op("custom_ops::fused_layer_norm_forward_triton", mutates_args=())
 def fused_layer_norm_forward(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype
-) -> Tensor:
+) -> tuple[Tensor, Tensor, Tensor]:
     D = x.shape[-1]
     rows = x.numel() // D
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
+    mean = x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias))
+    rstd = x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias))
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
         forward_kernel[(rows,)](
@@ -169,19 +176,25 @@ def fused_layer_norm_forward(
             weight.contiguous(),
             bias.contiguous(),
             output,
+            mean,
+            rstd,
             D,
             eps,
             DTYPE=PRECISION[precision(x, weight, bias)],
             **blocks(D),
         )
-    return output
+    return output, mean, rstd
 
 
 @fused_layer_norm_forward.register_fake
 def _(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype
-) -> Tensor:
-    return torch.empty(x.shape, dtype=dtype, device=x.device)
+) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        torch.empty(x.shape, dtype=dtype, device=x.device),
+        x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias)),
+        x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias)),
+    )
 
 
 @torch.library.custom_op(
@@ -191,6 +204,8 @@ def fused_layer_norm_backward(
     grad_output: Tensor,
     x: Tensor,
     weight: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
     eps: float,
     bias_dtype: torch.dtype,
     needs_grad_x: bool,
@@ -218,6 +233,8 @@ def fused_layer_norm_backward(
             x_rows,
             x_rows.stride(0),
             weight.contiguous(),
+            mean.contiguous(),
+            rstd.contiguous(),
             grad_x,
             grad_weight,
             grad_bias,
@@ -238,6 +255,8 @@ def _(
     grad_output: Tensor,
     x: Tensor,
     weight: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
     eps: float,
     bias_dtype: torch.dtype,
     needs_grad_x: bool,
@@ -260,8 +279,6 @@ def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any
         op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
         for at in range(info.batch_size)
     ]
-    if isinstance(samples[0], Tensor):
-        return torch.stack(samples), 0
     outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
     return outputs, (0,) * len(outputs)
 
@@ -284,7 +301,8 @@ def as_more_rows(
         )
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
-    return op(*given), 0
+    outputs = op(*given)
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_layer_norm_forward.register_vmap(
@@ -328,7 +346,9 @@ def takes(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     return not why
 
 
-def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+def forward(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     dtype = torch.promote_types(torch.promote_types(x.dtype, weight.dtype), bias.dtype)
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.promote_types(dtype, torch.float32)

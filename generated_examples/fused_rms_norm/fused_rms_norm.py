@@ -15,12 +15,15 @@ except (ImportError, AttributeError) as error:
 
 
 class FusedRMSNormFunction(Function):
-    """Forward and backward of :func:`fused_rms_norm`."""
+    """Forward and backward of :func:`fused_rms_norm`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    def forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         if weight.shape != (x.shape[-1],):
             raise ValueError(
                 f"weight[D] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
@@ -28,16 +31,19 @@ class FusedRMSNormFunction(Function):
         if fused_rms_norm_triton is not None and fused_rms_norm_triton.takes(x, weight):
             return fused_rms_norm_triton.forward(x, weight, eps)
         rstd = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
-        return x * rstd * weight
+        # No rstd: backward computes it again.
+        return x * rstd * weight, x.new_empty(0)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+    ) -> None:
         x, weight, eps = inputs
-        ctx.save_for_backward(x, weight)
+        _output, rstd = outputs
+        ctx.mark_non_differentiable(rstd)
+        ctx.in_kernels = rstd.numel() > 0
+        ctx.save_for_backward(x, weight, rstd if ctx.in_kernels else None)
         ctx.eps = eps
-        ctx.in_kernels = (
-            fused_rms_norm_triton is not None and fused_rms_norm_triton.takes(x, weight)
-        )
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
@@ -45,16 +51,19 @@ class FusedRMSNormFunction(Function):
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad_output: Tensor, _grad_rstd: Tensor
+    ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
             if grad_output.dtype.is_complex:
                 raise TypeError("fused_rms_norm: x and weight must be real")
-            x, weight = ctx.saved_tensors
+            x, weight, saved_rstd = ctx.saved_tensors
             if ctx.in_kernels and not torch.is_grad_enabled():
                 grad_x, grad_weight = fused_rms_norm_triton.fused_rms_norm_backward(
                     grad_output,
                     x,
                     weight,
+                    saved_rstd,
                     ctx.eps,
                     ctx.needs_input_grad[0],
                     ctx.needs_input_grad[1],
@@ -89,7 +98,8 @@ def fused_rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         weight: Tensor of shape ``(D,)``.
         eps: Float.
     """
-    return FusedRMSNormFunction.apply(x, weight, eps)
+    output, _rstd = FusedRMSNormFunction.apply(x, weight, eps)
+    return output
 
 
 class FusedRMSNorm(nn.Module):

@@ -41,6 +41,7 @@ def forward_kernel(
     x_stride,
     weight_ptr,
     output_ptr,
+    rstd_ptr,
     D,
     eps: tl.constexpr,
     DTYPE: tl.constexpr,
@@ -55,6 +56,7 @@ def forward_kernel(
     rstd = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
     output = x * rstd * weight
     tl.store(output_ptr + row * D + cols, output, mask=mask)
+    tl.store(rstd_ptr + row, rstd)
 
 
 @triton.jit
@@ -64,6 +66,7 @@ def backward_kernel(
     x_ptr,
     x_stride,
     weight_ptr,
+    rstd_ptr,
     grad_x_ptr,
     grad_weight_ptr,
     rows,
@@ -83,8 +86,8 @@ def backward_kernel(
         grad_output_row = grad_output_ptr + row * grad_output_stride
         grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
         x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
+        rstd = tl.load(rstd_ptr + row).to(DTYPE)
 
-        rstd = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
         x_hat = x * rstd
         if NEEDS_GRAD_X:
             grad_x_hat = grad_output * weight
@@ -133,10 +136,11 @@ def programs_of(rows: int, columns: int, device: torch.device) -> int:
 @torch.library.custom_op("custom_ops::fused_rms_norm_forward_triton", mutates_args=())
 def fused_rms_norm_forward(
     x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     D = x.shape[-1]
     rows = x.numel() // D
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
+    rstd = x.new_empty(x.shape[:-1], dtype=precision(x, weight))
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
         forward_kernel[(rows,)](
@@ -144,17 +148,23 @@ def fused_rms_norm_forward(
             x_rows.stride(0),
             weight.contiguous(),
             output,
+            rstd,
             D,
             eps,
             DTYPE=PRECISION[precision(x, weight)],
             **blocks(D),
         )
-    return output
+    return output, rstd
 
 
 @fused_rms_norm_forward.register_fake
-def _(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    return torch.empty(x.shape, dtype=dtype, device=x.device)
+def _(
+    x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    return (
+        torch.empty(x.shape, dtype=dtype, device=x.device),
+        x.new_empty(x.shape[:-1], dtype=precision(x, weight)),
+    )
 
 
 @torch.library.custom_op("custom_ops::fused_rms_norm_backward_triton", mutates_args=())
@@ -162,6 +172,7 @@ def fused_rms_norm_backward(
     grad_output: Tensor,
     x: Tensor,
     weight: Tensor,
+    rstd: Tensor,
     eps: float,
     needs_grad_x: bool,
     needs_grad_weight: bool,
@@ -183,6 +194,7 @@ def fused_rms_norm_backward(
             x_rows,
             x_rows.stride(0),
             weight.contiguous(),
+            rstd.contiguous(),
             grad_x,
             grad_weight,
             rows,
@@ -201,6 +213,7 @@ def _(
     grad_output: Tensor,
     x: Tensor,
     weight: Tensor,
+    rstd: Tensor,
     eps: float,
     needs_grad_x: bool,
     needs_grad_weight: bool,
@@ -218,8 +231,6 @@ def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any
         op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
         for at in range(info.batch_size)
     ]
-    if isinstance(samples[0], Tensor):
-        return torch.stack(samples), 0
     outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
     return outputs, (0,) * len(outputs)
 
@@ -242,7 +253,8 @@ def as_more_rows(
         )
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
-    return op(*given), 0
+    outputs = op(*given)
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_rms_norm_forward.register_vmap(partial(as_more_rows, fused_rms_norm_forward, {1}))
@@ -280,7 +292,7 @@ def takes(x: Tensor, weight: Tensor) -> bool:
     return not why
 
 
-def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(x.dtype, weight.dtype)
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.promote_types(dtype, torch.float32)

@@ -41,11 +41,11 @@ class FusedRotaryFunction(Function):
         x, cos, sin = inputs
         if cos.dtype.is_complex or sin.dtype.is_complex:
             raise TypeError("fused_rotary: cos and sin must be real")
-        ctx.save_for_backward(cos, sin)
-        ctx.x_dtype = x.dtype
         ctx.in_kernels = fused_rotary_triton is not None and fused_rotary_triton.takes(
             x, cos, sin
         )
+        ctx.save_for_backward(cos, sin)
+        ctx.x_dtype = x.dtype
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:

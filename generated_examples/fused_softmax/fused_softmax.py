@@ -28,12 +28,12 @@ class FusedSoftmaxFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, temperature = inputs
-        ctx.save_for_backward(output)
-        ctx.temperature = temperature
-        ctx.x_dtype = x.dtype
         ctx.in_kernels = (
             fused_softmax_triton is not None and fused_softmax_triton.takes(x)
         )
+        ctx.save_for_backward(output)
+        ctx.temperature = temperature
+        ctx.x_dtype = x.dtype
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(

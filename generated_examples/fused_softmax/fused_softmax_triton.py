@@ -47,8 +47,7 @@ def forward_kernel(
 
     scores = x / temperature
     row_max = tl.max(tl.where(mask, scores, float("-inf")), axis=0)
-    shifted = scores - row_max
-    exp = tl.exp(shifted)
+    exp = tl.exp(scores - row_max)
     total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
     output = exp / total
     tl.store(output_ptr + row * D + cols, output, mask=mask)

@@ -34,10 +34,10 @@ class FusedSwiGLUFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         (x,) = inputs
-        ctx.save_for_backward(x)
         ctx.in_kernels = fused_swiglu_triton is not None and fused_swiglu_triton.takes(
             x
         )
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:

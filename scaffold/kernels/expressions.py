@@ -5,7 +5,7 @@ behind the end of a row has no part in what the row comes to.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ from scaffold.kernels.row_program import (
     NUMBER,
     Apply,
     Column,
+    Gather,
+    Load,
     Name,
     Number,
     Reduce,
@@ -97,8 +99,9 @@ class Printer:
         own: Own,
         helpers: Helpers,
         absent: Mapping[str, str],
+        address: Callable[[Load, str], str],
     ) -> None:
-        self.table, self.program, self.own = table, program, own
+        self.table, self.program, self.own, self.address = table, program, own, address
         self.helpers, self.absent = helpers, absent
         self.taken = {*taken, *(line.name for line in program.lines)}
         self.taken |= {load.name for load in program.loads}
@@ -109,11 +112,6 @@ class Printer:
         pieces = (value for item in program.results for _, value in item.pieces)
         self.every = (*self.values.values(), *pieces)
         self.rounded = {x for value in self.every for x in self._rounded(value)}
-        self.low: frozenset[str] = frozenset()  # loads that are -inf past the end
-        for load in program.loads:
-            columns = load.space.has_columns and not load.single
-            if columns and load.kind == "real" and load.source not in absent:
-                self._lower(load.name)
 
     def text(self, value: Value) -> str:
         """Return a value as an expression; its steps are written before it."""
@@ -131,6 +129,19 @@ class Printer:
                 return self._reduction(value)
             case Apply():
                 return self._applied(value)
+            case Gather():
+                return self._gathered(value)
+
+    def _gathered(self, value: Gather) -> ast.expr:
+        """Return the read of one number of a row, or of what stands for an absent input."""
+        load = self.loaded[value.load]
+        at = self.address(load, self.text(value.index))
+        given = f"mask={self.text(value.inside)}, other=float('nan')"
+        text = f"tl.load({at}, {given}).to({self.own.DTYPE})"
+        if load.source in self.absent:
+            other = self.absent[load.source]
+            text = f"{text} if {load.source}_ptr is not None else {other}"
+        return _parsed(text)
 
     def assign(self, name: str, value: Value) -> None:
         """Write a line to name a value; if it is long, its reductions have lines of their own."""
@@ -209,16 +220,6 @@ class Printer:
     def _within(self, value: Reduce) -> ast.expr:
         """Return the reduced value, with a neutral element past the end of the row."""
         inside = value.value
-        match inside:
-            case Apply(
-                "where", ((_, Apply() as test), (_, chosen), (_, Number("0.0")))
-            ):
-                if value.fold == "sum" and test.space.has_columns:
-                    if isinstance(dict(test.args).get("x"), Column):  # in the row
-                        return self.node(inside)
-                    both = _parsed(f"{self.own.mask} & ({self.text(test)})")
-                    assert not isinstance(chosen, Word)
-                    return _call("where", both, self.node(chosen), "0.0")
         if inside.kind == "bool":
             test_inside = f"{self.own.mask} & ({self.text(inside)})"
             return _call("where", test_inside, "1.0", "0.0")
@@ -229,52 +230,14 @@ class Printer:
             neutral = self.program.width
         return _call("where", self.own.mask, self.node(inside), neutral)
 
-    def _lower(self, load: str) -> None:
-        """Let an input be -inf past the end if fewer reductions need a mask then."""
-        folds = [item for value in self.every for item in _folds(value)]
-        before, low = sum(map(self._is_neutral, folds)), self.low
-        self.low |= {load}
-        if sum(map(self._is_neutral, folds)) <= before:
-            self.low = low
-
     def _is_neutral(self, value: Reduce) -> bool:
         """Return whether numbers past the end surely have no part in a reduction."""
         inside = value.value
-        if inside.kind != "real" or value.fold == "min":
+        if inside.kind != "real" or not self._ends_in_zeros(inside):
             return False
-        if value.fold == "sum":
-            return self._ends_in_zeros(inside)
-        if isinstance(inside, Apply) and self._ends_in_zeros(inside):
-            return self.table.rule(inside.primitive).facts.sign == "nonnegative"
-        return self._ends_low(inside)
-
-    def _ends_low(self, value: Value) -> bool:
-        """Return whether it is surely -inf past the end of a row, or NaN in all of it."""
-        match value:
-            case Name(text) if text in self.values:
-                return self._ends_low(self.values[text])
-            case Name(text):
-                return text in self.low
-            case Number(text):
-                return text.replace("'", '"') == NEUTRAL["max"]
-            case Apply("sub"):
-                row, shift = inner(value)
-                return self._ends_low(row) and self._is_maximum(shift, row)
-            case Apply("where" | "masked_fill"):
-                branches = [item for item in inner(value) if item.kind == "real"]
-                return all(map(self._ends_low, branches))
-        return False
-
-    def _is_maximum(self, value: Value, row: Value) -> bool:
-        """Return whether it is the maximum of a row, or 0 for an infinite one."""
-        match value:
-            case Name(text) if text in self.values:
-                return self._is_maximum(self.values[text], row)
-            case Reduce("max", of):
-                return of == row
-            case Apply("where", (_, (_, Name() as item), (_, Number("0.0")))):
-                return self._is_maximum(item, row)
-        return False
+        rule = isinstance(inside, Apply) and self.table.rule(inside.primitive)
+        large = rule and value.fold == "max" and rule.facts.sign == "nonnegative"
+        return value.fold == "sum" or bool(large)
 
     def _ends_in_zeros(self, value: Value) -> bool:
         """Return whether it is surely 0 past the end of a row, as inputs are."""
@@ -284,10 +247,8 @@ class Printer:
                 if load is not None:
                     whole = load.space.has_columns and not load.single
                     zeros = self.absent.get(load.source, "0.0") == "0.0"
-                    return whole and zeros and text not in self.low
+                    return whole and zeros
                 return line is not None and self._ends_in_zeros(line)
-            case Apply("exp", ((_, item),)) if not isinstance(item, Word):
-                return self._ends_low(item)
             case Apply("mul"):
                 one, two = inner(value)
                 return any(
@@ -330,14 +291,6 @@ def _reductions(value: Value) -> Iterator[tuple[str, Value]]:
             yield "mean", item
         elif isinstance(item, Reduce) and not _is_mean(value):
             yield WORDS[item.fold], item
-
-
-def _folds(value: Value) -> Iterator[Reduce]:
-    """Yield the reductions in a value, itself too."""
-    if isinstance(value, Reduce):
-        yield value
-    for item in inner(value):
-        yield from _folds(item)
 
 
 def _parsed(text: str) -> ast.expr:

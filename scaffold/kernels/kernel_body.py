@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.formula.names import fresh
-from scaffold.kernels.expressions import LONGEST, NEUTRAL, Helpers, Printer
+from scaffold.kernels.expressions import LONGEST, Helpers, Printer
 from scaffold.kernels.names import FIXED
 from scaffold.kernels.pair import PLAIN, Pair
 from scaffold.kernels.row_program import (
+    Gather,
     Line,
     Load,
     Name,
@@ -21,7 +22,8 @@ from scaffold.kernels.row_program import (
     Result,
     RowProgram,
     Value,
-    inner,
+    names_in,
+    parts,
 )
 from scaffold.spec import OpSpec
 
@@ -53,8 +55,11 @@ class KernelBody:
         taken = FIXED | {*self.own} | named
         self.absent = absent = pair.absent
         self.printer = Printer(
-            table_of(spec), program, taken, self.own, helpers, absent
+            table_of(spec), program, taken, self.own, helpers, absent, self._address
         )
+        every = [item for value in self.printer.every for item in parts(value)]
+        self.whole = {x.text for x in every if isinstance(x, Name)}  # values read
+        self.gathered = {x.load for x in every if isinstance(x, Gather)}
         packed = [x for x in loads if x.part is not None and x.source in tensors]
         whole = (x for x in [*packed, *loads] if self._is_whole(x))
         self.lead = next(whole, None)
@@ -155,6 +160,7 @@ class KernelBody:
         """Return the lines to read the values over rows, or the others, and to compute the values for several results."""
         every = self.program.loads
         read = [x for x in every if wanted(x.space.rows and not x.single)]
+        read = [x for x in read if x.name in self.whole]
         loads = [line for x in read for line in self._load_if_there(x)]
         lines = [x for x in self.program.lines if wanted(x.value.space.rows)]
         if wanted(True):
@@ -193,10 +199,9 @@ class KernelBody:
 
     def _reached(self, value: Value) -> set[str]:
         """Return all names in the computation of a value."""
-        if isinstance(value, Name):
-            line = self.printer.values.get(value.text)
-            return {value.text} | (self._reached(line) if line is not None else set())
-        return {name for item in inner(value) for name in self._reached(item)}
+        read = names_in(value)
+        lines = (self.printer.values[x] for x in read if x in self.printer.values)
+        return read.union(*map(self._reached, lines))
 
     def _asked_for(self, item: Result, lines: list[str]) -> list[str]:
         """Return lines under the test of whether a result is wanted, if there is one."""
@@ -221,8 +226,6 @@ class KernelBody:
         space, pointer = load.space, f"{load.source}_ptr"
         cast = f".to({self.own.DTYPE})" if load.kind == "real" else ""
         other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
-        if load.name in self.printer.low:
-            other = NEUTRAL["max"]
         masked = f", mask={self.own.mask}, other={other}"
         if load.single:
             yield f"{load.name} = tl.load({pointer}){cast}"
@@ -232,19 +235,28 @@ class KernelBody:
             at = f"{pointer} + {self._row_of(load)}" if space.rows else pointer
             yield f"{load.name} = tl.load({at}){cast}"
         else:
-            row = f"{self._row_of(load)} * {load.source}_stride"
-            start = f"{pointer} + {row}" if space.rows else pointer
-            columns = self._columns(load.part)
-            line = f"{load.name} = tl.load({start} + {columns}{masked}){cast}"
-            several = len(self.loads(load.source)) > 1
+            line = f"{load.name} = {self._loaded(load, masked, cast)}"
+            several = len(self.loads(load.source)) > 1 or load.name in self.gathered
             long = len(line) > LONGEST + 4 - 4 * self.summed
-            if space.rows and (long or several):
-                begin = self._begin(load.source)
-                if begin not in self.begun:
-                    self.begun.append(begin)
-                    yield f"{begin} = {start}"
-                line = f"{load.name} = tl.load({begin} + {columns}{masked}){cast}"
-            yield line
+            begin = self._begin(load.source)
+            if space.rows and (long or several) and begin not in self.begun:
+                yield f"{begin} = {self._start(load)}"
+                self.begun.append(begin)
+            yield f"{load.name} = {self._loaded(load, masked, cast)}"
+
+    def _loaded(self, load: Load, masked: str, cast: str) -> str:
+        return f"tl.load({self._address(load, self.own.cols)}{masked}){cast}"
+
+    def _address(self, load: Load, column: str) -> str:
+        """Return the place of an input's numbers at some columns, from the start of its row if that has a name."""
+        begin = self._begin(load.source)
+        start = begin if begin in self.begun else self._start(load)
+        return f"{start} + {self._columns(load.part, column)}"
+
+    def _start(self, load: Load) -> str:
+        """Return the place of an input's row."""
+        row = f" + {self._row_of(load)} * {load.source}_stride"
+        return f"{load.source}_ptr{row if load.space.rows else ''}"
 
     def _row_of(self, load: Load) -> str:
         """Return the number of the row to read of an input."""
@@ -265,8 +277,8 @@ class KernelBody:
         taken = self.printer.taken - {*self.begun}
         return fresh(f"{source}_row", taken)
 
-    def _columns(self, part: Part | None) -> str:
-        cols = self.own.cols
+    def _columns(self, part: Part | None, cols: str) -> str:
+        """Return the columns of a part, as columns of the whole row."""
         if part is None:
             return cols
         if part.interleaved:
@@ -313,7 +325,7 @@ class KernelBody:
         of = len(item.pieces)
         length = f"({of} * {self.width})" if of > 1 else self.width
         start = f"{name} + {own.row} * {length}"
-        return f"tl.store({start} + {self._columns(part)}, {masked})"
+        return f"tl.store({start} + {self._columns(part, self.own.cols)}, {masked})"
 
 
 def _flags(program: RowProgram) -> dict[str, str]:

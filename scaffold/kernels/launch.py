@@ -46,14 +46,17 @@ class Launch:
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
         self.parts = part.of if part else 1
-        self.dtypes = {} if self.direction == "forward" else dict(self._dtypes())
+        sources = [x.dtypes[0] for x in self.results if self.direction == "backward"]
+        sources = [name for name in sources if not self._is_there(name)]
+        self.dtypes = {name: self._dtype_of(name) for name in sources}
 
     def kernel(self) -> Kernel:
         """Return the kernel and its op."""
         body, own = self.body, self.own
         given = [f"{name}: {typed(self.spec, name)}" for name in self.read]
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
-        given += [f"{name}: {kind}" for name, kind, _ in self.dtypes.values()]
+        for source, (name, _) in self.dtypes.items():
+            given.append(f"{name}: torch.dtype{' | None' * (source in body.absent)}")
         given += [f"{needed(name)}: bool" for name in body.flags]
         if self.direction == "forward":
             given.append(f"{own.dtype}: torch.dtype")
@@ -73,7 +76,7 @@ class Launch:
             launch=tuple(self._launch()),
             result=", ".join(map(self._result, self.results)),
             fake=", ".join(map(self._fake, self.results)),
-            dtypes=tuple((name, value) for name, _, value in self.dtypes.values()),
+            dtypes=tuple(self.dtypes.values()),
             shared=f"{{{', '.join(shared)}}}" if shared else "()",
             by_sample=self.summed
             or self.total is not None
@@ -118,6 +121,7 @@ class Launch:
     def _precision(self) -> str:
         """Return the dtype the kernel computes in."""
         real = [x for x in self.read if self.body.loads(x)[0].kind == "real"]
+        real = [x for x in real if x not in self.pair.statistics]
         return f"{self.own.precision}({', '.join(real)})"
 
     def _rows_of(self, source: str, word: str = "rows") -> str:
@@ -159,10 +163,15 @@ class Launch:
                 each = self._rows_of(name, "each")
                 yield f"{each} = {name}.to({self._precision()}){by}"
 
+    def _is_total(self, item: Result) -> bool:
+        """Return whether PyTorch adds up the numbers of a result."""
+        forward = self.direction == "forward" and not item.saved
+        return forward and self.total is not None
+
     def _fake(self, item: Result) -> str:
         """Return an empty tensor like a result of the op."""
-        first = self.first
-        if self.direction == "forward" and self.total is not None:
+        first, shape = self.first, self._shape(item)
+        if self._is_total(item):
             return f"torch.empty((), dtype={self.own.dtype}, device={first}.device)"
         if self.direction == "forward":
             return self._allocated(item)
@@ -175,60 +184,43 @@ class Launch:
             shape = str(self.spec.dims(source) or ())
         elif item.summed:
             shape = f"({first}.shape[-1],)"
-        else:
-            shape = self._shape(item)
         if item.space != NUMBER:  # an unwanted number is there: it is a sum
             shape = self._wanted(item, shape)
         return self._empty(source, shape)
 
     def _allocated(self, item: Result) -> str:
         """Return an empty tensor for the kernel to fill."""
-        first, own = self.first, self.own
-        if self.direction == "forward" and self.total is not None:
-            count = own.rows if self.width else own.programs
-            return f"{first}.new_empty({count}, dtype={self._precision()})"
-        if self.direction == "forward":
-            given = f"dtype={own.dtype}, device={first}.device"
-            return f"torch.empty({self._shape(item)}, {given})"
-        source = item.dtypes[0]
-        if item.summed:
-            more, none = f" {self.width}", "(0, 0)"
-            if not item.space.has_columns:
-                more, none = "", "(0,)"
-            shape = self._wanted(item, f"({own.programs},{more})", none)
-        elif item.repeat is not None:
-            shape = self._wanted(item, self._shape(item))
-        if item.summed or item.repeat is not None:
+        first, own, shape, none = self.first, self.own, self._shape(item), "0"
+        source = (*item.dtypes, "")[0]
+        if self._is_total(item):
+            shape = own.rows if self.width else own.programs
+        elif self.direction == "forward" and not item.saved:
+            return f"torch.empty({shape}, dtype={own.dtype}, device={first}.device)"
+        elif item.summed:
+            columns = item.space.has_columns
+            shape = f"({own.programs},{f' {self.width}' * columns})"
+            none = "(0, 0)" if columns else "(0,)"
+        elif self._is_there(source) and item.repeat is None:
+            shape = f"{source}.shape"
+        shape = self._wanted(item, shape, none)
+        if self.direction == "forward" or item.summed or item.repeat is not None:
             return f"{first}.new_empty({shape}, dtype={self._precision()})"
-        there = self._is_there(source)
-        shape = f"{source}.shape" if there else self._shape(item)
-        return self._empty(source, self._wanted(item, shape))
+        return self._empty(source, shape)
 
-    def _dtypes(self) -> Iterator[tuple[str, tuple[str, str, str]]]:
-        """Yield the inputs whose dtype it is told for their gradient, as it does not read them: parameter, type, value."""
-        outputs = {item.dtypes for item in self.pair.forward.results}
-        for source in (item.dtypes[0] for item in self.results):
-            same = outputs == {(source,)} and not self.pair.float32
-            if source not in self.read and not same:
-                kind = "torch.dtype" + " | None" * (source in self.body.absent)
-                value = self._if_there(source, f"{source}.dtype")
-                yield source, (f"{source}_dtype", kind, value)
+    def _dtype_of(self, name: str) -> tuple[str, str]:
+        """Return what the backward is told of an input that it may not read: a parameter, and its value."""
+        return f"{name}_dtype", self._if_there(name, f"{name}.dtype")
 
     def _empty(self, source: str, shape: str) -> str:
         """Return an empty tensor for the gradient of an input."""
         if source in self.dtypes:
             return f"{self.first}.new_empty({shape}, dtype={self.dtypes[source][0]})"
-        return f"{self._like(source)}.new_empty({shape})"
+        like = source if self._is_there(source) else self.first
+        return f"{like}.new_empty({shape})"
 
     def _is_there(self, source: str) -> bool:
         """Return whether an input is surely an argument of the op."""
         return source in self.read and source not in self.body.absent
-
-    def _like(self, source: str) -> str:
-        """Return the tensor with the dtype of an input's gradient."""
-        if self._is_there(source) or source not in self.read:
-            return source if source in self.read else self.first
-        return f"({self._if_there(source, source, self.first)})"
 
     def _if_there(self, source: str, text: str, other: str = "None") -> str:
         """Return code for an input, with another value if it is absent."""
@@ -258,14 +250,13 @@ class Launch:
         return f"(*{first}.shape[:-1], {times}{first}.shape[-1]{by})"
 
     def _result(self, item: Result) -> str:
-        if self.direction == "forward" and self.total is not None:
+        if self._is_total(item):
             count = self._count()
             found = f"({item.name}.sum() / {count})" if count else f"{item.name}.sum()"
             return f"{found}.to({self.own.dtype})"
         source = item.dtypes[0] if item.dtypes else ""
-        dtype = f"{self._like(source)}.dtype"
-        if source in self.dtypes:
-            dtype = self.dtypes[source][0]
+        like = source if self._is_there(source) else self.first
+        dtype, _ = self.dtypes.get(source, (f"{like}.dtype", ""))
         if item.repeat is not None and self.direction == "backward":
             viewed = self._wanted(item, self._declared(source, viewed=True))
             shape = self._wanted(item, self._declared(source))

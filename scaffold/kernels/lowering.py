@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ from scaffold.kernels.row_program import (
     Apply,
     Column,
     Fold,
+    Gather,
     Kind,
     Line,
     Load,
@@ -83,6 +85,7 @@ class Shapes(NamedTuple):
     repeats: Mapping[str, Repeat] = {}  # of inputs that lack leading dims
     singles: frozenset[str] = frozenset()  # inputs of one number for all rows
     scalars: frozenset[str] = frozenset()  # inputs without dims: of no say in a dtype
+    lse: bool = False  # a softmax reads the logarithm of its sum, which is saved
 
 
 class Lowering:
@@ -371,7 +374,33 @@ def _rows(self: Lowering, op: Op, args: Mapping[str, Op]) -> tuple[Value, bool]:
 @meaning("sum")
 def _sum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value, keepdim = _rows(self, op, args)
-    return Reduce("sum", value, self.reduced(value, keepdim))
+    space, known = self.reduced(value, keepdim), _known_sum(self, value)
+    return Reduce("sum", value, space) if known is None else _over(known, space)
+
+
+def _known_sum(self: Lowering, value: Value) -> Value | None:
+    """Return the sum of a row of equal numbers and of ones at an index, which needs no reduction."""
+    sums, items = partial(_known_sum, self), inner(value)
+    match value:
+        case Name(text) if (line := self._line(text)) is not None:
+            return sums(line)
+        case Apply("where", (_, (_, _), (_, Number('float("nan")')))):
+            return sums(items[1])
+        case Apply("where", ((_, Apply("eq", ((_, Column()), _))), _, _)):
+            return items[1]
+        case Apply("div", (_, (_, Number(text)))) if text == self.shapes.width:
+            return None if items[0].space.has_columns else items[0]
+        case Apply("add" | "sub" | "neg"):
+            every = [item for item in map(sums, items) if item is not None]
+            known = len(every) == len(items)
+            return self.apply(value.primitive, *every) if known else None
+        case Apply("mul"):
+            for factor, row in (items, items[::-1]):
+                known_row = None if factor.space.has_columns else sums(row)
+                if known_row is not None:
+                    plain = known_row == Number("1.0")
+                    return factor if plain else self.apply("mul", factor, known_row)
+    return None
 
 
 @meaning("mean")
@@ -422,26 +451,37 @@ def _extremum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return Reduce(fold, value, self.reduced(value, keepdim), value.kind, nan=True)
 
 
-def _shifted(self: Lowering, value: Value) -> tuple[Value, Value]:
-    """Return a row minus its maximum, and the sum of its exponentials."""
-    value = self.named(value, self._scores())
-    row_max = Reduce("max", value, self.reduced(value, True))
-    less = self.apply("sub", value, self.named(row_max, "row_max"))
-    shifted = self.named(less, "shifted")
-    exp = self.named(self.apply("exp", shifted), "exp")
-    return shifted, self.total(exp, "total")
-
-
 @meaning("softmax")
 def _softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    shifted, total = _shifted(self, _rows(self, op, args)[0])
-    return self.apply("div", self.apply("exp", shifted), total)
+    value = self.named(_rows(self, op, args)[0], self._scores())
+    if self.shapes.lse:
+        return self.apply("exp", self.apply("sub", value, _lse(self, value)))
+    exp, total, _ = _exponentials(self, value, False)
+    return self.apply("div", exp, total)
+
+
+def _exponentials(self: Lowering, value: Value, finite: bool) -> tuple[Value, ...]:
+    """Return the exponentials of a row minus its maximum, their sum, and the maximum; `finite` subtracts no infinite one."""
+    row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
+    if finite:
+        bounds = (self.apply("abs", row_max), Number('float("inf")'))
+        test = self.apply("lt", *bounds, kind="bool")
+        shift = self.apply("where", test, row_max, Number("0.0"))
+        row_max = self.named(shift, "shift")
+    exp = self.named(self.apply("exp", self.apply("sub", value, row_max)), "exp")
+    return exp, self.total(exp, "total"), row_max
+
+
+def _lse(self: Lowering, value: Value, finite: bool = False) -> Value:
+    """Return the logarithm of the sum of exponentials of a row."""
+    _, total, row_max = _exponentials(self, value, finite)
+    return self.named(self.apply("add", row_max, self.apply("log", total)), "lse")
 
 
 @meaning("log_softmax")
 def _log_softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    shifted, total = _shifted(self, _rows(self, op, args)[0])
-    return self.apply("sub", shifted, self.apply("log", total))
+    value = self.named(_rows(self, op, args)[0], self._scores())
+    return self.apply("sub", value, _lse(self, value))
 
 
 # --- Dims, casts, parts.
@@ -502,9 +542,8 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     if group.rule == "var_mean" and at == 0:
         return _variance(self, group, given)
     if group.rule not in ("var_mean", "max_dim", "min_dim") or at not in (0, 1):
-        raise UnsupportedError(
-            f"a result of {group.rule} cannot be part of a row kernel"
-        )
+        words = "cannot be part of a row kernel"
+        raise UnsupportedError(f"a result of {group.rule} {words}")
     value, keepdim = _rows(self, group, given)
     if group.rule == "var_mean":
         return _mean_of(self, value, keepdim)
@@ -520,9 +559,9 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 def _over(value: Value, space: Space) -> Value:
     """Return the same numbers over another space."""
-    if isinstance(value, Name | Apply | Reduce):
-        return replace(value, space=space)
-    return value
+    if isinstance(value, Number | Column):
+        return value
+    return replace(value, space=space)
 
 
 @meaning("contiguous", "clone", "detach", "cast", "to", "float", "double", "type_as")
@@ -541,42 +580,45 @@ def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("gather")
 def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the number of each row at an index."""
-    row = self.named(self.value(args["x"]), _word(args["x"]))
-    index = self.value(args["index"])
+    """Return the number of each row at an index, computed from the inputs' numbers there."""
+    row, index = self.value(args["x"]), self.value(args["index"])
     if not self.over_row(args["x"], args["dim"]) or index.space != Space(True, ONE):
         raise UnsupportedError("gather of anything but one number per row")
-    at = self.apply("eq", Column(row.space), index, kind="bool")
-    chosen = self.apply("where", at, row, Number("0.0"))
-    picked = self.named(Reduce("sum", chosen, index.space), "picked")
-    return _in_range(self, index, picked)
-
-
-def _in_range(self: Lowering, index: Value, value: Value) -> Value:
-    """Return a value, or NaN for an index of no column: a kernel raises no error."""
-    found = self._line(index.text) if isinstance(index, Name) else index
-    if isinstance(found, Reduce):  # the column of an extremum
-        return value
     index = self.named(index, "index")
+    return _at(self, row, index, _in_range(self, index))
+
+
+def _at(self: Lowering, row: Value, index: Value, inside: Value) -> Value:
+    """Return a value at one column of its row."""
+    at = partial(_at, self, index=index, inside=inside)
+    match row:
+        case Column():
+            return index
+        case Name(text, space, kind) if space.has_columns:
+            if (line := self._line(text)) is not None:
+                return at(line)
+            if kind != "real":
+                raise UnsupportedError("gather of a value that is not real")
+            return self.named(Gather(text, index, inside, index.space), "picked")
+        case Apply(_, args, space) if space.has_columns:
+            given = ((k, x if isinstance(x, Word) else at(x)) for k, x in args)
+            return self._known(replace(row, args=(*given,), space=index.space))
+    return row
+
+
+def _in_range(self: Lowering, index: Value) -> Value:
+    """Return whether there is such a column: a kernel raises no error."""
     low = self.apply("ge", index, Number("0"), kind="bool")
     high = self.apply("lt", index, Number(self.shapes.width), kind="bool")
-    both = self.named(self.apply("bitwise_and", low, high, kind="bool"), "in_range")
-    return self.apply("where", both, value, Number('float("nan")'))
+    both = self.apply("bitwise_and", low, high, kind="bool")
+    return self.named(both, "in_range")
 
 
 @meaning("logsumexp")
 def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the logarithm of a sum of exponentials; an infinite maximum is not subtracted."""
     value, keepdim = _rows(self, op, args)
-    value = self.named(value, self._scores())
-    row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
-    bounds = (self.apply("abs", row_max), Number('float("inf")'))
-    finite = self.apply("lt", *bounds, kind="bool")
-    row_max = self.named(self.apply("where", finite, row_max, Number("0.0")), "shift")
-    exp = self.named(self.apply("exp", self.apply("sub", value, row_max)), "exp")
-    log = self.apply("log", self.total(exp, "total"))
-    found = self.apply("add", row_max, log)
-    return _over(found, self.reduced(value, keepdim))
+    lse = _lse(self, self.named(value, self._scores()), finite=True)
+    return _over(lse, self.reduced(value, keepdim))
 
 
 @meaning("kl_div")
@@ -623,7 +665,11 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     src = self.value(args["src"])
     src = Number(f"{src.text}.0") if src == Number("1", kind=src.kind) else src
     found = self.apply("where", at, src, Number("0.0"))
-    return _in_range(self, index, found)
+    known = self._line(index.text) if isinstance(index, Name) else index
+    if isinstance(known, Reduce):  # the column of an extremum
+        return found
+    inside = _in_range(self, self.named(index, "index"))
+    return self.apply("where", inside, found, Number('float("nan")'))
 
 
 # --- What is summed over all rows: only as a result.

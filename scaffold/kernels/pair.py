@@ -42,6 +42,7 @@ from scaffold.kernels.row_program import (
     RowProgram,
     Space,
 )
+from scaffold.kernels.statistics import with_statistics
 from scaffold.kernels.unsqueezed import unsqueezed
 from scaffold.kernels.written_out import (
     Total,
@@ -67,7 +68,6 @@ class Pair(NamedTuple):
     forward: RowProgram
     backward: RowProgram | None  # None: it copies a gradient, or there is none
     saved: tuple[str, ...] = ()  # what the backward reads of inputs and outputs
-    attributes: tuple[str, ...] = ()  # ... and of attributes
     shapes: Shapes = Shapes({}, (), "")
     formula: tuple[str, ...] = ()  # the lines that the forward is of
     gradient: tuple[str, ...] = ()  # ... and the backward
@@ -78,6 +78,11 @@ class Pair(NamedTuple):
     absent: Mapping[str, str] = {}  # the number that stands for an optional input
     views: Mapping[str, tuple[Dim, ...]] = {}  # dims that an input is read with
     float32: bool = False  # autocast computes a result in float32
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Return the numbers of each row that the forward saves."""
+        return tuple(item.name for item in self.forward.results if item.saved)
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
@@ -352,45 +357,44 @@ def _space(
 
 def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     shapes, derivation = _shapes(spec), _derived(spec)
+    lse = any(op.rule == "log_softmax" for x in _lowered(spec) for op in x.walk())
+    shapes = shapes._replace(lse=lse)
     forward = _forward(spec, derivation, shapes, own)
     spaces = {item.name: item.space for item in forward.results}
     if total is not None:
         forward = _totalled(forward)
     backward: RowProgram | None = None
-    saved: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
+    saved = tuple(item.origin for item in derivation.saved)
     if spec.differentiable:
         backward = _backward(spec, derivation, shapes, spaces, own, total)
-        saved = tuple(item.origin for item in derivation.saved)
         if total is not None:
             grads = {grad_name(spec, item.name) for item in spec.outputs}
             loads = (load.source for load in backward.loads)
             saved = tuple(name for name in loads if name not in grads)
-        attributes = backward.numbers
         read = {load.name for load in backward.loads}
         copied = all(_is_copied(result, read) for result in backward.results)
         if copied and total is None:
             backward = None
+    if backward is not None and shapes.width:
+        forward, backward = with_statistics(forward, backward)
     for program in filter(None, (forward, backward)):
         _refuse_unread(program, total)
+    lines = _lines(spec, derivation, total)
+    columns = any(space.is_row for space in spaces.values())
+    return Pair(forward, backward, saved, shapes, *lines, own, total, columns)
+
+
+def _lines(
+    spec: OpSpec, derivation: Derivation, total: Total | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the formulas of both directions, to be shown."""
     values = zip(spec.outputs, derivation.results, strict=True)
     results = [f"{item.name} = {_shown(emit(value), total)}" for item, value in values]
     graph = graph_of(spec)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
-    kept = _kept_shapes(spec, derivation)
-    lines = rewritten(graph, lines, partial(_off_ctx, graph, kept))
-    return Pair(
-        forward,
-        backward,
-        saved,
-        attributes,
-        shapes,
-        (*emit_lines(derivation.forward or ()), *results),
-        tuple(emit_lines(lines)),
-        own,
-        total,
-        any(space.is_row for space in spaces.values()),
-    )
+    off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
+    gradient = emit_lines(rewritten(graph, lines, off_ctx))
+    return (*emit_lines(derivation.forward or ()), *results), tuple(gradient)
 
 
 def _derived(spec: OpSpec) -> Derivation:
@@ -429,10 +433,8 @@ def _totalled(program: RowProgram) -> RowProgram:
         return program._replace(results=(item._replace(space=NUMBER, summed=True),))
     if value.space.has_columns:
         value = Reduce("sum", value, Space(True, ""))
-    space = Space(rows=True)
-    return program._replace(
-        results=(item._replace(pieces=((part, value),), space=space),)
-    )
+    item = item._replace(pieces=((part, value),), space=Space(rows=True))
+    return program._replace(results=(item,))
 
 
 def _reserved(spec: OpSpec, own: Own) -> frozenset[str]:
@@ -466,14 +468,8 @@ def _forward(
         if not any(shapes.spaces[name].rows for name in whole):
             raise UnsupportedError(f"'{output.name}' depends on no input with all rows")
         value = lowering.named(lowering.value(op), output.name, own=True)
-        results.append(
-            Result(
-                output.name,
-                ((None, value),),
-                value.space,
-                dtypes=_dtypes(op, shapes),
-            )
-        )
+        dtypes, pieces = _dtypes(op, shapes), ((None, value),)
+        results.append(Result(output.name, pieces, value.space, dtypes=dtypes))
     return _program(lowering, results)
 
 
@@ -520,7 +516,7 @@ def _backward(
             read -= {item.origin for item in inputs}
             inputs += [Saved(x, "input", frozenset(), x) for x in sorted(read)]
         derivation = replace(derivation, saved=tuple(inputs))
-    back, spaces = _of_backward(spec, derivation, shapes, outputs)
+    whole, (back, spaces) = shapes, _of_backward(spec, derivation, shapes, outputs)
     off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
     lines = rewritten(graph, lines, off_ctx)
     names = [f"grad_{item.name}" for item in spec.differentiable]
@@ -532,14 +528,10 @@ def _backward(
         for name in spaces
         if origins.get(name, name) in shapes.repeats
     }
-    lowering = Lowering(
-        applier,
-        lowered,
-        shapes._replace(spaces=spaces, repeats=repeats, singles=singles),
-        _reserved(back, own),
-    )
+    shapes = shapes._replace(spaces=spaces, repeats=repeats, singles=singles)
+    lowering = Lowering(applier, lowered, shapes, _reserved(back, own))
     lowering.run()
-    return _program(lowering, _gradients(spec, lowering, shapes))
+    return _program(lowering, _gradients(spec, lowering, whole))
 
 
 def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]:

@@ -5,7 +5,7 @@ and what is summed over all rows is one too. A program without a width is elemen
 number of a tensor.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -90,7 +90,18 @@ class Column:
     kind: Kind = "int"
 
 
-Value = Name | Number | Apply | Reduce | Column
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """The number at one column of an input, NaN outside of the row."""
+
+    load: str
+    index: "Value"
+    inside: "Value"  # whether there is such a column
+    space: Space
+    kind: Kind = "real"
+
+
+Value = Name | Number | Apply | Reduce | Column | Gather
 
 
 class Part(NamedTuple):
@@ -141,6 +152,7 @@ class Result(NamedTuple):
     summed: bool = False
     dtypes: tuple[str, ...] = ()  # the inputs whose dtypes together it has
     repeat: Repeat | None = None  # of the input that it is the gradient of
+    saved: bool = False  # for the backward alone, in the kernel's precision
 
 
 class RowProgram(NamedTuple):
@@ -160,7 +172,36 @@ def inner(value: Value) -> tuple[Value, ...]:
             return tuple(item for _, item in args if not isinstance(item, Word))
         case Reduce(_, item):
             return (item,)
+        case Gather(_, index, inside):
+            return (index, inside)
     return ()
+
+
+def parts(value: Value) -> Iterator[Value]:
+    """Yield a value and all values in it."""
+    yield value
+    for item in inner(value):
+        yield from parts(item)
+
+
+def names_in(value: Value) -> set[str]:
+    """Return the names that a value reads."""
+    every = [*parts(value)]
+    names = {item.text for item in every if isinstance(item, Name)}
+    return names | {item.load for item in every if isinstance(item, Gather)}
+
+
+def pruned(program: RowProgram) -> RowProgram:
+    """Return a program without loads and lines that no result is computed of."""
+    pieces = (value for item in program.results for _, value in item.pieces)
+    read = set[str]().union(*map(names_in, pieces))
+    for line in reversed(program.lines):
+        if line.name in read:
+            read |= names_in(line.value)
+    return program._replace(
+        loads=tuple(load for load in program.loads if load.name in read),
+        lines=tuple(line for line in program.lines if line.name in read),
+    )
 
 
 def free_name(
@@ -169,6 +210,8 @@ def free_name(
     """Return a free name: the word, or with the last input of the value, `scores_teacher`."""
 
     def source(item: Value) -> str:
+        if isinstance(item, Gather):
+            return item.load
         if isinstance(item, Name):
             known = line(item.text)
             return item.text if known is None else source(known)

@@ -36,10 +36,8 @@ class TritonView(NamedTuple):
     inputs: str  # the tensors of the op, with types
     names: str
     first: str  # the one that says how many rows there are
-    several: bool  # tensors
     # A tensor, those that it may have, and whether it may be None.
     dtypes: tuple[tuple[str, str, bool], ...]
-    optional: bool  # a tensor may be None
     refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
     float32: bool  # autocast computes them in float32
     dtype: tuple[str, ...]  # lines that give `dtype`, that of the outputs
@@ -82,12 +80,10 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         gradient=pair.gradient,
         inputs=", ".join(f"{name}: {typed(spec, name)}" for name in every),
         names=", ".join(every),
-        several=len(every) > 1,
         dtypes=tuple(
             (item.name, ALLOWED.get(item.dtype, "INDICES"), item.optional)
             for item in spec.tensors
         ),
-        optional=bool(pair.absent),
         first=first,
         refused=tuple(_refused(spec, pair, first)),
         float32=pair.float32,

@@ -17,7 +17,7 @@ from scaffold.render.backward import (
     backward_parameters,
     gradients_may_be_none,
 )
-from scaffold.render.fused import context_call, forward_call, with_kernels
+from scaffold.render.fused import IN_KERNELS, context_call, forward_call, statistics
 from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
 from scaffold.render.jvp import parameters as tangents
 from scaffold.render.kept_forward import kept_lines
@@ -68,7 +68,6 @@ def function_view(
     spec: OpSpec, derivation: Derivation, line_length: int
 ) -> FunctionView:
     """Return the template's data for the Function."""
-    derivation = with_kernels(spec, derivation)
     combined = derivation.style == "combined"
     body = under_autocast(spec, derivation, backward_lines(spec, derivation))
     listed = registered_parameters if spec.is_library else parameters
@@ -352,11 +351,12 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")
     if gradients_may_be_none(spec, derivation):
         lines.append("ctx.set_materialize_grads(False)")
+    lines += context_call(spec)
     if derivation.saved:
         saved = [_saved(spec, item, outputs) for item in derivation.saved]
         lines.append(f"ctx.save_for_backward({', '.join(saved)})")
     kept = _kept(spec, derivation, outputs)
-    return [*lines, *kept, *context_call(spec), *kept_autocast(spec, derivation)]
+    return [*lines, *kept, *kept_autocast(spec, derivation)]
 
 
 def _marks_of_dirty(spec: OpSpec) -> list[str]:
@@ -384,6 +384,8 @@ def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
     if item.always:
         return f"*{value}" if several else value
+    if item.origin in statistics(spec):
+        return f"{value} if ctx.{IN_KERNELS} else None"
     test = any_needed(spec, item.serves, flat=True)
     return (
         f"*({value} if {test} else ())" if several else f"{value} if {test} else None"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation, Kept, Saved, grad_name
 from scaffold.errors import Location
+from scaffold.formula import Node, written
 from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def fused(spec: OpSpec) -> Fused | None:
     return Fused(*triton_kernels(spec, place))
 
 
+def statistics(spec: OpSpec) -> tuple[str, ...]:
+    """Return the names of the numbers of each row that the kernels save."""
+    found = fused(spec)
+    return found.pair.statistics if found else ()
+
+
 def module_of(spec: OpSpec) -> str:
     """Return the name of the kernels' module in the op's file."""
     return f"{spec.patterns.op_file(spec.name).removesuffix('.py')}_triton"
@@ -57,11 +64,31 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
             source = "output" if name in outputs else "input"
             saved.append(Saved(name, source, every, name))  # type: ignore[arg-type]
     kept = {item.name for item in derivation.kept}
+    lines = (line for block in derivation.blocks for line in block.statements)
+    taken = written(*lines) | there
+    for name in found.pair.statistics if not derivation.extra else ():
+        word = f"saved_{name}" if name in taken else name
+        saved.append(Saved(word, "intermediate", every, name))
+    nothing = Node("name", f"{found.triton.first}.new_empty(0)")
     assert found.triton.backward is not None
-    wanted = {name: name for name in found.pair.attributes}
+    wanted = {name: name for name in found.pair.backward.numbers}
     wanted |= found.triton.backward.dtypes
     more = (Kept(*item) for item in wanted.items() if item[0] not in kept)
-    return replace(derivation, saved=tuple(saved), kept=(*derivation.kept, *more))
+    return replace(
+        derivation,
+        saved=tuple(saved),
+        extra=derivation.extra or (nothing,) * len(found.pair.statistics),
+        comments=(*derivation.comments, *_comments(found.pair.statistics)),
+        kept=(*derivation.kept, *more),
+    )
+
+
+def _comments(statistics: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what is said of the numbers that the formula does not return."""
+    if not statistics:
+        return ()
+    pronoun = "it" if len(statistics) == 1 else "them"
+    return (f"No {' and no '.join(statistics)}: backward computes {pronoun} again.",)
 
 
 def import_lines(spec: OpSpec, package: str) -> tuple[str, ...]:
@@ -103,6 +130,8 @@ def context_call(spec: OpSpec) -> tuple[str, ...]:
     found = fused(spec)
     if found is None or found.pair.backward is None:
         return ()
+    if found.pair.statistics:  # which the formula does not return
+        return (f"ctx.{IN_KERNELS} = {found.pair.statistics[0]}.numel() > 0",)
     return (f"ctx.{IN_KERNELS} = {_takes(spec)}",)
 
 

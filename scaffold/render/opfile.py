@@ -13,7 +13,7 @@ from scaffold.render.environment import render_block, with_imports
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
-from scaffold.render.fused import import_lines
+from scaffold.render.fused import import_lines, with_kernels
 from scaffold.render.imports import import_block
 from scaffold.render.jvp import chosen
 from scaffold.render.layout import Layout
@@ -98,6 +98,7 @@ def op_view(
 ) -> OpView:
     """Return the template's data, without the imports, as they follow from the rendered code."""
     spec = without_gradient(spec, derivation.detached)
+    derivation = with_kernels(spec, derivation)
     return OpView(
         licence_lines=house.licence,
         header=house.header,

@@ -25,10 +25,11 @@ def lines_of(name: str, direction: str = "forward") -> list[str]:
 
 
 def test_a_norm_reads_as_its_formula() -> None:
-    assert lines_of("rms_norm")[-3:] == [
+    assert lines_of("rms_norm")[-4:] == [
         "inv_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)",
         "output = x * inv_rms * weight",
         "tl.store(output_ptr + row * D + cols, output, mask=mask)",
+        "tl.store(inv_rms_ptr + row, inv_rms)",
     ]
 
 
@@ -68,16 +69,45 @@ def test_a_gradient_has_the_dtype_of_an_input_that_the_backward_does_not_read() 
     assert view.backward.result.endswith("grad_bias.sum(0).to(bias_dtype)")
     _, view = triton_kernels(OPS["optional_norm"].spec("op"), Location("op"))
     assert view.backward is not None
-    assert view.backward.dtypes[0][1] == "None if bias is None else bias.dtype"
+    value = "None if bias is None else bias.dtype"
+    assert view.backward.dtypes[-1] == ("bias_dtype", value)
 
 
 def test_a_class_loss_reads_as_its_formula() -> None:
     lines = lines_of("cross_entropy", "backward")
     assert any("tl.where(cols == index, 1.0, 0.0)" in line for line in lines)
     assert lines[-2:] == [
-        "grad_logits = grad_nll * (exp / total - onehot)",
+        "grad_logits = grad_nll * (tl.exp(logits - lse) - onehot)",
         "tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)",
     ]
+
+
+def test_the_number_at_an_index_is_read_alone() -> None:
+    lines = lines_of("weighted_classes")
+    given = "mask=in_range, other=float('nan')).to(DTYPE)"
+    assert f"picked = tl.load(x_row + index, {given}" in lines
+    assert f"picked_weight = tl.load(weight_ptr + index, {given}" in lines
+    assert "nll = -(picked * picked_weight - lse)" in lines
+    assert not any(
+        line.startswith("log_probs = ") for line in lines
+    )  # nothing reads it
+
+
+def test_the_number_at_an_index_of_an_input_that_may_be_absent() -> None:
+    op = OPS["weighted_classes"]._replace(
+        inputs="x[N, C], bias[C]?, target[N; int]",
+        forward="h = x + bias if bias is not None else x\n"
+        "return F.cross_entropy(h, target, reduction='none')",
+    )
+    _, view = triton_kernels(op.spec("op"), Location("op"))
+    (line,) = (x for x in view.forward.lines if x.startswith("picked_bias = "))
+    assert line.endswith(".to(DTYPE) if bias_ptr is not None else 0.0")
+
+
+def test_the_sum_of_a_row_of_ones_at_an_index_is_no_reduction() -> None:
+    lines = lines_of("smoothed", "backward")
+    assert "summed_grad = smoothing * grad_output + grad_nll" in lines
+    assert not any("tl.sum" in line for line in lines)
 
 
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
@@ -150,9 +180,8 @@ def test_what_lies_behind_a_row_has_no_part_in_a_sum() -> None:
     assert any(
         "tl.where(mask, scores, float('-inf'))" in x for x in lines_of("softmax")
     )
-    lines = lines_of("cross_entropy")  # where it is -inf
-    assert "row_max = tl.max(logits, axis=0)" in lines
-    assert "total = tl.sum(exp, axis=0)" in lines
+    lines = lines_of("cross_entropy")
+    assert "total = tl.sum(tl.where(mask, exp, 0.0), axis=0)" in lines
 
 
 def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
