@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import without_empty
-from scaffold.formula.names import names_in, stored, take
+from scaffold.formula.names import IMPORTS, names_in, stored, take
 from scaffold.formula.substitution import changes, is_pure, substituted
 from scaffold.primitives.calls import (
     constant_tensors,
@@ -46,6 +46,8 @@ class _Plain:
         for item in body:
             match item:
                 case ast.Pass() | ast.AnnAssign(value=None):
+                    pass
+                case ast.Import() | ast.ImportFrom() if ast.unparse(item) in IMPORTS:
                     pass
                 case ast.Delete(names) if all(isinstance(x, ast.Name) for x in names):
                     pass  # only saved tensors stay alive anyway
@@ -537,9 +539,7 @@ def _is_of_two(call: ast.Call) -> bool:
     """
     match call:
         case ast.Call(
-            ast.Attribute(ast.Name("torch"), "min" | "max"),
-            [_, ast.Name(other)],
-            [],
+            ast.Attribute(ast.Name("torch"), "min" | "max"), [_, ast.Name(other)], []
         ):
             return other not in ("d", "axis") and "dim" not in other
     return False

@@ -159,9 +159,8 @@ def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     for at, made in enumerate(map(copy.deepcopy, call.args)):
         assert isinstance(made, ast.Call)
         before = call.args[at - 1] if at else call
-        if isinstance(before, ast.Call) and _makes_new(
-            before
-        ):  # its output is read by nothing else
+        # Nothing else reads a new tensor.
+        if isinstance(before, ast.Call) and _makes_new(before):
             made.keywords = [word for word in made.keywords if word.arg != "inplace"]
         member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
         init.body.append(ast.Assign([member], made))
@@ -1057,10 +1056,7 @@ def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
 
 
 def member_of(
-    owner: ast.ClassDef,
-    attributes: dict[str, Attribute],
-    name: str,
-    file: ast.Module,
+    owner: ast.ClassDef, attributes: dict[str, Attribute], name: str, file: ast.Module
 ) -> ast.ClassDef | None:
     """Return the class of a module attribute, with its arguments filled in; None if unknown."""
     known = attributes.get(name, Attribute())

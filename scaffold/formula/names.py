@@ -12,6 +12,12 @@ REPEATED = (
     *(ast.FunctionDef, ast.Lambda, ast.For, ast.While),
     *(ast.ListComp, ast.GeneratorExp),
 )
+# Imports of names that every formula has: a function may repeat them.
+IMPORTS = {
+    *("import math", "import torch", "from torch import nn", "import torch.nn as nn"),
+    "import torch.nn.functional as F",
+    "from torch.nn import functional as F",
+}
 
 
 def name_nodes(parts: Iterable[ast.AST]) -> list[ast.Name]:

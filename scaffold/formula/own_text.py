@@ -29,7 +29,7 @@ from scaffold.formula.definitions import (
     without_docstring,
 )
 from scaffold.formula.module_forward import modules_named
-from scaffold.formula.names import names_in
+from scaffold.formula.names import IMPORTS, names_in
 from scaffold.formula.operators import not_operators
 from scaffold.formula.text import (
     BUILTINS,
@@ -279,7 +279,7 @@ def _is_unread(node: ast.AST) -> bool:
     """Return whether a node is a dunder attribute or a statement no formula has."""
     if isinstance(node, ast.Attribute):
         return node.attr.startswith("__")
-    return isinstance(node, UNREAD)
+    return isinstance(node, UNREAD) and ast.unparse(node) not in IMPORTS
 
 
 def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> bool:

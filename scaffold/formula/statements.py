@@ -47,6 +47,7 @@ PLAIN_FORMS = {  # allowed forms for common Python
     "itertools": "list the values: for i, j in ((0, 1), (1, 0)): ...",
 }
 CHECK = "check inputs in the forward"
+IMPORT = "use --import 'module:name', or put it at the top of a file; torch, F, nn and math need none"
 ASYNC = ("async", None)
 KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
     ast.AsyncFor: ASYNC,
@@ -61,8 +62,8 @@ KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
     ast.FunctionDef: ("a function", "keep it in a file: '@file.py:function'"),
     ast.Global: ("a global", "make it an input"),
     ast.Nonlocal: ("a nonlocal", "assign a name in each function"),
-    ast.Import: ("an import", "use --import 'module:name'"),
-    ast.ImportFrom: ("an import", "use --import 'module:name'"),
+    ast.Import: ("an import", IMPORT),
+    ast.ImportFrom: ("an import", IMPORT),
     ast.Match: ("a match", "write it as if and elif"),
     ast.Try: ("a try", "use if to test for the case that would fail"),
     ast.TryStar: ("a try", "use if to test for the case that would fail"),
@@ -143,9 +144,8 @@ class StatementParser:
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         problem = ScaffoldError(message, self.place(node), hint)
-        if str(problem) not in map(
-            str, self.problems
-        ):  # an unrolled step repeats the problem
+        # An unrolled step repeats the problem.
+        if str(problem) not in map(str, self.problems):
             self.problems.append(problem)
 
     def refuse(self, named: Iterable[tuple[ast.AST, str, str | None]]) -> None:

@@ -23,6 +23,11 @@ CASES = [
     # A name that is assigned beside a part is read by it before, or after.
     ("v[i], i = x, 1", "v_part, i_part = x, 1\nv[i] = v_part\ni = i_part"),
     ("i, v[i] = 1, x", "i_part, v_part = 1, x\ni = i_part\nv[i] = v_part"),
+    # Imports of the names that every formula has.
+    ("import math\na = x", "a = x"),
+    ("if t:\n    import torch\n    a = x", "if t:\n    a = x"),
+    ("from torch.nn import functional as F\na = x", "a = x"),
+    ("import numpy as np\na = x", "import numpy as np\na = x"),
     ("a = b = x", "a = x\nb = a"),
     ("a = v[0] = x", "a = x\nv[0] = a"),
     ("v[0] = a = x", "value = x\nv[0] = value\na = value"),

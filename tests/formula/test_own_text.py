@@ -1,5 +1,6 @@
 """What the user wrote as a function that Python runs: it computes what the text computes, and names nothing that a formula may not."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,12 @@ def test_nothing_is_rewritten() -> None:
         "z = m.sin()\ns = z * 2\nfor i in range(2):\n    s += z\nreturn s"
     )
     assert lines(of_text(text)) == text
+
+
+def test_an_import_of_a_known_name_runs_with_the_text() -> None:
+    found = of_text("import math\nreturn x * math.pi")
+    assert lines(found) == "import math\nreturn x * math.pi"
+    assert run(found, x=2.0) == 2 * math.pi
 
 
 def test_a_nested_function_loses_what_python_would_run_of_its_head() -> None:

@@ -143,13 +143,13 @@ def test_indentation_and_newlines_of_the_surroundings(
         (
             "import os\nreturn x",
             [
-                "--forward: an import is not allowed in a formula\nhint: use --import 'module:name'"
+                "--forward: an import is not allowed in a formula\nhint: use --import 'module:name', or put it at the top of a file; torch, F, nn and math need none"
             ],
         ),
         (
             "from os import path\nreturn x",
             [
-                "--forward: an import is not allowed in a formula\nhint: use --import 'module:name'"
+                "--forward: an import is not allowed in a formula\nhint: use --import 'module:name', or put it at the top of a file; torch, F, nn and math need none"
             ],
         ),
         (

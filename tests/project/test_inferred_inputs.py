@@ -684,6 +684,17 @@ def test_stated_inputs_lose_nothing_of_what_the_module_says(tmp_path: Path) -> N
     assert done.code == 0, done.err
 
 
+def test_stated_inputs_without_those_of_the_module_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(LAYER)
+    stated = ("--inputs", "x[..., D], mean[D]", "--forward", "@layers.py:Norm")
+    done = new_op(tmp_path, *stated, "--no-verify", "--stdout", name="norm")
+    assert done.code == 2
+    assert done.err.splitlines() == [
+        "--inputs: the module's forward also needs weight",
+        "hint: leave --inputs out to take all of them from the module, or add these",
+    ]
+
+
 def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
     """Names and all; what the op's own table says an attribute is may stand where a tensor may, and is taken for one."""
     for case in CASES:

@@ -129,7 +129,7 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
         ("inputs = 'x'\nforward = 'x @'", ["3:15: not valid Python: invalid syntax\nhint: fix this line: x @"]),
         ("inputs = 'x'\nforward = ''", ["3:12: the formula is empty\nhint: write an expression, as in: 'x * torch.sigmoid(x)'"]),
         ("inputs = 'x'\nforward = 'x.__class__'", ["3:12: dunder attribute '__class__' is not allowed in a formula"]),
-        ("inputs = 'x'\nforward = '''\nimport os\nreturn x'''", ["4:1: an import is not allowed in a formula\nhint: use --import 'module:name'"]),
+        ("inputs = 'x'\nforward = '''\nimport os\nreturn x'''", ["4:1: an import is not allowed in a formula\nhint: use --import 'module:name', or put it at the top of a file; torch, F, nn and math need none"]),
     ],
 )  # fmt: skip
 def test_formulas_that_are_amiss(text: str, found: list[str]) -> None:
