@@ -118,9 +118,8 @@ def backward_kernel(
 
 def precision(*tensors: Tensor) -> torch.dtype:
     """Half precision is computed in float32."""
-    if any(tensor.dtype == torch.float64 for tensor in tensors):
-        return torch.float64
-    return torch.float32
+    double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if double else torch.float32
 
 
 def blocks(columns: int) -> dict[str, int]:
@@ -129,10 +128,9 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, for more of a long one."""
-    block = triton.next_power_of_2(columns)
-    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
-    return min(max(block // 256, 1), warps)
+    """Give 256 numbers of a row a warp, up to 8; a long row has all there can be."""
+    numbers = triton.next_power_of_2(columns)
+    return min(max(numbers // 256, 1), 8 if numbers < 16384 else MOST_WARPS)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -173,13 +171,7 @@ def fused_cross_entropy_forward(
 
 
 @fused_cross_entropy_forward.register_fake
-def _(
-    logits: Tensor,
-    target: Tensor,
-    smoothing: float,
-    ignore_index: int,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
+def _(logits, target, smoothing, ignore_index, dtype):
     return (
         torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device),
         logits.new_empty(logits.shape[:-1], dtype=precision(logits)),
@@ -219,31 +211,18 @@ def fused_cross_entropy_backward(
 
 
 @fused_cross_entropy_backward.register_fake
-def _(
-    grad_output: Tensor,
-    logits: Tensor,
-    target: Tensor,
-    lse: Tensor,
-    smoothing: float,
-    ignore_index: int,
-) -> Tensor:
+def _(grad_output, logits, target, lse, smoothing, ignore_index):
     return logits.new_empty(logits.shape)
 
 
 def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
     """Call an op once for a batch, which has so many more rows."""
-    given = [
-        (
-            arg.movedim(dim, 0)
-            if dim is not None
-            else (
-                arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor)
-                else arg
-            )
-        )
-        for arg, dim in zip(args, in_dims, strict=True)
-    ]
+    given = [*args]
+    for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
+        if dim is not None:
+            given[at] = arg.movedim(dim, 0)
+        elif isinstance(arg, Tensor):
+            given[at] = arg.expand(info.batch_size, *arg.shape)
     outputs = op(*given)
     if isinstance(outputs, Tensor):
         return outputs, 0

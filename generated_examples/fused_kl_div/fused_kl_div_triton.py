@@ -76,9 +76,8 @@ def backward_kernel(
 
 def precision(*tensors: Tensor) -> torch.dtype:
     """Half precision is computed in float32."""
-    if any(tensor.dtype == torch.float64 for tensor in tensors):
-        return torch.float64
-    return torch.float32
+    double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if double else torch.float32
 
 
 @torch.library.custom_op("custom_ops::fused_kl_div_forward_triton", mutates_args=())
@@ -99,7 +98,7 @@ def fused_kl_div_forward(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor
 
 
 @fused_kl_div_forward.register_fake
-def _(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
+def _(log_q, p, dtype):
     return torch.empty((), dtype=dtype, device=log_q.device)
 
 
@@ -132,13 +131,7 @@ def fused_kl_div_backward(
 
 
 @fused_kl_div_backward.register_fake
-def _(
-    grad_output: Tensor,
-    log_q: Tensor,
-    p: Tensor,
-    needs_grad_log_q: bool,
-    needs_grad_p: bool,
-) -> tuple[Tensor, Tensor]:
+def _(grad_output, log_q, p, needs_grad_log_q, needs_grad_p):
     return (
         log_q.new_empty(log_q.shape if needs_grad_log_q else 0),
         p.new_empty(p.shape if needs_grad_p else 0),

@@ -128,9 +128,8 @@ def backward_kernel(
 
 def precision(*tensors: Tensor) -> torch.dtype:
     """Half precision is computed in float32."""
-    if any(tensor.dtype == torch.float64 for tensor in tensors):
-        return torch.float64
-    return torch.float32
+    double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if double else torch.float32
 
 
 def blocks(columns: int) -> dict[str, int]:
@@ -139,10 +138,9 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, for more of a long one."""
-    block = triton.next_power_of_2(columns)
-    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
-    return min(max(block // 256, 1), warps)
+    """Give 256 numbers of a row a warp, up to 8; a long row has all there can be."""
+    numbers = triton.next_power_of_2(columns)
+    return min(max(numbers // 256, 1), 8 if numbers < 16384 else MOST_WARPS)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -187,9 +185,7 @@ def fused_layer_norm_forward(
 
 
 @fused_layer_norm_forward.register_fake
-def _(
-    x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(x, weight, bias, eps, dtype):
     return (
         torch.empty(x.shape, dtype=dtype, device=x.device),
         x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias)),
@@ -252,17 +248,17 @@ def fused_layer_norm_backward(
 
 @fused_layer_norm_backward.register_fake
 def _(
-    grad_output: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    eps: float,
-    bias_dtype: torch.dtype,
-    needs_grad_x: bool,
-    needs_grad_weight: bool,
-    needs_grad_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad_output,
+    x,
+    weight,
+    mean,
+    rstd,
+    eps,
+    bias_dtype,
+    needs_grad_x,
+    needs_grad_weight,
+    needs_grad_bias,
+):
     return (
         x.new_empty(x.shape if needs_grad_x else 0),
         weight.new_empty(weight.shape if needs_grad_weight else 0),
@@ -289,18 +285,12 @@ def as_more_rows(
     """Call an op once for a batch, which has so many more rows."""
     if any(in_dims[at] is not None for at in shared):
         return each_sample(op, info, in_dims, *args)
-    given = [
-        (
-            arg.movedim(dim, 0)
-            if dim is not None
-            else (
-                arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor) and at not in shared
-                else arg
-            )
-        )
-        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
-    ]
+    given = [*args]
+    for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
+        if dim is not None:
+            given[at] = arg.movedim(dim, 0)
+        elif isinstance(arg, Tensor) and at not in shared:
+            given[at] = arg.expand(info.batch_size, *arg.shape)
     outputs = op(*given)
     return outputs, tuple(0 if len(output) else None for output in outputs)
 

@@ -111,9 +111,8 @@ def backward_kernel(
 
 def precision(*tensors: Tensor) -> torch.dtype:
     """Half precision is computed in float32."""
-    if any(tensor.dtype == torch.float64 for tensor in tensors):
-        return torch.float64
-    return torch.float32
+    double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if double else torch.float32
 
 
 def blocks(columns: int) -> dict[str, int]:
@@ -122,10 +121,9 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, for more of a long one."""
-    block = triton.next_power_of_2(columns)
-    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
-    return min(max(block // 256, 1), warps)
+    """Give 256 numbers of a row a warp, up to 8; a long row has all there can be."""
+    numbers = triton.next_power_of_2(2 * columns)
+    return min(max(numbers // 256, 1), 8 if numbers < 16384 else MOST_WARPS)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -163,7 +161,7 @@ def fused_rotary_forward(
 
 
 @fused_rotary_forward.register_fake
-def _(x: Tensor, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Tensor:
+def _(x, cos, sin, dtype):
     return torch.empty(x.shape, dtype=dtype, device=x.device)
 
 
@@ -196,7 +194,7 @@ def fused_rotary_backward(
 
 
 @fused_rotary_backward.register_fake
-def _(grad_output: Tensor, cos: Tensor, sin: Tensor, x_dtype: torch.dtype) -> Tensor:
+def _(grad_output, cos, sin, x_dtype):
     return grad_output.new_empty(grad_output.shape, dtype=x_dtype)
 
 

@@ -66,9 +66,8 @@ def backward_kernel(
 
 def precision(*tensors: Tensor) -> torch.dtype:
     """Half precision is computed in float32."""
-    if any(tensor.dtype == torch.float64 for tensor in tensors):
-        return torch.float64
-    return torch.float32
+    double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if double else torch.float32
 
 
 @torch.library.custom_op("custom_ops::fused_swish_forward_triton", mutates_args=())
@@ -87,7 +86,7 @@ def fused_swish_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @fused_swish_forward.register_fake
-def _(x: Tensor, dtype: torch.dtype) -> Tensor:
+def _(x, dtype):
     return torch.empty(x.shape, dtype=dtype, device=x.device)
 
 
@@ -108,24 +107,18 @@ def fused_swish_backward(grad_output: Tensor, x: Tensor) -> Tensor:
 
 
 @fused_swish_backward.register_fake
-def _(grad_output: Tensor, x: Tensor) -> Tensor:
+def _(grad_output, x):
     return x.new_empty(x.shape)
 
 
 def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
     """Call an op once for a batch, which has so many more rows."""
-    given = [
-        (
-            arg.movedim(dim, 0)
-            if dim is not None
-            else (
-                arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor)
-                else arg
-            )
-        )
-        for arg, dim in zip(args, in_dims, strict=True)
-    ]
+    given = [*args]
+    for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
+        if dim is not None:
+            given[at] = arg.movedim(dim, 0)
+        elif isinstance(arg, Tensor):
+            given[at] = arg.expand(info.batch_size, *arg.shape)
     return op(*given), 0
 
 

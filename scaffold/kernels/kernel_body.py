@@ -331,10 +331,9 @@ class KernelBody:
 def _flags(program: RowProgram) -> dict[str, str]:
     """Return the name of the test for each of several results."""
     names = [item.name for item in program.results]
-    words = [name.upper() for name in names]
-    words = words if len({*words}) == len(words) else names
-    flags = (f"NEEDS_{word}" for word in words)
-    return dict(zip(names, flags, strict=True)) if len(names) > 1 else {}
+    apart = len({name.upper() for name in names}) == len(names) > 1
+    flags = {name: f"NEEDS_{name.upper() if apart else name}" for name in names}
+    return flags if len(names) > 1 else {}
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

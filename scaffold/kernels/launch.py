@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scaffold.formula.names import fresh
 from scaffold.kernels.kernel_body import KernelBody
 from scaffold.kernels.pair import Pair
-from scaffold.kernels.row_program import NUMBER, ONE, Result
+from scaffold.kernels.row_program import NUMBER, ONE, Result, RowProgram
 from scaffold.spec import Dim, OpSpec
 
 
@@ -17,7 +17,6 @@ class Kernel(NamedTuple):
     """A kernel, and the op to launch it."""
 
     name: str  # of the op
-    kernel: str
     parameters: tuple[str, ...]  # of the kernel
     lines: tuple[str, ...]
     signature: str  # of the op, with types
@@ -30,7 +29,6 @@ class Kernel(NamedTuple):
     fake: str
     dtypes: tuple[tuple[str, str], ...]  # arguments, and of what inputs each is
     shared: str  # the positions of inputs that all rows share
-    partial: bool  # as many programs as run at once sum their rows
     by_sample: bool  # a batch is no more rows: it sums or repeats some
 
 
@@ -60,14 +58,13 @@ class Launch:
         given += [f"{needed(name)}: bool" for name in body.flags]
         if self.direction == "forward":
             given.append(f"{own.dtype}: torch.dtype")
-        lines = body.lines()
+        repeats = (load.repeat for load in body.program.loads)
         several = ", ".join("Tensor" for _ in self.results)
         shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
         return Kernel(
             name=f"{self.spec.name}_{self.direction}",
-            kernel=f"{self.direction}_kernel",
             parameters=tuple(body.parameters()),
-            lines=tuple(lines),
+            lines=(*_comments(body.program, lines := body.lines()), *lines),
             signature=", ".join(given),
             arguments=", ".join(item.partition(":")[0] for item in given),
             returns=f"tuple[{several}]" if len(self.results) > 1 else "Tensor",
@@ -78,10 +75,7 @@ class Launch:
             fake=", ".join(map(self._fake, self.results)),
             dtypes=tuple(self.dtypes.values()),
             shared=f"{{{', '.join(shared)}}}" if shared else "()",
-            by_sample=self.summed
-            or self.total is not None
-            or any(x.repeat for x in body.program.loads),
-            partial=self.summed and bool(self.width),
+            by_sample=self.summed or self.total is not None or any(repeats),
         )
 
     # What the kernel is called with.
@@ -273,6 +267,13 @@ class Launch:
         dims = self.spec.dims(source) or ()
         dims = self.pair.views.get(source, dims) if viewed else dims
         return declared_shape(dims, self.first, self.lead_dims, parts)
+
+
+def _comments(program: RowProgram, lines: list[str]) -> list[str]:
+    """Return what the numbers are that some lines read."""
+    read = [item for item in program.constants if item[0] in " ".join(lines)]
+    words = (f"# {number} is {source}" for number, source in read if "math." in source)
+    return [line.replace("math.", "") for line in words]
 
 
 def typed(spec: OpSpec, name: str) -> str:

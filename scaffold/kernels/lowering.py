@@ -101,6 +101,7 @@ class Lowering:
         self.loads: dict[str, Load] = {}
         self.lines: list[Line] = []
         self.numbers: dict[str, None] = {}
+        self.constants: dict[str, str] = {}  # of math, as they are written
         self.widths: dict[str, str] = {}  # a width -> one that is the same size
         self.names: dict[Value, Name] = {}
         self.values: dict[Op, Value] = {}
@@ -226,6 +227,7 @@ class Lowering:
         known = evaluated(as_text(op)) if op.rule == "python" else UNKNOWN
         known = INFINITE.get(emit(as_text(op)), known)
         if isinstance(known, int | float):  # of functions of math, too
+            self.constants[_constant(known)] = emit(as_text(op))
             return Node("constant", _constant(known))
         if op.rule not in ("const", "static", "python") or not self._is_plain(node):
             raise UnsupportedError("a number that a kernel cannot compute")
@@ -392,14 +394,14 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
             return None if items[0].space.has_columns else items[0]
         case Apply("add" | "sub" | "neg"):
             every = [item for item in map(sums, items) if item is not None]
-            known = len(every) == len(items)
-            return self.apply(value.primitive, *every) if known else None
+            both = len(every) == len(items)
+            return self.apply(value.primitive, *every) if both else None
         case Apply("mul"):
             for factor, row in (items, items[::-1]):
-                known_row = None if factor.space.has_columns else sums(row)
-                if known_row is not None:
-                    plain = known_row == Number("1.0")
-                    return factor if plain else self.apply("mul", factor, known_row)
+                known = None if factor.space.has_columns else sums(row)
+                if known is not None:
+                    one = known == Number("1.0")
+                    return factor if one else self.apply("mul", factor, known)
     return None
 
 

@@ -627,4 +627,5 @@ def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:
         tuple(lowering.lines),
         tuple(results),
         lowering.shapes.width,
+        tuple(lowering.constants.items()),
     )

@@ -163,6 +163,7 @@ class RowProgram(NamedTuple):
     lines: tuple[Line, ...]
     results: tuple[Result, ...]
     width: str = ""  # what the number of columns is called
+    constants: tuple[tuple[str, str], ...] = ()  # numbers, and what they are
 
 
 def inner(value: Value) -> tuple[Value, ...]:

@@ -7,13 +7,13 @@ saved if both compute it of inputs alone, in the precision of the kernels; no ro
 from collections.abc import Iterator
 
 from scaffold.kernels.row_program import (
-    Line,
     Load,
     Name,
     Reduce,
     Result,
     RowProgram,
     Space,
+    Value,
     names_in,
     parts,
     pruned,
@@ -24,7 +24,7 @@ def with_statistics(
     forward: RowProgram, backward: RowProgram
 ) -> tuple[RowProgram, RowProgram]:
     """Return the programs with their common statistics saved."""
-    common = {line.name: line.value for line in _common(forward, backward)}
+    common = dict(_common(forward, backward))
     loads = [Load(name, name, value.space, "real") for name, value in common.items()]
     rest = [line for line in backward.lines if line.name not in common]
     backward = pruned(
@@ -38,14 +38,13 @@ def with_statistics(
     return pruned(forward._replace(results=(*forward.results, *saved))), backward
 
 
-def _common(forward: RowProgram, backward: RowProgram) -> Iterator[Line]:
+def _common(forward: RowProgram, backward: RowProgram) -> Iterator[tuple[str, Value]]:
     """Yield the numbers of each row that both programs compute by a reduction."""
     theirs = {line.name: line.value for line in backward.lines}
     results = {value for item in forward.results for _, value in item.pieces}
     same = {load.name for load in forward.loads if load in backward.loads}
     reduced = set[str]()
-    for line in forward.lines:
-        name, value = line
+    for name, value in forward.lines:
         read, space = names_in(value), value.space
         if theirs.get(name) != value or not read <= same:
             continue
@@ -54,4 +53,4 @@ def _common(forward: RowProgram, backward: RowProgram) -> Iterator[Line]:
             reduced.add(name)
             number = space.rows and not space.has_columns and value.kind == "real"
             if number and Name(name, space) not in results:
-                yield line
+                yield name, value

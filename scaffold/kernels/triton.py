@@ -27,7 +27,7 @@ class TritonView(NamedTuple):
 
     op: str
     namespace: str
-    flat: bool
+    parts: int  # of a row; 0 of an op element by element
     forward: Kernel
     forward_arguments: tuple[str, ...]
     backward: Kernel | None
@@ -72,7 +72,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     return TritonView(
         op=spec.name,
         namespace=spec.namespace,
-        flat=not pair.forward.width,
+        parts=pair.shapes.of if pair.forward.width else 0,
         forward=forward_kernel,
         forward_arguments=tuple(forward_kernel.arguments.split(", ")[:-1]),
         backward=backward,

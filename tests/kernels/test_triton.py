@@ -110,6 +110,17 @@ def test_the_sum_of_a_row_of_ones_at_an_index_is_no_reduction() -> None:
     assert not any("tl.sum" in line for line in lines)
 
 
+def test_a_number_of_math_is_told() -> None:
+    lines = lines_of("geglu")
+    assert lines[0] == "# 1.5957691216057308 is 2 * sqrt(2 / pi)"
+    assert sum(line.startswith("#") for line in lines) == 1
+
+
+def test_a_row_of_several_parts_has_the_warps_of_all_its_numbers() -> None:
+    _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
+    assert "numbers = triton.next_power_of_2(2 * columns)" in kernel_draft(view)
+
+
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
     lines = lines_of("two_softmaxes")
     assert "scores = teacher / temperature" in lines
