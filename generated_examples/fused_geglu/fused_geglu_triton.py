@@ -52,7 +52,7 @@ def forward_kernel(
     DTYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # 1.5957691216057308 is 2 * sqrt(2 / pi)
+    # 1.5957691216057308 stands for 2 * sqrt(2 / pi)
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < half
@@ -79,8 +79,8 @@ def backward_kernel(
     DTYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # 1.5957691216057308 is 2 * sqrt(2 / pi)
-    # 0.21406444881780073 is 0.26829 * sqrt(2 / pi)
+    # 1.5957691216057308 stands for 2 * sqrt(2 / pi)
+    # 0.21406444881780073 stands for 0.26829 * sqrt(2 / pi)
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < half

@@ -270,10 +270,9 @@ class Launch:
 
 
 def _comments(program: RowProgram, lines: list[str]) -> list[str]:
-    """Return what the numbers are that some lines read."""
-    read = [item for item in program.constants if item[0] in " ".join(lines)]
-    words = (f"# {number} is {source}" for number, source in read if "math." in source)
-    return [line.replace("math.", "") for line in words]
+    """Return comments on the numbers of math that some lines read."""
+    read = [x for x in program.constants if x[0] in " ".join(lines) and "math" in x[1]]
+    return [f"# {x} stands for {told.replace('math.', '')}" for x, told in read]
 
 
 def typed(spec: OpSpec, name: str) -> str:

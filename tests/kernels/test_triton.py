@@ -112,7 +112,7 @@ def test_the_sum_of_a_row_of_ones_at_an_index_is_no_reduction() -> None:
 
 def test_a_number_of_math_is_told() -> None:
     lines = lines_of("geglu")
-    assert lines[0] == "# 1.5957691216057308 is 2 * sqrt(2 / pi)"
+    assert lines[0] == "# 1.5957691216057308 stands for 2 * sqrt(2 / pi)"
     assert sum(line.startswith("#") for line in lines) == 1
 
 
