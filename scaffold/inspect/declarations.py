@@ -110,7 +110,7 @@ def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
     if "Bool" in item.type or "bool" in uses:
         return ("bool", "const", "int")
     if re.search("Long|Int", item.type) or "int" in uses:
-        return ("int", "bool", "const")
+        return ("int", *("bool",) * (not CODES.search(item.name)), "const")
     if "mask" in item.name:
         return ("bool", "const", "int")
     if CODES.search(item.name):

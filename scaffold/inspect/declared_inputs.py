@@ -24,7 +24,7 @@ from scaffold.inspect.trial_inputs import (
     role_of,
 )
 
-MOST = 12  # ways at most
+MOST, TRIED = 12, 2000  # ways at most, of combinations
 # For an argument without any known type, or with only a type.
 VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
@@ -34,6 +34,7 @@ CONVOLUTION = re.compile(r"\bconv(?:_transpose)?([123])d")
 IMAGES = re.compile(r"\b0, 2, 3\b|\b1, 1\)|\b[Hh], [Ww]\b")
 CALLABLE = ": collections.abc.Callable"
 
+SHAPES = ("shape", "size")  # names of a tensor's sizes
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
 
 
@@ -65,7 +66,8 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
         item for item in facts.inputs if item.passing in ("positional", "variadic")
     ]
     choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
-    ways = [*islice(product(*choices), MOST)]
+    every = islice(product(*choices), TRIED)
+    ways = sorted(every, key=lambda way: sum(map(tuple.index, choices, way)))[:MOST]
     images = IMAGES.search(ast.unparse(facts.function.node))
     first = (
         _with_vectors(ways[0], "N, C, H, W", "C") if images else (),
@@ -89,10 +91,7 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
             "weight": f"{weight}, {kernel}",
             "bias": bias,
         }
-        yield tuple(
-            one._replace(dims=dims[role_of(one.name)]) if one in tensors else one
-            for one in way
-        )
+        yield tuple(one._replace(dims=dims[role_of(one.name)]) for one in way)
 
 
 def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -103,7 +102,7 @@ def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
     alike = all(x.trait in ("", "const") and not x.variadic for x in tensors)
     if not alike or not HALVES.search(text):
         return ()
-    return tuple(x._replace(dims="N, 4") if x in tensors else x for x in way)
+    return tuple(x._replace(dims="N, 4") for x in way)
 
 
 def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry, ...]:
@@ -114,14 +113,7 @@ def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry
     if not plain or all(named) or not any(named):
         return ()
     dims = {True: vector, False: data}
-    return tuple(
-        (
-            one._replace(dims=dims[bool(VECTOR.fullmatch(one.name))])
-            if one in tensors
-            else one
-        )
-        for one in way
-    )
+    return tuple(x._replace(dims=dims[bool(VECTOR.fullmatch(x.name))]) for x in way)
 
 
 def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
@@ -151,7 +143,9 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
         values = [Entry(item.name, value=value) for value in typed]
         plain = stated.kind != "constant" and "Tensor" not in item.type
         if plain and kinds[0].trait == "const":
-            kinds, values = values, kinds
+            kinds, values = [values[0], *kinds], values[1:]
+        if item.name in SHAPES and plain:
+            yield Entry(item.name, value="(4, 4)")
         yield from (*kinds, *values)
     else:
         yield Entry(item.name)
@@ -167,24 +161,30 @@ def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
 
 
 def _is_call(node: ast.AST, name: str) -> bool:
-    called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Name) and called.id == name
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    return called in (name, f"ctx.{name}")
 
 
+SMALL = 1e-2  # a larger eps than usual, but a usual one
 BRANCHES: dict[str, list[Any]] = {
     "dim": [0],
     "axis": [0],
     "stride": [1],  # windows may overlap
+    "padding": [1],
+    "dilation": [2],
     "reduction": ["sum", "none"],
 }
 
 
 def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
-    """Return other values of branch-choosing arguments: a bool, a dim, a compared string."""
+    """Return other values of arguments that may be ignored: a number, a bool, a dim, a compared string."""
     found: dict[str, list[Any]] = {}
     for one in way:
         if one.value and one.name in BRANCHES:
             found[one.name] = BRANCHES[one.name]
+        elif "." in one.value or "e-" in one.value:
+            number = float(one.value)
+            found[one.name] = [number / 2 if abs(number) > SMALL else SMALL]
         elif one.value in ("True", "False"):
             found[one.name] = [one.value == "False"]
         elif one.value.startswith(("'", '"')):

@@ -175,13 +175,13 @@ LOW = re.compile(r"(min|low|lower|^lo)(_|$)|_(min|low|lower|lo)$", re.IGNORECASE
 HIGH = re.compile(r"(max|high|upper|^hi)(_|$)|_(max|high|upper|hi)$", re.IGNORECASE)
 # Parameters with whole numbers as values: an index is below 2.
 WHOLE = {
-    "2": re.compile(r"k|stride|groups|(num|n)_\w+|\w+_(size|groups|count)"),
+    "2": re.compile(r"k|stride|groups|length|(num|n)_\w+|\w+_(size|groups|count)"),
     "1": re.compile(r"padding|dilation"),
 }
 EXPONENT = re.compile(r"gamma|power|exponent")
 CODES = re.compile(
     r"(^|_)(idx|ind|index|indices|ids?|labels?|targets?|len|lens|lengths?|offsets?|indptr"
-    r"|perm|seqlens?|sizes?|shape|counts?|rows?|cols?|batch|size)(_|$)",
+    r"|perm|order|seqlens?|sizes?|shape|counts?|rows?|cols?|batch|size)(_|$)",
     re.IGNORECASE,
 )
 WEIGHT = re.compile(r"(^|_)(w|weight|kernel|filter)s?\d*$", re.IGNORECASE)

@@ -190,8 +190,8 @@ def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
 
 def _rendered(text: str, conditions: Sequence[str]) -> Verification:
     """Return the module of checks of an op with these inputs."""
-    keys = {"inputs": text, **({"require": list(conditions)} if conditions else {})}
-    given = read_options(keys)
+    required = {"require": [*conditions]} if conditions else {}
+    given = read_options({"inputs": text, "module": False, **required})
     raise_all(given.problems)
     spec = build(NAME, given.raw, given.locate)
     return verification(spec, derive(spec), frozenset())

@@ -13,12 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scaffold.verify.processes import (
-    ChildProcess,
-    end_in_words,
-    listen,
-    work_through,
-)
+from scaffold.verify.processes import ChildProcess, end_in_words, listen, work_through
 
 # CPU seconds for the proof of an op, not of the clock if others keep the machine busy; it takes one, at most a few.
 LIMIT = 30

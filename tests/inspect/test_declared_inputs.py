@@ -70,9 +70,21 @@ def test_a_guessed_number_may_be_a_whole_one() -> None:
 def test_what_the_text_does_not_tell_is_tried_in_several_ways() -> None:
     found = ways_to_declare(facts("x, rate", "x * rate", "grad_output, None"))
     assert [way[1].text() for way in found][:4] == [
-        *("rate = 0.5", "rate = 2", "rate = True", "rate[; const]"),
+        *("rate = 0.5", "rate[; const]", "rate[; int]", "rate[; bool]"),
     ]
-    assert found[3][1].text("N, D") == "rate[N, D; const]"
+    assert found[1][1].text("N, D") == "rate[N, D; const]"
+
+
+def test_a_shape_is_a_tuple_and_an_index_no_mask() -> None:
+    found = facts("x, idx, shape", "x[idx].sum() * shape", "grad_output, None, None")
+    texts = [[entry.text() for entry in way] for way in ways_to_declare(found)]
+    assert texts[0] == ["x", "idx[; int]", "shape = (4, 4)"]
+    assert not any("idx[; bool]" in way for way in texts)
+
+
+def test_a_function_may_be_kept_before_it_is_called() -> None:
+    found = facts("run, x", "ctx.run(x)", "None, grad_output")
+    assert ways_to_declare(found)[0][0].called
 
 
 def test_numbers_of_the_text_are_values_to_try() -> None:
@@ -101,6 +113,12 @@ def test_arguments_that_choose_a_branch_have_other_values() -> None:
         "mode": ["b", "c"],
         "training": [False],
     }
+
+
+def test_a_number_has_another_value() -> None:
+    found = facts("x, eps=1e-6, p=0.5", "x * p + eps", "grad_output, None, None")
+    others = other_arguments(found, ways_to_declare(found)[0])
+    assert others == {"eps": [0.01], "p": [0.25]}
 
 
 def test_parameters_are_vectors_by_their_names() -> None:

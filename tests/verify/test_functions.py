@@ -20,8 +20,14 @@ HERE = Path(__file__).with_name("functions")
 GOLDEN = HERE / "faulty.txt"
 LIMIT = 60
 # A default run asks of these alone.
-FAULTY = ("RawMemory", "DetachedSecond", "MaxOfTies", "MeanOfNone")
-CORRECT = ("RoundSTE", "NumpySort", "SingleGradient", "ForExport", "GatedBound")
+FAULTY = (
+    *("RawMemory", "DetachedSecond", "MaxOfTies", "MeanOfNone"),
+    *("UsualEps", "MaxOfEmptyGroups", "BiasUnlessNeeded"),
+)
+CORRECT = (
+    *("RoundSTE", "NumpySort", "SingleGradient", "ForExport", "GatedBound"),
+    *("ModReLU", "BackwardAlone", "PermutedRows"),
+)
 # Digits that another version of PyTorch may change.
 UNSTABLE = re.compile(r"largest difference.*? instead of \S+|by \d+%|factor [\d./]+")
 
@@ -147,6 +153,45 @@ def test_samples_have_several_values_of_a_variadic_input(tmp_path: Path) -> None
     assert verdict.failure is None
     assert verdict.call.endswith("tensors[0] (2, 3), tensors[1] (2, 3)")
     assert {one.status for one in verdict.checks} == {"passed", "skipped"}
+
+
+SHARED = """
+import torch
+from torch.autograd import Function
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, power=2.0):
+        Scaled.largest = x.abs().max()
+        ctx.power = power
+        return x * Scaled.largest.detach() ** power
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * Scaled.largest**ctx.power, None
+
+
+def plain(x, power=2.0):
+    return x * x.abs().max().detach() ** power
+
+
+def calls():
+    return (torch.randn(2, 3),)
+"""
+
+
+def test_samples_may_omit_defaults_and_calls_differ(tmp_path: Path) -> None:
+    """The second of two calls has other numbers, though there is one sample."""
+    path = tmp_path / "shared.py"
+    path.write_text(SHARED)
+    (meant,) = find_functions((f"{path}:Scaled",)).meant
+    stated = Stated(samples=f"@{path}:calls", reference=f"{path}:plain")
+    questions = [Question(meant, function, stated) for function in meant.functions]
+    (verdict,) = judge(questions, sys.executable, LIMIT, 1)
+    assert verdict.call.endswith("power=2.0")
+    failed = [one.name for one in verdict.checks if one.status == "failed"]
+    assert failed[0] == "two calls before one backward"
 
 
 FORGOTTEN = """

@@ -227,12 +227,7 @@ def check_case(
 
 
 def _of_memory(
-    checks: Any,
-    case: Case,
-    layout: Layout,
-    needs: Needs,
-    found: Found,
-    judge: Judge,
+    checks: Any, case: Case, layout: Layout, needs: Needs, found: Found, judge: Judge
 ) -> Found:
     """Replace the words of a failure if making a tensor contiguous removes it."""
     usual = checks.gradients

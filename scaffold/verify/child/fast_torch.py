@@ -29,7 +29,17 @@ def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) ->
         if not end.requires_grad:
             raise RuntimeError("an output that has a gradient does not require grad")
     apply: Any = _Seed.apply
-    return torch.autograd.grad(apply(list(weights), *ends), needed, **options)
+    end = apply(list(weights), *ends)
+    try:
+        return torch.autograd.grad(end, needed, **options)
+    except RuntimeError as error:
+        if ".grad()" not in str(error):
+            raise
+    # A Function that calls `.backward()` may refuse `torch.autograd.grad`.
+    for leaf in needed:
+        leaf.grad = None
+    end.backward(retain_graph=options.get("retain_graph"))
+    return tuple(torch.zeros_like(x) if x.grad is None else x.grad for x in needed)
 
 
 class _Seed(torch.autograd.Function):

@@ -27,6 +27,8 @@ class NotLoadedError(Exception):
 def import_file(name: str, file: str, root: str) -> Any:
     """Import a module from its own file: another one may have its name."""
     sys.path.insert(0, root)
+    if getattr(sys.modules.get(name), "__file__", None) in TOLD - {file}:
+        del sys.modules[name]  # of another directory
     module, error = _imported(name)
     if error is not None and _unpack(name, root):
         module, own = _imported(name)

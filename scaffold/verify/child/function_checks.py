@@ -16,29 +16,17 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child import function_questions as asked_of
-from scaffold.verify.child.cases import (
-    Case,
-    describe,
-    make_inputs,
-    needs_gradient,
-)
+from scaffold.verify.child.cases import Case, describe, make_inputs, needs_gradient
 from scaffold.verify.child.derivatives import as_tuple, returned_gradients
 from scaffold.verify.child.diagnosis import Scene, diagnose
 from scaffold.verify.child.fast_torch import seeded_grad
-from scaffold.verify.child.function_questions import (
-    Asked,
-    contiguous,
-)
-from scaffold.verify.child.further_questions import (
-    other_values,
-    slopes_alone,
-)
-from scaffold.verify.child.hand_written import Subject
+from scaffold.verify.child.function_questions import Asked, contiguous
+from scaffold.verify.child.further_questions import other_values, slopes_alone
+from scaffold.verify.child.hand_written import PERMUTED, Subject, Weights
 from scaffold.verify.child.refusals import first_line, raised
 from scaffold.verify.child.shared_questions import questions_of
 
 BASE = Case("base", {})
-Weights = Callable[[Tensor], Tensor]
 Check = Callable[[Subject], None]
 
 
@@ -119,8 +107,8 @@ def check_outputs(subject: Subject) -> None:
         found = subject.call(inputs)
         wanted = as_tuple(subject.checks.REFERENCE(*inputs))
         if len(found) != len(wanted):
-            counts = f"{len(found)} outputs, the reference has {len(wanted)}"
-            raise Wrong(counts, "forward")
+            words = f"{len(found)} outputs, the reference has {len(wanted)}"
+            raise Wrong(words, "forward")
         for at, (one, two) in enumerate(zip(found, wanted, strict=True)):
             scene = Scene("output", tolerance=subject.tolerance)
             told = diagnose(one.detach(), two.detach(), scene)
@@ -173,13 +161,19 @@ def _without_gradient(subject: Subject) -> list[str]:
     ]
 
 
+OTHER_NEED = "does it read needs_input_grad of the right input?"
+
+
 def check_none(subject: Subject, name: str) -> None:
     """Check a gradient of None: a fault if the reference's is not 0, and a note if only finite differences are not."""
     inputs = make_inputs(subject.checks, BASE, None, (name,))
     returned, error = returned_gradients(subject.checks, inputs)
     at = subject.names.index(name)
-    if error or not returned or len(returned) <= at or returned[at] is not None:
+    if error or not returned or len(returned) <= at:
         return
+    if returned[at] is not None:
+        words = f"grad_{name}: None, unless {name} alone requires grad"
+        raise Wrong(words, f"grad_{name}", OTHER_NEED)
     try:
         (expected,) = subject.expected(inputs, contiguous)
     except Exception:  # noqa: BLE001 (it may refuse the numbers nearby)
@@ -253,11 +247,8 @@ def check_each_alone(subject: Subject) -> None:
             raise error
         at = subject.names.index(name)
         if returned is not None and len(returned) > at and returned[at] is None:
-            raise Wrong(
-                f"grad_{name}: None, where {name} alone requires grad",
-                f"grad_{name}",
-                "does it read needs_input_grad of the right input?",
-            )
+            words = f"grad_{name}: None, where {name} alone requires grad"
+            raise Wrong(words, f"grad_{name}", OTHER_NEED)
         found = gradients(subject, inputs)
         words = f"{{}}, where {name} alone requires grad"
         compare(subject, inputs, found, [every[name]], words)
@@ -279,12 +270,6 @@ def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) 
         if not subject.asked.searched:
             raise
         subject.note(wrong.words)  # broadcasting may not be intended
-
-
-def check_scaled(subject: Subject) -> None:
-    if subject.hands_on:
-        raise Unasked("the forward returns its input: the gradient may be clipped")
-    asked_of.scaled_grad_output(Asking(subject))
 
 
 UNMARKED = "add it, or mark the output: ctx.mark_non_differentiable(...)"
@@ -322,12 +307,6 @@ def check_arguments(subject: Subject) -> None:
                 _derivative(subject, inputs, f" with {name}={value!r}")
     if not tried:
         raise Unasked("no argument chooses a branch")
-
-
-def check_ranks(subject: Subject) -> None:
-    if subject.asked.declared:
-        raise Unasked("the shapes are declared")
-    asked_of.other_ranks(Asking(subject))
 
 
 def check_broadcast(subject: Subject) -> None:
@@ -379,9 +358,9 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     """
     pairs = [*zip(subject.names, subject.inputs(), strict=True)]
     for at, (name, value) in enumerate(pairs):
-        if not (isinstance(value, Tensor) and value.numel() and value.ndim):
+        if not (isinstance(value, Tensor) and value.ndim and len(value) > 1):
             continue
-        rows = {"0": torch.zeros_like(value)} if value.dtype != torch.long else {}
+        rows = {} if PERMUTED.fullmatch(name) else {"0": torch.zeros_like(value)}
         for other, x in pairs:
             if needs_gradient(x) and x.shape == value.shape and x is not value:
                 rows[f"that of {other}"] = x.detach()
@@ -389,10 +368,12 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
                 rows[other] = torch.full_like(value, x)
         asked = value.requires_grad or not value.is_floating_point()
         for words, row in rows.items() if asked else ():
-            changed = torch.cat([row[:1].to(value.dtype), value.detach()[1:]])
+            whole = words == "0" and value.dtype == torch.long
+            rest = row[1:] if whole else value.detach()[1:]
+            changed = torch.cat([row[:1].to(value.dtype), rest])
             inputs = [x for _, x in pairs]
             inputs[at] = changed.requires_grad_(value.requires_grad)
-            told = f"{{}}, where a row of {name} is {words}"
+            told = f"{{}}, where {'a row of ' * (not whole)}{name} is {words}"
             yield told, inputs, not value.requires_grad
 
 
@@ -501,41 +482,44 @@ class Asking:
             raise Unasked(str(error)) from None
 
 
-def _asks(question: Callable[[Asked], None]) -> Check:
-    """Return the check that asks a question."""
-    return lambda subject: question(Asking(subject))
-
-
-def _differentiating(question: Callable[[Asked], None]) -> Check:
-    """Return the check of a question about derivatives; a surrogate gradient is not asked."""
+def _asks(
+    question: Callable[[Asked], None], unasked: Callable[[Subject], str] | None = None
+) -> Check:
+    """Return the check that asks a question, unless there is a reason not to."""
 
     def check(subject: Subject) -> None:
-        if subject.surrogate:
-            raise Unasked("the gradient is not the derivative")
+        if reason := unasked and unasked(subject):
+            raise Unasked(reason)
         question(Asking(subject))
 
     return check
 
 
-def _transforming(question: Callable[[Asked], None], mapped: bool = True) -> Check:
-    """Return the check that asks a question about torch.func, of a Function that supports it."""
-
-    def check(subject: Subject) -> None:
-        if not subject.transforms:
-            raise Unasked("not supported: forward takes ctx")
-        if mapped and not subject.maps:
-            raise Unasked("not supported: no vmap, nor generate_vmap_rule")
-        if subject.dirty:
-            raise Unasked("not supported: it changes an input in place")
-        question(Asking(subject))
-
-    return check
+def _clips(subject: Subject) -> str:
+    return "it returns its input: the gradient may be clipped" * subject.hands_on
 
 
-def check_compile(subject: Subject) -> None:
-    if not subject.asked.compiled:
-        raise Unasked("say --compile")
-    asked_of.compiled(Asking(subject))
+def _is_surrogate(subject: Subject) -> str:
+    return "the gradient is not the derivative" * subject.surrogate
+
+
+def _is_declared(subject: Subject) -> str:
+    return "the shapes are declared" * subject.asked.declared
+
+
+def _takes_ctx(subject: Subject) -> str:
+    if not subject.transforms:
+        return "not supported: forward takes ctx"
+    return "not supported: it changes an input in place" * bool(subject.dirty)
+
+
+def _is_unmapped(subject: Subject) -> str:
+    words = "not supported: no vmap, nor generate_vmap_rule"
+    return _takes_ctx(subject) or words * (not subject.maps)
+
+
+def _is_eager(subject: Subject) -> str:
+    return "say --compile" * (not subject.asked.compiled)
 
 
 CHECKS: dict[str, Check] = {
@@ -544,7 +528,7 @@ CHECKS: dict[str, Check] = {
     "grad_output stays as it is": _asks(asked_of.grad_output_stays),
     "outputs": check_outputs,
     "gradient": check_gradient,
-    "gradient of a scaled grad_output": check_scaled,
+    "gradient of a scaled grad_output": _asks(asked_of.scaled_grad_output, _clips),
     "gradient of a strided grad_output": _asks(asked_of.strided_grad_output),
     "gradient of an expanded grad_output": _asks(asked_of.expanded_grad_output),
     "gradient of one output alone": check_one_output,
@@ -559,16 +543,16 @@ CHECKS: dict[str, Check] = {
     "strided inputs": _asks(asked_of.strided_inputs),
     "empty inputs": _asks(asked_of.empty_inputs),
     "other sizes": _asks(asked_of.other_sizes),
-    "other ranks": check_ranks,
+    "other ranks": _asks(asked_of.other_ranks, _is_declared),
     "other arguments": check_arguments,
     "inputs that broadcast": check_broadcast,
     "other values": check_values,
     "float32": _asks(asked_of.in_float32),
-    "bfloat16": _differentiating(asked_of.in_bfloat16),
-    "autocast": _differentiating(asked_of.under_autocast),
+    "bfloat16": _asks(asked_of.in_bfloat16, _is_surrogate),
+    "autocast": _asks(asked_of.under_autocast, _is_surrogate),
     "checkpoint": _asks(asked_of.checkpointed),
-    "torch.func.grad": _transforming(asked_of.func_grad, mapped=False),
-    "torch.func.jacrev": _transforming(asked_of.func_jacrev),
-    "vmap of torch.func.grad": _transforming(asked_of.vmap_of_grad),
-    "torch.compile": check_compile,
+    "torch.func.grad": _asks(asked_of.func_grad, _takes_ctx),
+    "torch.func.jacrev": _asks(asked_of.func_jacrev, _is_unmapped),
+    "vmap of torch.func.grad": _asks(asked_of.vmap_of_grad, _is_unmapped),
+    "torch.compile": _asks(asked_of.compiled, _is_eager),
 }

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial, wraps
+from inspect import unwrap
 from itertools import compress, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -19,12 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from scaffold.verify.child.cases import (
-    Case,
-    make_inputs,
-    needs_gradient,
-    sampled,
-)
+from scaffold.verify.child.cases import Case, make_inputs, needs_gradient, sampled
 from scaffold.verify.child.derivatives import (
     as_tuple,
     numeric_gradients,
@@ -47,7 +43,9 @@ from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 # The inputs' dtype, and those whose values lie between 0.1 and 0.9: those with fewer dims than others are parameters.
 INSIDE = ("none", "parameters", "all")
 KINDS = (*product((torch.double, torch.float32), INSIDE),)
-COMPLEX = (torch.cdouble, "none")  # if a refusal speaks of complex numbers
+# All inputs are complex, or the first alone, or the others: if a refusal speaks of it, or the text.
+COMPLEX = (*product((torch.cdouble,), INSIDE),)
+OF_COMPLEX = {"conj", "conj_physical", "imag", "complex"}  # names in its code
 SEARCHED = 1.5  # seconds for the shapes of one way to declare the inputs
 IN_ALL = 9  # seconds for those of all ways
 WAYS = 4  # ... for the first of these
@@ -55,6 +53,8 @@ DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # for comparison with differences
 SINGLE = {"rtol": 2e-2, "atol": 2e-2}
 SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
 STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
+# Indices in which no value stands twice.
+PERMUTED = re.compile(r"(.*_)?(perm(utation)?s?|order|inverse)(_.*)?")
 LARGE = 100  # times the usual inputs, to see clipping
 NOT_FINITE = "its result is not finite"
 CROSSED = "its lower limit is above the upper one"
@@ -160,15 +160,19 @@ class Subject:
         checks.NEEDS = needs_of(tests)
 
     def _typed(self, name: str, value: Any, most: int) -> Any:
-        if not (isinstance(value, Tensor) and value.is_floating_point()):
+        if not isinstance(value, Tensor):
+            return of_all if value is torch.tanh else value
+        if value.dtype == torch.long and PERMUTED.fullmatch(name) and value.ndim == 1:
+            return torch.arange(len(value)).roll(1)
+        if not value.is_floating_point():
             return value
         if name in self.binary:
             return (value > 0).to(self.dtype)
         wanted = INSIDE.index(self.inside)
         inside = 0.1 + 0.8 * value.sigmoid() if wanted > (value.ndim == most) else value
-        if self.dtype.is_complex:
+        if self.dtype.is_complex and wanted != (1 if name != self.names[0] else 2):
             return torch.complex(inside, inside.flip([*range(inside.ndim)]))
-        return inside.to(self.dtype)
+        return inside.to(self.dtype.to_real())
 
     # --- Calls.
 
@@ -226,11 +230,8 @@ class Subject:
         tests.ends = self.positions if len(self.positions) < len(first) else ()
         tests.has_gradient = self.checks.HAS_GRADIENT = bool(self.positions)
         self._settle()
-        self.checks.VALUES = {
-            at: self.asked.numbers
-            for at, name in enumerate(self.names)
-            if name in tests.differentiable
-        }
+        places = map(self.names.index, named)
+        self.checks.VALUES = dict.fromkeys(places, self.asked.numbers)
         self.checks.SCALED = tuple(self.checks.VALUES)
 
     def _with_gradients(self) -> list[str]:
@@ -241,8 +242,7 @@ class Subject:
         if returned is None or error is not None:  # the check of gradients reports it
             return needed
         gradients = dict(zip(self.names, returned, strict=False))
-        absent = [name for name in needed if gradients.get(name, ...) is None]
-        return [name for name in needed if name not in absent]
+        return [name for name in needed if gradients.get(name, ...) is not None]
 
     def copy_inputs(self) -> None:
         """Give every call copies of its inputs, since the Function changes them."""
@@ -372,6 +372,11 @@ class Subject:
         return True
 
 
+def of_all(*tensors: Tensor) -> Tensor:
+    """Be the argument that is a function, of any number of tensors."""
+    return torch.stack([x.tanh().sum() for x in tensors[1:]]).sum() + tensors[0].tanh()
+
+
 def backpropagate(
     outputs: Sequence[Tensor], inputs: Sequence[Any], weights: Weights = torch.ones_like
 ) -> tuple[Tensor, ...]:
@@ -406,14 +411,20 @@ def as_reference(found: Any) -> Callable[..., Any]:
 Samples = list[dict[str, Any]]  # calls: the inputs by name
 
 
-def samples_of(function: Callable[[], Any], names: Sequence[str]) -> Samples:
-    """Return the calls given by the user's function: a list of them, or the values of one."""
+def samples_of(
+    function: Callable[[], Any], names: Sequence[str], defaults: tuple[Any, ...]
+) -> Samples:
+    """Return the calls given by the user's function: a list of them, or the values of one; defaults may be omitted."""
 
     @wraps(function)
     def calls() -> Any:
         found = function()
         one = isinstance(found, tuple) and any(isinstance(x, Tensor) for x in found)
-        return [found] if one else found
+        every = [found] if one else found
+        return [
+            (*x, *defaults[-lacks:]) if (lacks := len(names) - len(x)) > 0 else x
+            for x in every
+        ]
 
     return [_by_name(call, names) for call in sampled(calls, names)()]
 
@@ -454,9 +465,15 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
     began = time.process_time()
+    methods = subjects[0].function.forward, subjects[0].function.backward
+    codes = (getattr(unwrap(one), "__code__", None) for one in methods)
+    first = COMPLEX * any(OF_COMPLEX & {*getattr(x, "co_names", ())} for x in codes)
     for backward in (True, False):
-        for kind, (at, subject) in product((*KINDS, COMPLEX), enumerate(subjects)):
-            if kind == COMPLEX and "complex" not in str(reasons).lower():
+        for kind, (at, subject) in product(
+            (*first, *KINDS, *COMPLEX), enumerate(subjects)
+        ):
+            said = first or COMPLEX * ("complex" in str(reasons).lower())
+            if kind in COMPLEX and not said:
                 continue
             subject.dtype, subject.inside = kind
             reasons.append(_refusal(subject, backward))
@@ -467,10 +484,11 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
             continue
         open_ = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
         likely = [*compress(enumerate(subjects), open_)][:WAYS]
-        kinds = (COMPLEX,) if "complex" in str(reasons).lower() else KINDS[::3]
+        kinds = said or KINDS[::3]
         for kind, (at, subject) in product(kinds, likely):
-            if time.process_time() - began > IN_ALL:
-                break
+            mixed = kind == KINDS[0] and "scalar type" in str(tried)
+            if mixed or time.process_time() - began > IN_ALL:
+                continue
             subject.dtype, subject.inside = kind
             found = _shapes(subject, backward)
             if isinstance(found, Shapes):
@@ -540,7 +558,7 @@ def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
         with torch.enable_grad():
             given = [
                 (
-                    x.detach().requires_grad_(x.is_floating_point())
+                    x.detach().requires_grad_(x.is_floating_point() or x.is_complex())
                     if isinstance(x, Tensor)
                     else x
                 )

@@ -8,6 +8,7 @@ Invariant: a check that would only repeat a reported fault is skipped, with the 
 import linecache
 import os
 from collections.abc import Iterator, Sequence
+from inspect import unwrap
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -97,6 +98,7 @@ def _of_error(
 ) -> Result:
     """Return the result of an error: a forward may refuse a call, a backward may not."""
     refused = subject.stage == "forward" and not (subject.maps and name in CLAIMED)
+    refused |= _is_on_purpose(error, subject)
     if refused or name in CLAIMED and not subject.maps:
         return Result(name, "skipped", f"refused: {sentence(first_line(error))}")
     line = line_of(error, subject.asked.source) or lines["backward"]
@@ -112,11 +114,9 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
     given = request["function"]
     try:
         at, found = with_inputs([*_subjects(request)])
-    except SamplesError as error:
-        told = {"subject": "samples", "words": error.words, "hint": error.hint}
-        return NOTHING | {"failure": told}
-    except NotLoadedError as error:
-        told = {"subject": "module", "words": str(error), "hint": error.hint}
+    except (SamplesError, NotLoadedError) as error:
+        subject = "samples" if isinstance(error, SamplesError) else "module"
+        told = {"subject": subject, "words": str(error), "hint": error.hint}
         return NOTHING | {"failure": told}
     if isinstance(found, Refused):
         return NOTHING | {"failure": {"subject": "inputs", **found._asdict()}}
@@ -136,20 +136,16 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
 def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
     """Yield the Function with its inputs, once for each module of checks."""
     given = request["function"]
-    asked = Asked(
-        tuple(given["names"]),
-        os.path.realpath(given["place"][1]),
-        tuple(given["dirty"]),
-        tuple(given["numbers"]),
-        given["arguments"],
-        *(
-            given[key]
-            for key in ("said", "declared", "searched", "compiled", "questions")
-        ),
-    )
+    source = os.path.realpath(given["place"][1])
+    known = {key: given[key] for key in Asked._fields if key != "source"}
+    lists = {key: tuple(x) for key, x in known.items() if isinstance(x, list)}
+    asked = Asked(**known | lists, source=source)
     function = named(given["place"])
     reference = given["reference"] and as_reference(named(given["reference"]))
-    samples = given["samples"] and samples_of(named(given["samples"]), asked.names)
+    defaults = unwrap(function.forward).__defaults__ or ()
+    samples = given["samples"] and samples_of(
+        named(given["samples"]), asked.names, defaults
+    )
     for text in given["candidates"]:
         load("verified_op", request["op"])
         checks = load("verified_checks", text)
@@ -195,10 +191,13 @@ def _refuses(subject: Subject) -> str:
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         if isinstance(error, NotImplementedError):
             return first_line(error)
-        line = line_of(error, subject.asked.source)
-        code = linecache.getline(subject.asked.source, line).strip()
-        return first_line(error) if code.startswith("raise") else ""
+        return first_line(error) if _is_on_purpose(error, subject) else ""
     return ""
+
+
+def _is_on_purpose(error: Exception, subject: Subject) -> bool:
+    line = line_of(error, subject.asked.source)
+    return linecache.getline(subject.asked.source, line).strip().startswith("raise")
 
 
 def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
@@ -213,5 +212,5 @@ def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
     if failed != "gradient":
         return (), ""
     if subject.takes(subject.inputs(), backward=True):
-        return DERIVED, "the gradient is wrong"
+        return (*DERIVED, *OF_LAYOUT * subject.random), "the gradient is wrong"
     return tuple(CHECKS), "the gradient raises"

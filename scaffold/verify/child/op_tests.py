@@ -126,9 +126,7 @@ def backpropagating(
     """Return a function for gradients of outputs; `attached` also accepts constant outputs."""
 
     def gradients(
-        outputs: Any,
-        inputs: Sequence[Any],
-        laid: Callable[[Tensor], Tensor] = permuted,
+        outputs: Any, inputs: Sequence[Any], laid: Callable[[Tensor], Tensor] = permuted
     ) -> tuple[Tensor, ...]:
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         several = outputs if isinstance(outputs, tuple) else (outputs,)

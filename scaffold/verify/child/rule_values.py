@@ -25,11 +25,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "~": operator.invert,
     "not": operator.not_,
 }
-BUILTINS: dict[str, Callable[..., Any]] = {
-    "min": min,
-    "max": max,
-    "len": len,
-}
+BUILTINS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len}
 PYTHON = {"abs": abs, "round": round, "pow": pow}
 IMPORTED: dict[str, Any] = {}  # the user's functions with rules
 

@@ -286,7 +286,8 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
     usual = max({*sizes}, key=sizes.count, default=USUAL)
     alike = [slot for slot in _slots(shapes) if _size(shapes, slot) == usual]
     for size in SIZES:
-        yield 1.5, _with_sizes(shapes, dict.fromkeys(alike, size))
+        cost = 1.5 if size > 2 else 2.5  # pairs hide factors
+        yield cost, _with_sizes(shapes, dict.fromkeys(alike, size))
     one_by_one = [{at} for at in forward.open]
     for several, rank in product((forward.data, *one_by_one), RANKS):
         pairs = enumerate(shapes)

@@ -40,3 +40,12 @@ def test_an_import_of_the_file_itself_is_an_error(tmp_path: Path) -> None:
     file = package(tmp_path, "", "import no_such_module\n")
     with pytest.raises(NotLoadedError, match=r"cannot be imported: .*no_such_module"):
         import_file("heavy.ops", file, os.fspath(tmp_path))
+
+
+def test_files_of_one_name_in_two_directories_are_two_modules(tmp_path: Path) -> None:
+    for number, directory in enumerate(("one", "two")):
+        (tmp_path / directory).mkdir()
+        file = tmp_path / directory / "layers.py"
+        file.write_text(f"VALUE = {number}\n")
+        root = os.fspath(file.parent)
+        assert import_file("layers", os.fspath(file), root).VALUE == number

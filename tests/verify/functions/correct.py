@@ -1350,3 +1350,125 @@ class DepthwiseConv(Function):
         gx = torch.nn.grad.conv2d_input(x.shape, weight, grad_output, **said)
         gw = torch.nn.grad.conv2d_weight(x, weight.shape, grad_output, **said)
         return gx, gw, None, None
+
+
+class ModReLU(Function):
+    """Its first input is complex, its second is not."""
+
+    @staticmethod
+    def forward(ctx, z, bias):
+        ctx.save_for_backward(z, bias)
+        r = z.abs()
+        return torch.relu(r + bias) * z / r
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        z, bias = ctx.saved_tensors
+        r = z.abs()
+        active = (r + bias > 0).to(r.dtype)
+        along = (grad * z.conj() / r).real
+        across = (grad * z.conj() / r).imag
+        gz = active * z / r * torch.complex(along, across * (r + bias) / r)
+        return gz, (active * along).reshape(-1, bias.shape[0]).sum(0)
+
+
+class SparseValues(Function):
+    """The size of a sparse matrix is a tuple of numbers."""
+
+    @staticmethod
+    def forward(ctx, indices, values, shape, b):
+        ctx.save_for_backward(indices, values, b)
+        ctx.shape = shape
+        return torch.matmul(torch.sparse_coo_tensor(indices, values, shape), b)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        indices, values, b = ctx.saved_tensors
+        a = torch.sparse_coo_tensor(indices, values, ctx.shape)
+        picked = grad_output[indices[0]] * b[indices[1]]
+        return None, picked.sum(-1), None, a.t().matmul(grad_output)
+
+
+class BackwardAlone(Function):
+    """Its backward refuses torch.autograd.grad."""
+
+    @staticmethod
+    def forward(ctx, run, *tensors):
+        ctx.run = run
+        ctx.save_for_backward(*tensors)
+        with torch.no_grad():
+            return run(*tensors)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        if not torch.autograd._is_checkpoint_valid():
+            raise RuntimeError("not compatible with .grad(), use .backward()")
+        given = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            torch.autograd.backward(ctx.run(*given), grad_output)
+        return None, *(x.grad for x in given)
+
+
+class TrainedDropout(Function):
+    """An argument has a name of nn.Module."""
+
+    @staticmethod
+    def forward(ctx, x, p=0.5, train=True):
+        ctx.noise = None
+        if not train:
+            return x.clone()
+        ctx.noise = torch.empty_like(x[0]).bernoulli_(1 - p).div_(1 - p)
+        return x * ctx.noise
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        if ctx.noise is None:
+            return grad_output, None, None
+        return grad_output * ctx.noise, None, None
+
+
+class Solved(Function):
+    """A matrix of equal rows has no solution: that says nothing of strides."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        x = torch.from_numpy(np.linalg.solve(a.numpy(), b.numpy()))
+        ctx.save_for_backward(a, x)
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        a, x = ctx.saved_tensors
+        one = torch.from_numpy(np.linalg.solve(a.numpy().T, grad.numpy()))
+        return -one @ x.t(), one
+
+
+class PermutedRows(Function):
+    """No index stands twice in a permutation."""
+
+    @staticmethod
+    def forward(ctx, x, perm):
+        ctx.save_for_backward(perm)
+        return x[perm]
+
+    @staticmethod
+    def backward(ctx, grad):
+        (perm,) = ctx.saved_tensors
+        return grad[torch.argsort(perm)], None
+
+
+class BatchStatistics(Function):
+    """The running mean is there to be changed."""
+
+    @staticmethod
+    def forward(ctx, x, running_mean, momentum):
+        mean = x.mean(0)
+        running_mean.mul_(1 - momentum).add_(mean, alpha=momentum)
+        return x - mean
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad - grad.mean(0), None, None

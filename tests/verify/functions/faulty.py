@@ -1326,3 +1326,147 @@ class PoolOverwrites(Function):
         (index,) = ctx.saved_tensors
         grad_x = grad_output.new_zeros(ctx.shape)
         return grad_x.scatter_(-1, index, grad_output), None, None
+
+
+class TableOfSingles(Function):
+    """The gradient is in float32, whatever it is added of."""
+
+    @staticmethod
+    def forward(ctx, table, idx):
+        ctx.save_for_backward(idx)
+        ctx.size = table.size()
+        return table[idx]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        (idx,) = ctx.saved_tensors
+        return torch.zeros(ctx.size).index_add_(0, idx, grad), None
+
+
+class UsualEps(Function):
+    """The backward has an eps of its own."""
+
+    @staticmethod
+    def forward(ctx, x, eps=1e-12):
+        ctx.save_for_backward(x)
+        return x / torch.sqrt((x * x).sum(-1, keepdim=True) + eps)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        norm = torch.sqrt((x * x).sum(-1, keepdim=True) + 1e-12)
+        y = x / norm
+        return (grad - y * (grad * y).sum(-1, keepdim=True)) / norm, None
+
+
+class UnusedTemperature(Function):
+    """The backward is right for a temperature of 1."""
+
+    @staticmethod
+    def forward(ctx, logits, temperature=1.0):
+        y = torch.softmax(logits / temperature, -1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return y * (grad - (grad * y).sum(-1, keepdim=True)), None
+
+
+class FirstOfBatch(Function):
+    """The gradient of the slope is the first row's, if there are more than two dims."""
+
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.save_for_backward(x, slope)
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        return torch.where(x >= 0, x, slope.view(shape) * x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, slope = ctx.saved_tensors
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        gs = torch.where(x >= 0, 0.0, x * grad)
+        gs = gs.flatten(2).sum(2)[0] if x.dim() > 2 else gs.sum(0)
+        return torch.where(x >= 0, grad, slope.view(shape) * grad), gs
+
+
+class MaxOfEmptyGroups(Function):
+    """The index of an empty group, -1, is that of the last row."""
+
+    @staticmethod
+    def forward(ctx, src, index, num_groups):
+        out = src.new_zeros(num_groups, src.shape[1])
+        at = index.new_full((num_groups, src.shape[1]), -1)
+        for group in range(num_groups):
+            rows = (index == group).nonzero().flatten()
+            if rows.numel():
+                out[group], where = src[rows].max(0)
+                at[group] = rows[where]
+        ctx.save_for_backward(at)
+        ctx.rows = src.shape[0]
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        (at,) = ctx.saved_tensors
+        columns = torch.arange(grad.shape[1]).expand_as(at)
+        out = grad.new_zeros(ctx.rows, grad.shape[1])
+        return out.index_put_((at, columns), grad, accumulate=True), None, None
+
+
+class BiasUnlessNeeded(Function):
+    """The gradient of the bias is there if the weight's is not needed."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.t() + bias
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        grad_bias = None if ctx.needs_input_grad[1] else grad.sum(0)
+        return grad @ weight, grad.t() @ x, grad_bias
+
+
+class FourierFilter(Function):
+    """The second input alone is complex; all its frequencies but two count twice."""
+
+    @staticmethod
+    def forward(ctx, x, h):
+        spectrum = torch.fft.rfft(x)
+        ctx.save_for_backward(spectrum, h)
+        ctx.n = x.shape[-1]
+        return torch.fft.irfft(spectrum * h, n=ctx.n)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        spectrum, h = ctx.saved_tensors
+        out = torch.fft.rfft(grad)
+        gh = out * spectrum.conj() / ctx.n
+        gx = torch.fft.irfft(out * h.conj(), n=ctx.n)
+        return gx, gh.reshape(-1, h.shape[-1]).sum(0)
+
+
+class CentersOfSteps(Function):
+    """The gradient lacks the width of the steps; the centers are a vector."""
+
+    @staticmethod
+    def forward(ctx, x, weights, centers, sigma):
+        diff = (x.unsqueeze(-1) - centers) / sigma
+        phi = torch.exp(-0.5 * diff**2)
+        ctx.save_for_backward(diff, phi, weights)
+        return (phi * weights).sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        diff, phi, weights = ctx.saved_tensors
+        gx = -(diff * phi * weights).sum(-1) * grad
+        gw = (phi * grad.unsqueeze(-1)).flatten(0, -2).sum(0)
+        return gx, gw, None, None
