@@ -557,7 +557,7 @@ BUDGET = {
     "inspect": 3703,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers; shapes of convolutions, optional sizes
     "lint": 4774,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
     "primitives": 852,  # the names of dtypes  # of what a result is surely positive
-    "kernels": 2999,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
+    "kernels": 2997,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
     "project": 5397,  # ... and asked for
     "render": 6163,  # a Function calls kernels and saves their statistics, their file, their tests; vmap rules name the outputs
     "spec": 4678,  # kernels; conditions joined by `and`, or on a float

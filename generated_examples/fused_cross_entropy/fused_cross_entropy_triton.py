@@ -64,8 +64,7 @@ def forward_kernel(
     target = tl.load(target_ptr + row)
 
     row_max = tl.max(tl.where(mask, logits, float("-inf")), axis=0)
-    exp = tl.exp(logits - row_max)
-    total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
+    total = tl.sum(tl.where(mask, tl.exp(logits - row_max), 0.0), axis=0)
     lse = row_max + tl.log(total)
     log_probs = logits - lse
     kept = target != ignore_index

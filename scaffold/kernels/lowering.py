@@ -458,26 +458,21 @@ def _softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value = self.named(_rows(self, op, args)[0], self._scores())
     if self.shapes.lse:
         return self.apply("exp", self.apply("sub", value, _lse(self, value)))
-    exp, total, _ = _exponentials(self, value, False)
-    return self.apply("div", exp, total)
-
-
-def _exponentials(self: Lowering, value: Value, finite: bool) -> tuple[Value, ...]:
-    """Return the exponentials of a row minus its maximum, their sum, and the maximum; `finite` subtracts no infinite one."""
     row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
-    if finite:
-        bounds = (self.apply("abs", row_max), Number('float("inf")'))
-        test = self.apply("lt", *bounds, kind="bool")
-        shift = self.apply("where", test, row_max, Number("0.0"))
-        row_max = self.named(shift, "shift")
     exp = self.named(self.apply("exp", self.apply("sub", value, row_max)), "exp")
-    return exp, self.total(exp, "total"), row_max
+    return self.apply("div", exp, self.total(exp, "total"))
 
 
-def _lse(self: Lowering, value: Value, finite: bool = False) -> Value:
+def _lse(self: Lowering, value: Value) -> Value:
     """Return the logarithm of the sum of exponentials of a row."""
-    _, total, row_max = _exponentials(self, value, finite)
-    return self.named(self.apply("add", row_max, self.apply("log", total)), "lse")
+    row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
+    return self.named(_above(self, value, row_max), "lse")
+
+
+def _above(self: Lowering, value: Value, shift: Value) -> Value:
+    """Return the logarithm of the sum of exponentials, which are of a row minus a number."""
+    exp = self.apply("exp", self.apply("sub", value, shift))
+    return self.apply("add", shift, self.apply("log", self.total(exp)))
 
 
 @meaning("log_softmax")
@@ -618,9 +613,14 @@ def _in_range(self: Lowering, index: Value) -> Value:
 
 @meaning("logsumexp")
 def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return the logarithm of a sum of exponentials; an infinite maximum is not subtracted."""
     value, keepdim = _rows(self, op, args)
-    lse = _lse(self, self.named(value, self._scores()), finite=True)
-    return _over(lse, self.reduced(value, keepdim))
+    value = self.named(value, self._scores())
+    row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
+    bounds = (self.apply("abs", row_max), Number('float("inf")'))
+    finite = self.apply("lt", *bounds, kind="bool")
+    shift = self.named(self.apply("where", finite, row_max, Number("0.0")), "shift")
+    return _over(_above(self, value, shift), self.reduced(value, keepdim))
 
 
 @meaning("kl_div")

@@ -42,7 +42,6 @@ MADE = (
     " DTYPES INDICES ELEMENTS MOST_COLUMNS num_warps num_stages num_ctas grid warmup"
 )
 FIXED = frozenset(MADE.split())
-OWN = FIXED | {*Own()}
 AFFIXES = ("_ptr", "_stride", "_dtype")  # of parameters named after an input
 LOCAL = ("_rows", "_row")  # ... and of values, which can be others
 

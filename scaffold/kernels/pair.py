@@ -459,7 +459,7 @@ def _forward(
     lowered = lower_lines(spec, derivation.forward, derivation.results, applier)
     lowering = Lowering(applier, lowered, shapes, _reserved(spec, own))
     lowering.run()
-    results = []
+    results, known = [], {name: op for op, name in lowered.held.items()}
     for output, op in zip(spec.outputs, lowered.results, strict=True):
         if op.kind != "real":
             raise UnsupportedError(f"'{output.name}' is not a tensor of real numbers")
@@ -468,13 +468,13 @@ def _forward(
         if not any(shapes.spaces[name].rows for name in whole):
             raise UnsupportedError(f"'{output.name}' depends on no input with all rows")
         value = lowering.named(lowering.value(op), output.name, own=True)
-        dtypes, pieces = _dtypes(op, shapes), ((None, value),)
+        dtypes, pieces = _dtypes(op, shapes, known), ((None, value),)
         results.append(Result(output.name, pieces, value.space, dtypes=dtypes))
     return _program(lowering, results)
 
 
-def _dtypes(op: Op, shapes: Shapes) -> tuple[str, ...]:
-    """Return what the dtype of a result is promoted of: the inputs, and dtypes it is cast to."""
+def _dtypes(op: Op, shapes: Shapes, known: Mapping[str, Op]) -> tuple[str, ...]:
+    """Return what the dtype of a result is promoted of: the inputs, and dtypes it is cast to; locals are known by name."""
     if op.kind != "real":
         return ()
     match op.rule:
@@ -487,13 +487,15 @@ def _dtypes(op: Op, shapes: Shapes) -> tuple[str, ...]:
             owner, _, word = text.rpartition(".")
             if owner == "torch":
                 return (text,)
+            if word == "dtype" and owner in known:
+                return _dtypes(known[owner], shapes, known)
             if word != "dtype" or owner not in shapes.spaces:
                 raise UnsupportedError(f"a cast to {text}")
             return (owner,)
         case "type_as":
-            return _dtypes(op.args[1], shapes)
-    every = [arg for arg in op.args if arg.is_tensor]
-    return tuple(dict.fromkeys(x for arg in every for x in _dtypes(arg, shapes)))
+            return _dtypes(op.args[1], shapes, known)
+    every = [_dtypes(arg, shapes, known) for arg in op.args if arg.is_tensor]
+    return tuple(dict.fromkeys(name for item in every for name in item))
 
 
 def _backward(

@@ -317,10 +317,8 @@ def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
     if found is None:
         return spec, None
     result, total = found
-    return (
-        replace(spec, forward=replace(formula, statements=lines, result=result)),
-        total,
-    )
+    formula = replace(formula, statements=lines, result=result)
+    return replace(spec, forward=formula), total
 
 
 def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | None:

@@ -20,7 +20,14 @@ from tests.kernels.ops import OPS
 triton: Any = importlib.import_module("triton")  # which has no types
 tl: Any = importlib.import_module("triton.language")
 ATTRIBUTES = {"eps": 1e-6, "temperature": 0.7, "smoothing": 0.1, "bits": 8}
-ATTRIBUTES |= {"why": 2.0, "dtype": 2.0, "gamma": 1.5, "power": 3, "cap": 3.0}
+ATTRIBUTES |= {
+    "why": 2.0,
+    "dtype": 2.0,
+    "gamma": 1.5,
+    "power": 3,
+    "cap": 3.0,
+    "delta": 0.8,
+}
 TYPES = {"int": "*i64", "bool": "*i1"}
 FLAG = "NEEDS_"  # of a gradient
 COLUMNS = {80: 4096, 90: 8192}  # by the GPU

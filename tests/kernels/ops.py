@@ -359,4 +359,9 @@ OPS = {
         "x - x.amax(-1, keepdim=True) + (x * shift).std(-1, keepdim=True)",
         lambda lead, size: (torch.randn(*lead, size), torch.randn(size)),
     ),
+    "huber": FusedOp(  # of float64, times a sign
+        "x[N, D], y[N, D], delta: float = 0.8",
+        "F.huber_loss(x, y, reduction='none', delta=delta).mean(-1)",
+        lambda lead, size: (*torch.randn(2, math.prod(lead), size), 0.8),
+    ),
 }

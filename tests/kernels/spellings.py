@@ -5,7 +5,7 @@ from scaffold.derive.rules.sample_calls import Drawn, read_sample
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import emit
-from scaffold.kernels.names import OWN
+from scaffold.kernels.names import FIXED, Own
 from scaffold.kernels.triton import triton_kernels
 from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
@@ -63,7 +63,7 @@ def _op(rule: Rule, sample: str, name: str) -> OpSpec | None:
 
 def _input(parameter: str) -> str:
     """The name of the input for a parameter; the kernels' own names are refused."""
-    return f"{parameter}{SET_APART}" if parameter in OWN else parameter
+    return f"{parameter}{SET_APART}" if parameter in FIXED | {*Own()} else parameter
 
 
 def parameter_of(name: str) -> str:

@@ -110,6 +110,19 @@ def test_the_sum_of_a_row_of_ones_at_an_index_is_no_reduction() -> None:
     assert not any("tl.sum" in line for line in lines)
 
 
+def test_a_cast_to_the_dtype_of_a_local() -> None:
+    op = FusedOp(
+        "logits[..., V], noise[..., V; const]",
+        "soft = torch.softmax(logits + noise, -1)\n"
+        "hard = (soft == soft.amax(-1, keepdim=True)).to(soft.dtype)\n"
+        "return soft + (hard - soft).detach()",
+        OPS["swish"].make,
+    )
+    _, view = triton_kernels(op.spec("op"), Location("op"))
+    promoted = "torch.promote_types(logits.dtype, noise.dtype)"
+    assert view.dtype[0] == f"dtype = {promoted}"
+
+
 def test_a_number_of_math_is_told() -> None:
     lines = lines_of("geglu")
     assert lines[0] == "# 1.5957691216057308 stands for 2 * sqrt(2 / pi)"
@@ -125,7 +138,7 @@ def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
     lines = lines_of("two_softmaxes")
     assert "scores = teacher / temperature" in lines
     assert "scores_student = student / temperature" in lines
-    assert "total_student = tl.sum(tl.where(mask, exp_student, 0.0), axis=0)" in lines
+    assert "lse_student = row_max_student + tl.log(total_student)" in lines
     assert not any(line.partition(" = ")[0].endswith("_2") for line in lines)
 
 
@@ -192,7 +205,8 @@ def test_what_lies_behind_a_row_has_no_part_in_a_sum() -> None:
         "tl.where(mask, scores, float('-inf'))" in x for x in lines_of("softmax")
     )
     lines = lines_of("cross_entropy")
-    assert "total = tl.sum(tl.where(mask, exp, 0.0), axis=0)" in lines
+    inside = "tl.where(mask, tl.exp(logits - row_max), 0.0)"
+    assert f"total = tl.sum({inside}, axis=0)" in lines
 
 
 def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
