@@ -347,7 +347,7 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
             raise NotComparedError(said)
         notes = (said, *_untold(found.generated.spec))
         return _unsure(source, found, settings)._replace(notes=notes)
-    ran = f"{source.function.name} of {source.path}, which was run for it"
+    ran = f"a run of {source.function.name} of {source.path}"
     notes = (f"compared with {ran}: the same values and gradients",)
     if op.assumed:
         names = ", ".join(op.assumed)

@@ -20,7 +20,7 @@ ALWAYS = (
 DERIVED = ("scaled_grad_output", "second_derivative", "other_ranks", "other_sizes")
 EXACT = ("strided_inputs", "in_float32", "in_bfloat16", "under_autocast")
 MAPPED = ("func_jacrev", "vmap_of_grad")
-LEFT_OUT = "its gradient is meant to be another one than the derivative: not asked for are gradcheck, the second derivative, twice the grad_output, float32, bfloat16, other sizes, autocast and vmap"
+LEFT_OUT = "its gradient differs from the derivative on purpose, so its test leaves out gradcheck, the second derivative, twice the grad_output, float32, bfloat16, other sizes, autocast and vmap"
 
 
 def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:

@@ -226,7 +226,7 @@ def prove(
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     notes += (f"{failure.words}; {failure.hint}",) if failure else ()
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
-    proven = f"{verdict.cases} calls and gradients are {_compared(generated, verdict)}"
+    proven = f"{verdict.cases} calls and gradients {_compared(generated, verdict)}"
     version = verdict.torch.partition("+")[0]  # without the build: +cpu
     proven += f", torch {version}" if version else ""
     if verdict.kernels:
@@ -286,12 +286,12 @@ def _compared(generated: Generated, verdict: Verdict) -> str:
     surrogate = generated.spec.surrogate
     if surrogate is not None and surrogate.forward is None:
         return (
-            "of the right shapes and dtypes, the values of a surrogate are not proven"
+            "have the right shapes and dtypes; the values of a surrogate are not proven"
         )
     if surrogate is not None:
-        return "right, those of autograd for the surrogate's forward"
+        return "are those of PyTorch's autograd of the surrogate's forward"
     source = "finite differences" if verdict.by_differences else "PyTorch's autograd"
-    return f"those of {source}"
+    return f"are those of {source}"
 
 
 def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:

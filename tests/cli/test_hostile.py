@@ -282,7 +282,7 @@ def test_to_adopt_runs_the_module_of_the_function_and_says_so(
 ) -> None:
     said, ran, code = clone.run(*command)
     assert (ran, code) == ({"hand"}, 0), (ran, said)
-    assert "compared with Twice of hand.py, which was run for it" in said
+    assert "compared with a run of Twice of hand.py" in said
     said, ran, code = clone.run(*command, "--name", "other", "--no-verify")
     assert (ran, code) == (set(), 0), (ran, said)
 

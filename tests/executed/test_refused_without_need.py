@@ -29,7 +29,7 @@ def test_what_a_surrogate_was_held_against_is_said(tmp_path: Path) -> None:
     stand_in = ("--surrogate-forward", "x.clamp(-1, 1)")
     options = ("--inputs", "x", "--forward", "torch.sign(x)", "--grad", f"x={SIGN}")
     said = new_op(tmp_path, "signed", *options, *stand_in)
-    assert "right, those of autograd for the surrogate's forward" in said.stderr
+    assert "are those of PyTorch's autograd of the surrogate's forward" in said.stderr
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
     outcome = adopt(tmp_path, HEAD + SCALE)
     assert outcome.out == "create  scale.toml\ncreate  scale_code.py\n"
     assert outcome.err == (
-        f"note: compared with ScaleFunction of ops.py, which was run for it: {COMPARED}\n"
+        f"note: compared with a run of ScaleFunction of ops.py: {COMPARED}\n"
         "note: style setup-context adds torch.func (grad, vjp, jacrev) and vmap\n"
         "note: next: scaffold new-op scale --spec scale.toml\n"
     )
@@ -453,7 +453,7 @@ def test_a_with_may_stand_around_the_return(
     (tmp_path / "ops.py").write_text(HEAD + AROUND.format(x=line, gx=gradient))
     outcome = scaffold(tmp_path, "adopt", "ops.py")
     assert outcome.code == 0, outcome.err
-    assert "note: compared with Swish of ops.py" in outcome.err, outcome.err
+    assert "note: compared with a run of Swish of ops.py" in outcome.err, outcome.err
     text = (tmp_path / "swish_code.py").read_text()
     assert """
 def swish_forward(x, weight):
@@ -491,7 +491,7 @@ def test_where_the_backward_of_the_function_raises_too_nothing_is_compared(
     (tmp_path / "ops.py").write_text(HEAD + GATHER.format(g="g"))
     outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
     assert outcome.code == 0 and "idx[...; int]" in outcome.out, outcome.err
-    assert "note: compared with Gather of ops.py" in outcome.err, outcome.err
+    assert "note: compared with a run of Gather of ops.py" in outcome.err, outcome.err
     assert (
         "note: scaffold new-op would refuse it: backward: raised IndexError"
         in outcome.err

@@ -221,7 +221,10 @@ KINDS = ("gradients", "shapes", "in_training")
 def test_what_is_not_asked_of_a_surrogate_is_told(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SPIKE)
     outcome = scaffold(tmp_path, "test-stub", "ops.py", "--stdout")
-    assert "note: Spike: its gradient is meant to be another one" in outcome.err
+    assert (
+        "note: Spike: its gradient differs from the derivative on purpose"
+        in outcome.err
+    )
     assert "second_derivative" not in outcome.out  # nor is what it needs written
 
 

@@ -38,7 +38,7 @@ def find(facts: Facts) -> Iterator[Found]:
         needed = f"{saver.ctx}.needs_input_grad[{index}]"
         named = ", ".join(f"'{item.id}'" for item in saved)
         is_read, it = ("are", "them") if len(saved) > 1 else ("is", "it")
-        message = f"{named} {is_read} only read for the gradient of input {index}: save {it} if that is needed"
+        message = f"{named} {is_read} only read for the gradient of input {index}: save {it} only if that gradient is needed"
         edits = (
             Edit("replace", span(item), f"{item.id} if {needed} else None")
             for item in saved

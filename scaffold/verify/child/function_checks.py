@@ -458,7 +458,7 @@ class Asking:
     ) -> NoReturn:
         if error is not None:
             told = "; ".join(filter(None, (sentence(first_line(error)), hint)))
-            self.subject.note(f"{reason.replace('it raises', 'not')}: {told}")
+            self.subject.note(f"{reason.removeprefix('it ')}: {told}")
         raise Unasked(reason)
 
     def note(self, words: str, error: BaseException | None = None) -> None:

@@ -590,7 +590,7 @@ def under_autocast(asked: Asked) -> None:
             outputs = asked.run(*inputs)
         asked.gradients(inputs, contiguous, outputs)
     except Exception as error:  # noqa: BLE001 (it may refuse that)
-        asked.skip("it raises under autocast", error, "custom_fwd casts")
+        asked.skip("it raises under autocast", error, "use torch.amp.custom_fwd")
     with torch.autocast("cpu", torch.bfloat16):
         outputs = asked.run(*inputs)
     compare_roughly(asked, inputs, outputs, "autocast", 4 * FEW_DIGITS)
