@@ -282,7 +282,7 @@ def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
 
 
 def _compared(generated: Generated, verdict: Verdict) -> str:
-    """Return the end of the sentence "the gradients are ..."; a surrogate is not compared with the derivative."""
+    """Return the end of the sentence "the gradients ..."; a surrogate is not compared with the derivative."""
     surrogate = generated.spec.surrogate
     if surrogate is not None and surrogate.forward is None:
         return (
