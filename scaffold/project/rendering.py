@@ -246,12 +246,12 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
         notes = [said] if owned and specified.spec.module is not None else []
         notes += known.notes
     if known.lost:
-        said = f"no module: {', '.join(known.lost)} would start or be trained otherwise than __init__ says"
+        said = f"no module: the tool cannot copy how __init__ sets up {', '.join(known.lost)}"
         first, is_buffer = known.lost[0], known.lost[0] in known.buffers
         one = f"--init '{first}=...'"
         if is_buffer:
             one = f"--buffers {first}, and fill it where the module is made: it starts as zeros"
-        notes.append(f"{said}; for one, state {one}")
+        notes.append(f"{said}; to get one, state {one}")
     if known.unkept and specified.spec.module is not None:
         names = ", ".join(known.unkept)
         said = f"how __init__ starts {names} is not taken over"

@@ -457,7 +457,7 @@ def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:
     asked = ("--forward", "@layers.py:Scale", "--no-test")
     done = new_op(tmp_path, *asked, name="scale")
     assert (
-        "note: no module: shift would start or be trained otherwise than __init__ says; for one, "
+        "note: no module: the tool cannot copy how __init__ sets up shift; to get one, "
         "state --init 'shift=...'"
     ) in done.err
     assert "nn.Module" not in (tmp_path / "scale.py").read_text()
@@ -493,7 +493,7 @@ def test_a_mask_that_would_start_as_zeros_gets_no_module(tmp_path: Path) -> None
     (tmp_path / "layers.py").write_text(CAUSAL)
     asked = ("--forward", "@layers.py:Causal", "--no-verify", "--stdout")
     said = (
-        "note: no module: mask would start or be trained otherwise than __init__ says; for one, state "
+        "note: no module: the tool cannot copy how __init__ sets up mask; to get one, state "
         "--buffers mask, and fill it where the module is made: it starts as zeros"
     )
     for stated in ((), ("--inputs", "x[n, n], mask[n, n; const]")):
@@ -543,7 +543,10 @@ def test_a_mask_that_a_method_makes_has_its_sizes_and_no_module(
     asked = ("--forward", "@layers.py:Past", "--no-verify", "--stdout")
     done = new_op(tmp_path, *asked, name="past")
     assert "weight[n], mask[n, n; bool] (parameters: weight; buffers" in done.err
-    assert "note: no module: mask would start" in done.err and done.code == 0
+    assert (
+        "note: no module: the tool cannot copy how __init__ sets up mask" in done.err
+        and done.code == 0
+    )
     assert "nn.Module" not in done.out
     done = new_op(tmp_path, *asked, "--buffers", "mask", name="past")
     assert "nn.init.ones_(self.weight)" in done.out
@@ -990,7 +993,7 @@ def test_a_parameter_that_is_frozen_makes_no_module(
     outcome = scaffold(tmp_path, *words, "--stdout", "--no-test")
     assert ("nn.Module" in outcome.out) is kept
     assert (
-        "no module: w would start or be trained otherwise" in outcome.err
+        "no module: the tool cannot copy how __init__ sets up w" in outcome.err
     ) is not kept
 
 

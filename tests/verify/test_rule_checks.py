@@ -28,7 +28,7 @@ def words(formula: str) -> str:
     ("formula", "expected"),
     [
         ("2 * grad * x", ""),
-        ("-2 * grad * x", "sign"),
+        ("-2 * grad * x", "wrong sign"),
         ("grad * x", "factor 0.5"),
         ("sum(grad * x)", "differs from autograd's by up to"),
         ("mT(grad * x)", "RuntimeError: "),

@@ -115,7 +115,7 @@ def _factor_in_words(ratio: float, telling: bool) -> str:
     near = Fraction(ratio).limit_denominator(SIMPLE)
     simple = abs(near.numerator) <= SIMPLE and abs(near - ratio) < 1e-6 * abs(ratio)
     if simple and near == -1:
-        return "sign"
+        return "wrong sign"
     if simple and (telling or 1 in (abs(near.numerator), near.denominator)):
         return f"factor {near}"
     return f"factor {ratio:.4g}" if telling else ""

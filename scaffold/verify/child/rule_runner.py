@@ -102,7 +102,7 @@ def _diagnosed(got: Any, wanted: Any, whose: str) -> str:
     import torch
 
     if torch.allclose(got, -wanted):
-        return "sign"
+        return "wrong sign"
     if got.isfinite().all() and wanted.isfinite().all() and wanted.abs().max() > 0:
         factor = (got / wanted).flatten()
         if torch.allclose(factor, factor[:1].expand_as(factor)):

@@ -24,7 +24,7 @@ def test_a_right_op_passes_every_case() -> None:
 
 WRONG: dict[str, dict[str, Any]] = {
     "grad_input: factor 2": linear(input="2 * grad_output @ weight"),
-    "grad_input: sign": linear(input="-(grad_output @ weight)"),
+    "grad_input: wrong sign": linear(input="-(grad_output @ weight)"),
     "grad_bias: missing sum over dim 0: shape (2, 4) instead of (4,)": linear(
         bias="grad_output"
     ),
@@ -415,7 +415,7 @@ def test_without_a_reference_differences_decide() -> None:
     }
     assert verdict(**raw).failure is None
     raw["grad"] = {"x": "grad_output * y", "y": "-grad_output * x"}
-    assert failure(**raw) == "grad_y: sign"
+    assert failure(**raw) == "grad_y: wrong sign"
 
 
 STE: dict[str, Any] = {

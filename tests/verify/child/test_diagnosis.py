@@ -26,7 +26,7 @@ def scene(value: Tensor, **others: Tensor) -> Scene:
 EXPECTED = draw(*SHAPE)
 X, W = draw(*SHAPE, seed=1), draw(SHAPE[-1], seed=2)
 SIMPLE: dict[str, Callable[[Tensor], Tensor | None]] = {
-    "sign": lambda g: -g,
+    "wrong sign": lambda g: -g,
     "factor 2": lambda g: 2 * g,
     "factor 1/3": lambda g: g / 3,
     "factor -1/2": lambda g: -g / 2,
@@ -40,7 +40,9 @@ SIMPLE: dict[str, Callable[[Tensor], Tensor | None]] = {
     "factor w too many": lambda g: g * W,
     "summed over dim 0 and expanded again": lambda g: g.sum(0).expand(SHAPE),
     "averaged over dim 1": lambda g: g.mean(1, keepdim=True).expand(SHAPE),
-    "wrong only at index 2 of dim 0: sign there": lambda g: torch.cat([g[:2], -g[2:]]),
+    "wrong only at index 2 of dim 0: wrong sign there": lambda g: torch.cat(
+        [g[:2], -g[2:]]
+    ),
     "not finite: inf": lambda g: g / 0,
     "dtype float32 instead of float64": lambda g: g.float(),
 }
@@ -48,7 +50,7 @@ LONG = (2, 12)
 X2, W2 = draw(*LONG, seed=1), draw(LONG[-1], seed=2)
 SOMEWHERE: dict[str, Callable[[Tensor], Tensor]] = {
     "wrong only where x > 0: factor 2 there": lambda g: torch.where(X2 > 0, 2 * g, g),
-    "wrong only where x < 0: sign there": lambda g: torch.where(X2 < 0, -g, g),
+    "wrong only where x < 0: wrong sign there": lambda g: torch.where(X2 < 0, -g, g),
     "wrong only where |x| > 1: 0 there": lambda g: torch.where(X2.abs() > 1, 0, g),
     "wrong only where w > 0: 0 there": lambda g: torch.where(W2 > 0, 0, g),
     "not finite: nan where x < 0": lambda g: torch.where(X2 < 0, torch.nan, g),
@@ -142,7 +144,7 @@ def test_a_single_element_is_not_overexplained() -> None:
     quiet = Scene("grad_x", value=expected, factors={"x": expected + 1})
     found = diagnose(expected * 1.2345, expected, quiet)
     assert found is not None and found.startswith("largest difference")
-    assert diagnose(-expected, expected, quiet) == "sign"
+    assert diagnose(-expected, expected, quiet) == "wrong sign"
 
 
 def test_shape_and_dtype_are_judged_where_no_value_is_known() -> None:
