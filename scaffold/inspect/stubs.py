@@ -28,8 +28,9 @@ from scaffold.inspect.trial_inputs import (
 TENSORS = ("tensor", "optional", "constant")
 PLAIN: Shape = (3, 4)
 FEW = 4  # shapes that are tried with the other values of arguments
+ORDER = {"perm", "perms", "permutation", "order"}  # no value twice
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(3).long()", "": ".detach()"}
-
+HOLDING["order"] = ".detach().argsort()"
 
 Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expression
 
@@ -86,11 +87,8 @@ def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
     entries = [way for way in ways_to_declare(facts) if not any(e.called for e in way)]
     ways = [*dict.fromkeys(tuple(map(_argument, way)) for way in entries)]
     needed = [[item.kind in TENSORS[:2] for item in way] for way in ways]
-    return tuple(
-        way
-        for way, alike in zip(ways, needed, strict=True)
-        if any(alike) and alike == needed[0]
-    )
+    pairs = zip(ways, needed, strict=True)
+    return tuple(way for way, alike in pairs if any(alike) and alike == needed[0])
 
 
 def _argument(entry: Entry) -> Argument:
@@ -99,6 +97,8 @@ def _argument(entry: Entry) -> Argument:
         return Argument(entry.name, "value", entry.value)
     if entry.trait:
         holds = {"bool": "mask", "int": "int"}.get(entry.trait, "")
+        orders = holds == "int" and not ORDER.isdisjoint(entry.name.split("_"))
+        holds = "order" if orders else holds
         absent = Argument(entry.name, "value", "None")
         return absent if entry.optional else Argument(entry.name, "constant", holds)
     return Argument(entry.name, "optional" if entry.optional else "tensor")
@@ -115,9 +115,8 @@ def missing(facts: Facts) -> str:
     if function.forward is None:
         return "its forward, which is inherited from another file"
     if function.nested:
-        return (
-            f"an instance of it: it is defined inside {function.qualname.split('.')[0]}"
-        )
+        outer = function.qualname.partition(".")[0]
+        return f"an instance of it: it is defined inside {outer}"
     if facts.is_trivial:
         return "a gradient: backward gives none"
     given = arguments(facts)
@@ -324,12 +323,13 @@ def fitting(
             outputs = apply(*(x.clone() if isinstance(x, Tensor) else x for x in given))
             taken.append(case)
             several = outputs if isinstance(outputs, tuple) else (outputs,)
-            tensors = [x for x in several if isinstance(x, torch.Tensor)]
-            sum(x.sum() for x in tensors if x.requires_grad).backward()
+            sum(x.sum() for x in several if getattr(x, "requires_grad", 0)).backward()
+            return case
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".split("\\n")[0]
-        else:
-            return case
+            # Shapes that broadcast by chance, or numbers that are not complex.
+            if "invalid gradient" in reason or "non-complex" in reason:
+                taken.remove(case)
     if taken:
         return taken[0]
     pytest.skip(f"needs {needs}: nothing that was tried fits ({reason})")

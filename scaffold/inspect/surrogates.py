@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.pure_torch import reached
+from scaffold.inspect.trial_inputs import CODES
 from scaffold.inspect.vocabulary import creates
 from scaffold.primitives.calls import draws_random, has_memory, is_constant, is_whole
 
 # Calls that pass a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
-PLAIN = {"device", "dtype", "ndim"}  # attributes without a value of an element
+# A string, or what a tensor's type tells: no value of an element.
+PLAIN = re.compile(r"(['\"]).*\1|.*\.(device|dtype|ndim|requires_grad)")
 SAID = re.compile(
     r"\bste\b|straight.?through|surrogate|pseudo.?(deriv|grad)|grad(ient)?.?(rev|mul|scal|clip)"
     r"|rev(erse)?.?grad",
@@ -63,10 +65,9 @@ def _rounds(facts: Facts, node: ast.AST) -> bool:
 
 
 def _is_told(node: ast.expr) -> bool:
-    """Return whether a value is a string, or what a tensor's type tells: a comparison with it is no step."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str)
-    return isinstance(node, ast.Attribute) and node.attr in PLAIN
+    """Return whether a comparison with it is no step: a type, or indices and labels, by their name."""
+    text = ast.unparse(node)
+    return bool(PLAIN.fullmatch(text) or text.isidentifier() and CODES.search(text))
 
 
 def says_so(facts: Facts) -> bool:

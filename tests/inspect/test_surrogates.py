@@ -34,6 +34,8 @@ class {name}(Function):
         ("PseudoHuber", "torch.sqrt(1 + x * x)", False),
         ("Twice_straight_through", "x * 2", True),
         ("Steps", "x * 2", False),
+        ("OfIndex", "x * (index == 2)", False),
+        ("Asked", "x * (x.requires_grad == True)", False),
         ("Twice", "x * 2", False),
         ("Like", "x * torch.zeros_like(x)", False),
     ],
