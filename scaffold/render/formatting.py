@@ -10,7 +10,6 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from scaffold.formula.text import is_python
 from scaffold.spec.other_tools import LINE_LENGTH
 
 if TYPE_CHECKING:
@@ -223,6 +222,8 @@ def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
 
 def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
     """Format Python source with black, using cached pieces."""
+    from scaffold.formula.text import is_python  # a check renders nothing
+
     pieces = split(source)
     new = [
         piece for piece in dict.fromkeys(pieces) if (piece, line_length) not in _KEPT
