@@ -119,10 +119,7 @@ def forward_call(spec: OpSpec) -> tuple[str, ...]:
         return ()
     given = found.triton.forward_arguments
     called = f"{module_of(spec)}.forward({', '.join(given)})"
-    return (
-        f"if {_takes(spec)}:",
-        f"    return {called}",
-    )
+    return (f"if {_takes(spec)}:", f"    return {called}")
 
 
 def context_call(spec: OpSpec) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, perhaps_detached
 from scaffold.formula import Formula
 from scaffold.render.environment import with_imports
+from scaffold.render.fused import statistics
 from scaffold.render.layout import Layout
 from scaffold.render.op_testing import makers
 from scaffold.render.opfile import op_file
@@ -103,7 +104,7 @@ def _proof_view(
     reference: tuple[str, ...] | None,
 ) -> ProofView:
     single = len(spec.outputs) == 1 and not spec.outputs[0].variadic
-    extra = bool(derivation.extra)
+    more = derivation.extra or statistics(spec)  # outputs than declared
     detached = reference is not None and spec.surrogate is None
     forward = _own_text(spec, spec.forward, OWN_FORWARD)
     gradient = forward
@@ -136,7 +137,7 @@ def _proof_view(
         values=re.sub(r"\b(inf|nan)\b", r'float("\1")', str(tried_values(spec))),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         attached=detached and perhaps_detached(spec),
-        declared=str(len(spec.outputs) if extra else None),
+        declared=str(len(spec.outputs) if more else None),
         single=single,
         surrogate=spec.surrogate is not None,
         loose=_is_loose(spec),
