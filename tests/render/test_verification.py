@@ -141,3 +141,12 @@ def test_shapes_that_are_not_declared_are_guessed() -> None:
     assert assigned(derived, "BROADCAST") == {0: 0, 1: 0}
     assert "shape (3, 3)" in str(assigned(derived, "FURTHER_CASES"))
     assert assigned(derived, "LOOSE") is True
+
+
+def test_the_outputs_that_are_judged_are_those_declared() -> None:
+    """Not what the Function returns besides: an intermediate, or the statistics of a kernel."""
+    norm = "x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)"
+    for kernels in ([], ["triton"]):
+        text = checks_of(spec_of("x[..., D]", forward=norm, kernels=kernels))
+        assert "recording(TESTS, 1," in text
+    assert "recording(TESTS, None," in checks_of(SPECS["two outputs"])
