@@ -1406,3 +1406,20 @@ def test_a_result_that_the_forward_discards_is_not_computed_again() -> None:
         both, "_, _ = x.min(-1)\ntop, _ = x.max(-1)\nreturn top * _ * w", *calls
     )
     assert "indices" not in kept
+
+
+def test_a_relu_behind_its_own_mask_is_its_argument() -> None:
+    """As exact as autograd's for every gradient that comes in: the mask stays, and 0 times infinity is behind it."""
+    calls = ((tensor(3, 4),), (tensor(0, 4),), (tensor(4, 6).t()[:, ::2],))
+    text = backward("x", "torch.relu(x).square()", *calls)
+    assert "torch.where(x <= 0, 0, 2 * grad_output * x)" in text
+    text = op_text("x", forward="torch.relu(x).square()", derive=True)
+    assert "threshold_backward(2 * grad_output * x, x, threshold=0)" in text
+
+
+def test_a_finite_gradient_stays_finite_behind_a_relu() -> None:
+    op = load(op_text("x", forward="torch.relu(x).square()", derive=True)).some_op
+    x = torch.tensor([-1.0, 0.0], requires_grad=True)
+    op(x).sum().sqrt().backward()
+    assert x.grad is not None
+    assert not x.grad.any()
