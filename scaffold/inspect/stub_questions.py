@@ -84,14 +84,8 @@ class Asked(OpTests):
     dtype = torch.double
 
     def __init__(
-        self,
-        apply: Callable[..., Any],
-        arguments: Callable[[], list[tuple[Any, ...]]],
-        case: int,
-        names: str,
-        function: Any,
-        changed: bool = False,
-        searched: bool = False,
+        self, apply: Callable[..., Any], arguments: Callable[[], list[tuple[Any, ...]]], case: int,
+        names: str, function: Any, changed: bool = False, searched: bool = False,
     ) -> None:
         """Take the arguments of one case; a Function may say that it changes them, and the case may have been found by trying."""
         self.searched = searched and case > 0
@@ -147,9 +141,7 @@ class Asked(OpTests):
             return False
         return all(bool(x.isfinite().all()) for x in outputs)
 
-    def gradients(
-        self, inputs: Sequence[Any], weights: Any, outputs: Any = None, **options: Any
-    ) -> tuple[Tensor, ...]:
+    def gradients(self, inputs: Sequence[Any], weights: Any, outputs: Any = None, **options: Any) -> tuple[Tensor, ...]:
         ends = self.run(*inputs) if outputs is None else outputs
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         given = [weights(end.detach()) for end in ends]
@@ -174,29 +166,21 @@ class Asked(OpTests):
         return as_tuple(noted[0])
 
     def derivative(self, inputs: Sequence[Any], words: str) -> None:
+        most = sum(float(x.detach().abs().sum()) for x in self.run(*inputs))
+        near = self.differences or {"atol": 1e-5 + 1e-8 * most}  # less is rounding
         try:
-            assert gradcheck(self.run, inputs, **self.differences)
+            assert gradcheck(self.run, inputs, **near)
         except RuntimeError as error:
             told = f"the gradient is not the derivative for {words}: {error}"
             raise AssertionError(told) from error
 
     def hold(
-        self,
-        inputs: Sequence[Any],
-        found: Sequence[Tensor],
-        expected: Sequence[Tensor],
-        words: str,
-        hint: str = "",
+        self, inputs: Sequence[Any], found: Sequence[Tensor], expected: Sequence[Tensor], words: str, hint: str = ""
     ) -> None:
         for name, *pair in zip(needing(self.names, inputs), found, expected):
             told = f"grad_{name}: {words.format('differs')}; {hint}"
-            assert_close(
-                *pair,
-                rtol=self.rtol,
-                atol=self.atol,
-                equal_nan=True,
-                msg=lambda text, told=told: f"{told}\\n{text}",
-            )
+            near = {"rtol": self.rtol, "atol": self.atol, "equal_nan": True}
+            assert_close(*pair, **near, msg=lambda text, told=told: f"{told}\\n{text}")
 
     def wrong(self, words: str, place: str = "backward", hint: str = "") -> NoReturn:
         pytest.fail("; ".join(filter(None, (words, hint))))
@@ -204,21 +188,13 @@ class Asked(OpTests):
     def raised(self, error: Exception, words: str) -> NoReturn:
         raise error
 
-    def skip(
-        self, reason: str, error: BaseException | None = None, hint: str = ""
-    ) -> NoReturn:
+    def skip(self, reason: str, error: BaseException | None = None, hint: str = "") -> NoReturn:
         pytest.skip("; ".join(str(x) for x in (reason, error, hint) if x))
 
     def note(self, words: str, error: BaseException | None = None) -> None:
         self.skip(words, error)
 
-    def answer(
-        self,
-        question: Callable[[], None],
-        words: str,
-        place: str = "backward",
-        hint: str = "",
-    ) -> None:
+    def answer(self, question: Callable[[], None], words: str, place: str = "backward", hint: str = "") -> None:
         try:
             question()
         except AssertionError as error:

@@ -239,13 +239,75 @@ class Gated(Function):
 """
 
 
-def test_shapes_that_broadcast_by_chance_are_not_judged(
-    tmp_path: Path, suites: Suites
+LAYER = """
+
+class Layer(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        return grad_output @ weight, x.t() @ grad_output
+"""
+CUT = """
+
+class Cut(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2 + y * 3
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output[1:] * 2, grad_output * 3
+"""
+ROWS = """
+
+class Rows(Function):
+    @staticmethod
+    def forward(ctx, x, a):
+        h, found = torch.zeros_like(x[0]), []
+        for row in x:
+            h = a * h + row
+            found.append(h)
+        y = torch.stack(found)
+        ctx.save_for_backward(y, a)
+        return y
+
+    @staticmethod
+    def backward(ctx, gy):
+        y, a = ctx.saved_tensors
+        g, ga, gx = torch.zeros_like(gy[0]), torch.zeros_like(a), []
+        for t in reversed(range(len(y))):
+            g = gy[t] + (a * g if gx else 0)
+            gx.insert(0, g)
+            if t > 0:
+                ga = ga + (g * y[t - 1]).sum_to_size(a.shape)
+        return torch.stack(gx), ga
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "failed", "reason"),
+    [
+        (THIRDS, False, "needs shapes of gates, h: nothing that was tried fits"),
+        (ROWS, False, ""),
+        (LAYER, True, ""),
+        (CUT, True, ""),
+    ],
+    ids=["chance", "a row", "not transposed", "another shape"],
+)
+def test_gradients_of_another_shape_fail_unless_tensors_broadcast_by_chance(
+    tmp_path: Path, code: str, failed: bool, reason: str, suites: Suites
 ) -> None:
-    (tmp_path / "ops.py").write_text(HEAD + THIRDS)
+    (tmp_path / "ops.py").write_text(HEAD + code)
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
-    report = suites.run(tmp_path, "-q")
-    assert not report.named("failed") and report.named("skipped")
+    report = suites.run(tmp_path, "-q", "-rsf")
+    assert bool(report.named("failed")) == failed, report.output
+    assert bool(report.named("passed")) == (code != THIRDS)
+    assert reason in report.output
 
 
 def test_what_is_not_asked_of_a_surrogate_is_told(tmp_path: Path) -> None:
