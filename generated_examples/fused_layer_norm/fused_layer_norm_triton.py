@@ -339,7 +339,7 @@ def takes(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dtype = torch.promote_types(torch.promote_types(x.dtype, weight.dtype), bias.dtype)
+    dtype = x.dtype
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.promote_types(dtype, torch.float32)
     return fused_layer_norm_forward(x, weight, bias, eps, dtype)

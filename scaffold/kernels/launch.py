@@ -44,9 +44,8 @@ class Launch:
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
         self.parts = part.of if part else 1
-        sources = [x.dtypes[0] for x in self.results if self.direction == "backward"]
-        sources = [name for name in sources if not self._is_there(name)]
-        self.dtypes = {name: self._dtype_of(name) for name in sources}
+        sources = [x.source for x in self.results if not self._is_there(x.source)]
+        self.dtypes = {name: self._dtype_of(name) for name in sources if name}
 
     def kernel(self) -> Kernel:
         """Return the kernel and its op."""
@@ -169,7 +168,7 @@ class Launch:
             return f"torch.empty((), dtype={self.own.dtype}, device={first}.device)"
         if self.direction == "forward":
             return self._allocated(item)
-        source = item.dtypes[0]
+        source = item.source
         if self._is_there(source):
             shape = f"{source}.shape"
         elif item.repeat is not None:
@@ -185,7 +184,7 @@ class Launch:
     def _allocated(self, item: Result) -> str:
         """Return an empty tensor for the kernel to fill."""
         first, own, shape, none = self.first, self.own, self._shape(item), "0"
-        source = (*item.dtypes, "")[0]
+        source = item.source
         if self._is_total(item):
             shape = own.rows if self.width else own.programs
         elif self.direction == "forward" and not item.saved:
@@ -248,7 +247,7 @@ class Launch:
             count = self._count()
             found = f"({item.name}.sum() / {count})" if count else f"{item.name}.sum()"
             return f"{found}.to({self.own.dtype})"
-        source = item.dtypes[0] if item.dtypes else ""
+        source = item.source
         like = source if self._is_there(source) else self.first
         dtype, _ = self.dtypes.get(source, (f"{like}.dtype", ""))
         if item.repeat is not None and self.direction == "backward":

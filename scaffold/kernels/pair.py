@@ -14,7 +14,7 @@ from scaffold.derive import Derivation, Saved, derive, grad_name, zero_gradients
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
-from scaffold.derive.lower.statements import lower
+from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.saving import is_of_ctx
 from scaffold.formula import (
@@ -77,6 +77,7 @@ class Pair(NamedTuple):
     rows: frozenset[str] = frozenset()  # inputs that are read in parts
     absent: Mapping[str, str] = {}  # the number that stands for an optional input
     views: Mapping[str, tuple[Dim, ...]] = {}  # dims that an input is read with
+    dtypes: tuple[str, ...] = ()  # of inputs and casts: what results are promoted of
     float32: bool = False  # autocast computes a result in float32
 
     @property
@@ -91,11 +92,15 @@ def kernel_pair(spec: OpSpec) -> Pair:
     spec, total = without_total(spec)
     spec, absent = with_all(spec)
     # Asked of calls as they are written; autocast sums in float32.
-    float32 = any(map(_is_float32, _lowered(spec)))
+    lowered = _lowered(bound_once(spec))
+    float32 = any(map(_is_float32, lowered.results))
     float32 |= total is not None and total.over != ""
+    known = {name: op for op, name in lowered.held.items()}
+    every = (name for op in lowered.results for name in _dtypes(op, spec, known))
+    dtypes = tuple(dict.fromkeys(every))
     spec, views = unsqueezed(bound_once(written_out(spec)))
     pair = _whole_pair(spec, total)
-    return pair._replace(absent=absent, views=views, float32=float32)
+    return pair._replace(absent=absent, views=views, float32=float32, dtypes=dtypes)
 
 
 def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:
@@ -137,17 +142,21 @@ def _refuse(spec: OpSpec) -> None:
 def _refuse_primitives(spec: OpSpec) -> None:
     """Refuse primitives unknown to kernels, before what is said of shapes."""
     table = table_of(spec)
-    for result in _lowered(spec):
-        for op in result.walk():
-            if op.is_tensor:
-                refuse_foreign(table, op)
+    for op in _ops(spec):
+        if op.is_tensor:
+            refuse_foreign(table, op)
 
 
-def _lowered(spec: OpSpec) -> tuple[Op, ...]:
-    """Return the results of a forward as a graph."""
+def _ops(spec: OpSpec) -> Iterator[Op]:
+    """Return the ops of a forward."""
+    return (op for result in _lowered(spec).results for op in result.walk())
+
+
+def _lowered(spec: OpSpec) -> Lowered:
+    """Return a forward as a graph."""
     assert spec.forward is not None
     forward = write_forward(spec, spec.forward)
-    return lower(spec, forward, applier_of(spec), frozenset()).results
+    return lower(spec, forward, applier_of(spec), frozenset())
 
 
 def _is_float32(op: Op) -> bool:
@@ -159,6 +168,31 @@ def _is_float32(op: Op) -> bool:
         return True
     args = (op.args[dtype],) if isinstance(dtype, int) else op.args
     return any(map(_is_float32, args))
+
+
+def _dtypes(op: Op, spec: OpSpec, known: Mapping[str, Op]) -> tuple[str, ...]:
+    """Return what the dtype of a result is promoted of: the inputs, and dtypes it is cast to; locals are known by name."""
+    if op.kind not in REAL and op.rule not in ("list", "tuple"):
+        return ()
+    match op.rule:
+        case "input":
+            return () if spec.dims(op.name) == () else (op.name,)
+        case "float" | "double":
+            return (f"torch.{DTYPES[op.rule]}",)
+        case "to" | "cast":
+            text = emit(as_text(op.args[1]))
+            owner, _, word = text.rpartition(".")
+            if owner == "torch":
+                return (text,)
+            if word == "dtype" and owner in known:
+                return _dtypes(known[owner], spec, known)
+            if word != "dtype" or owner not in {item.name for item in spec.tensors}:
+                raise UnsupportedError(f"a cast to {text}")
+            return (owner,)
+    dtype = op.facts.dtype
+    args = (op.args[dtype],) if isinstance(dtype, int) else op.args
+    every = [_dtypes(arg, spec, known) for arg in args]
+    return tuple(dict.fromkeys(name for item in every for name in item))
 
 
 def _refuse_names(spec: OpSpec) -> None:
@@ -234,7 +268,7 @@ def _repeats(packed: Packed, shapes: Shapes) -> Iterator[tuple[str, Repeat]]:
 
 
 def _with_rows(
-    program: RowProgram, sources: Parts, targets: Parts, dtypes: Parts
+    program: RowProgram, sources: Parts, targets: Parts, whole: Parts
 ) -> RowProgram:
     """Return a program with its loads and results placed in rows."""
     loads = []
@@ -244,13 +278,10 @@ def _with_rows(
     results: dict[str, Result] = {}
     for item in program.results:
         name, part = targets.get(item.name, (item.name, None))
-        if name in results:
-            pieces = (*results[name].pieces, (part, item.pieces[0][1]))
-            results[name] = results[name]._replace(pieces=pieces)
-            continue
-        of = dict.fromkeys(dtypes.get(x, (x,))[0] for x in item.dtypes)
-        pieces = ((part, item.pieces[0][1]),)
-        results[name] = item._replace(name=name, pieces=pieces, dtypes=tuple(of))
+        source, _ = whole.get(item.source, (item.source, None))
+        pieces = results[name].pieces if name in results else ()
+        pieces = (*pieces, (part, item.pieces[0][1]))
+        results[name] = item._replace(name=name, pieces=pieces, source=source)
     return program._replace(loads=tuple(loads), results=tuple(results.values()))
 
 
@@ -357,7 +388,7 @@ def _space(
 
 def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     shapes, derivation = _shapes(spec), _derived(spec)
-    lse = any(op.rule == "log_softmax" for x in _lowered(spec) for op in x.walk())
+    lse = any(op.rule == "log_softmax" for op in _ops(spec))
     shapes = shapes._replace(lse=lse)
     forward = _forward(spec, derivation, shapes, own)
     spaces = {item.name: item.space for item in forward.results}
@@ -459,7 +490,7 @@ def _forward(
     lowered = lower_lines(spec, derivation.forward, derivation.results, applier)
     lowering = Lowering(applier, lowered, shapes, _reserved(spec, own))
     lowering.run()
-    results, known = [], {name: op for op, name in lowered.held.items()}
+    results = []
     for output, op in zip(spec.outputs, lowered.results, strict=True):
         if op.kind != "real":
             raise UnsupportedError(f"'{output.name}' is not a tensor of real numbers")
@@ -468,34 +499,8 @@ def _forward(
         if not any(shapes.spaces[name].rows for name in whole):
             raise UnsupportedError(f"'{output.name}' depends on no input with all rows")
         value = lowering.named(lowering.value(op), output.name, own=True)
-        dtypes, pieces = _dtypes(op, shapes, known), ((None, value),)
-        results.append(Result(output.name, pieces, value.space, dtypes=dtypes))
+        results.append(Result(output.name, ((None, value),), value.space))
     return _program(lowering, results)
-
-
-def _dtypes(op: Op, shapes: Shapes, known: Mapping[str, Op]) -> tuple[str, ...]:
-    """Return what the dtype of a result is promoted of: the inputs, and dtypes it is cast to; locals are known by name."""
-    if op.kind != "real":
-        return ()
-    match op.rule:
-        case "input":
-            return () if op.name in shapes.scalars else (op.name,)
-        case "float" | "double":
-            return (f"torch.{DTYPES[op.rule]}",)
-        case "to" | "cast":
-            text = emit(as_text(op.args[1]))
-            owner, _, word = text.rpartition(".")
-            if owner == "torch":
-                return (text,)
-            if word == "dtype" and owner in known:
-                return _dtypes(known[owner], shapes, known)
-            if word != "dtype" or owner not in shapes.spaces:
-                raise UnsupportedError(f"a cast to {text}")
-            return (owner,)
-        case "type_as":
-            return _dtypes(op.args[1], shapes, known)
-    every = [_dtypes(arg, shapes, known) for arg in op.args if arg.is_tensor]
-    return tuple(dict.fromkeys(name for item in every for name in item))
 
 
 def _backward(
@@ -547,7 +552,7 @@ def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]
         if not summed:
             value = lowering.named(value, name, own=True)
         pieces = ((None, value),)
-        result = Result(name, pieces, space, summed, (item.name,), repeat=repeat)
+        result = Result(name, pieces, space, summed, item.name, repeat)
         results.append(result)
     return results
 

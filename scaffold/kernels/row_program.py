@@ -150,8 +150,8 @@ class Result(NamedTuple):
     pieces: tuple[tuple[Part | None, Value], ...]
     space: Space  # of each piece
     summed: bool = False
-    dtypes: tuple[str, ...] = ()  # the inputs whose dtypes together it has
-    repeat: Repeat | None = None  # of the input that it is the gradient of
+    source: str = ""  # the input that it is the gradient of
+    repeat: Repeat | None = None  # of that input
     saved: bool = False  # for the backward alone, in the kernel's precision
 
 

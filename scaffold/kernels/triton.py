@@ -141,8 +141,7 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
 
 def _dtype(pair: Pair, first: str) -> Iterator[str]:
     """Yield the lines to compute the dtype of the outputs."""
-    name, results = pair.own.dtype, pair.forward.results
-    read = list(dict.fromkeys(x for item in results for x in item.dtypes))
+    name, read = pair.own.dtype, pair.dtypes
     given = [x if x.startswith("torch.") else f"{x}.dtype" for x in read or [first]]
     sure = [x for x in given if x.removesuffix(".dtype") not in pair.absent]
     text = sure[0]

@@ -3,9 +3,11 @@
 import ast
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from scaffold.derive import derive
 from scaffold.derive.rules.table import built_in
@@ -14,6 +16,7 @@ from scaffold.kernels.triton import triton_kernels
 from scaffold.render.files import drafts
 from scaffold.render.kernel_file import kernel_draft
 from scaffold.render.layout import Directories
+from tests.kernels.interpreted import plain
 from tests.kernels.ops import OPS, FusedOp
 
 
@@ -269,6 +272,50 @@ def test_the_header_of_a_backward_has_no_line_of_parts_that_it_does_not_read() -
     pair, _ = triton_kernels(op.spec("op"), Location("op"))
     assert pair.formula[0] == "a, b = x.chunk(2, -1)"
     assert "a, b = x.chunk(2, -1)" not in pair.gradient
+
+
+CALLS = {
+    "rms_norm": "F.rms_norm(x, x.shape[-1:], y, 1e-6)",
+    "layer_norm": "F.layer_norm(x, x.shape[-1:], y, eps=0.1) * 2",
+    "layer_norm_of_a_sum": "F.layer_norm(x + y, x.shape[-1:], y)",
+    "huber_loss": "F.huber_loss(x, y, reduction='none')",
+    "l1_loss": "F.l1_loss(x, y, reduction='none')",
+    "softmax": "torch.softmax(x, -1, dtype=torch.float32) * y",
+    "local": "dtype = x.dtype\nreturn (x.float() * y).to(dtype)",
+}
+MIXED = OPS | {
+    f"call_of_{name}": FusedOp(
+        "x[..., D], y[D]" if "norm" in name else "x[..., D], y[..., D]",
+        forward,
+        lambda lead, size, norm="norm" in name: (  # type: ignore[misc]
+            torch.rand(*lead, size),
+            torch.rand(size) if norm else torch.rand(*lead, size),
+        ),
+    )
+    for name, forward in CALLS.items()
+}
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
+@pytest.mark.parametrize("name", MIXED)
+def test_a_result_has_the_dtype_that_the_formula_gives_it(name: str) -> None:
+    """Of inputs in several precisions."""
+    op, half, whole = MIXED[name], torch.bfloat16, torch.float32
+    spec = op.spec("op")
+    _, view = triton_kernels(spec, Location("op"))
+    for first, rest in ((half, whole), (whole, half)):
+        given = [*op.make((7,), 16)]
+        for at, value in enumerate(given):
+            if isinstance(value, Tensor) and value.is_floating_point():
+                given[at] = value.to(rest if at else first)
+        try:
+            expected = plain(op)(*given).dtype
+        except RuntimeError:  # a function of PyTorch's wants one dtype
+            continue
+        names = (item.name for item in spec.inputs)
+        scope: dict[str, Any] = {"torch": torch, **dict(zip(names, given, strict=True))}
+        exec("\n".join(view.dtype), scope)  # noqa: S102
+        assert scope[view.own.dtype] == expected
 
 
 def test_an_op_of_one_tensor_asks_not_how_many_it_returns() -> None:
