@@ -244,13 +244,12 @@ def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
 # types, with the traits they imply.
 TENSOR_TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Tensor", "FloatTensor", "DoubleTensor"), ()),
-    **dict.fromkeys(("HalfTensor", "BFloat16Tensor"), ()),
+    **dict.fromkeys(("HalfTensor", "BFloat16Tensor", "torch.bfloat16"), ()),
     **dict.fromkeys(("LongTensor", "IntTensor"), ("int",)),
     "BoolTensor": ("bool",),
     "ComplexTensor": ("complex",),
     **dict.fromkeys(("torch.float", "torch.float32", "torch.float64"), ()),
     **dict.fromkeys(("torch.double", "torch.half", "torch.float16"), ()),
-    "torch.bfloat16": (),
     **dict.fromkeys(
         ("torch.long", "torch.int64", "torch.int", "torch.int32"), ("int",)
     ),
@@ -393,7 +392,8 @@ def _as_tensor(entry: Entry) -> Entry:
     match = _TENSOR_TYPE.fullmatch(entry.annotation.text)
     name = match["name"] or match["inner"] if match else ""
     bare = name.removeprefix("torch.")
-    said = TENSOR_TYPES.get(name, TENSOR_TYPES.get(bare))
+    dtype = name if entry.dims is None else f"torch.{bare}"  # `mask[N]: bool`
+    said = TENSOR_TYPES.get(dtype, TENSOR_TYPES.get(bare))
     valued = entry.default is not None and entry.default.text != "None"
     if match is None or said is None or valued:
         return entry
