@@ -82,7 +82,6 @@ class FusedLayerNormFunction(Function):
                         weight,
                         mean,
                         saved_rstd,
-                        ctx.eps,
                         ctx.bias_dtype,
                         ctx.needs_input_grad[0],
                         ctx.needs_input_grad[1],

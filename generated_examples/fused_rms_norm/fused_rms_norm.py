@@ -64,7 +64,6 @@ class FusedRMSNormFunction(Function):
                     x,
                     weight,
                     saved_rstd,
-                    ctx.eps,
                     ctx.needs_input_grad[0],
                     ctx.needs_input_grad[1],
                 )

@@ -71,7 +71,6 @@ def backward_kernel(
     grad_weight_ptr,
     rows,
     D,
-    eps: tl.constexpr,
     NEEDS_GRAD_X: tl.constexpr,
     NEEDS_GRAD_WEIGHT: tl.constexpr,
     DTYPE: tl.constexpr,
@@ -169,7 +168,6 @@ def fused_rms_norm_backward(
     x: Tensor,
     weight: Tensor,
     rstd: Tensor,
-    eps: float,
     needs_grad_x: bool,
     needs_grad_weight: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -195,7 +193,6 @@ def fused_rms_norm_backward(
             grad_weight,
             rows,
             D,
-            eps,
             NEEDS_GRAD_X=needs_grad_x,
             NEEDS_GRAD_WEIGHT=needs_grad_weight,
             DTYPE=PRECISION[precision(grad_output, x, weight)],
@@ -205,7 +202,7 @@ def fused_rms_norm_backward(
 
 
 @fused_rms_norm_backward.register_fake
-def _(grad_output, x, weight, rstd, eps, needs_grad_x, needs_grad_weight):
+def _(grad_output, x, weight, rstd, needs_grad_x, needs_grad_weight):
     return (
         x.new_empty(x.shape if needs_grad_x else 0),
         weight.new_empty(weight.shape if needs_grad_weight else 0),

@@ -109,8 +109,9 @@ class Printer:
         self.loaded = {load.name: load for load in program.loads}
         self.lines: list[str] = []
         self.named: dict[Value, str] = {}  # what has a line
-        pieces = (value for item in program.results for _, value in item.pieces)
-        self.every = (*self.values.values(), *pieces)
+        self.every = [*program.values()]
+        texts = (item.text for item in self.every if isinstance(item, Number))
+        self.numbers = set[str]().union(*map(_names, map(_parsed, texts)))
         self.rounded = {x for value in self.every for x in self._rounded(value)}
 
     def text(self, value: Value) -> str:

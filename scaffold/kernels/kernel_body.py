@@ -23,7 +23,6 @@ from scaffold.kernels.row_program import (
     RowProgram,
     Value,
     names_in,
-    parts,
 )
 from scaffold.spec import OpSpec
 
@@ -47,7 +46,6 @@ class KernelBody:
         loads = sorted(program.loads, key=lambda x: tensors.index(x.source))
         self.program = program = program._replace(loads=tuple(loads))
         self.read = [name for name in tensors if self.loads(name)]
-        self.attributes = [x for x in spec.attributes if x.name in program.numbers]
         self.summed = any(item.summed for item in program.results)
         self.flags = _flags(program) if direction == "backward" else {}
         self.begun: list[str] = []  # names of the places where rows begin
@@ -57,7 +55,8 @@ class KernelBody:
         self.printer = Printer(
             table_of(spec), program, taken, self.own, helpers, absent, self._address
         )
-        every = [item for value in self.printer.every for item in parts(value)]
+        numbers, every = self.printer.numbers, self.printer.every
+        self.attributes = [x for x in spec.attributes if x.name in numbers]
         self.whole = {x.text for x in every if isinstance(x, Name)}  # values read
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
         packed = [x for x in loads if x.part is not None and x.source in tensors]

@@ -27,7 +27,7 @@ class Kernel(NamedTuple):
     launch: tuple[str, ...]  # what the kernel is called with
     result: str
     fake: str
-    dtypes: tuple[tuple[str, str], ...]  # arguments, and of what inputs each is
+    told: tuple[tuple[str, str], ...]  # arguments beside tensors, and what each is
     shared: str  # the positions of inputs that all rows share
     by_sample: bool  # a batch is no more rows: it sums or repeats some
 
@@ -72,7 +72,7 @@ class Launch:
             launch=tuple(self._launch()),
             result=", ".join(map(self._result, self.results)),
             fake=", ".join(map(self._fake, self.results)),
-            dtypes=tuple(self.dtypes.values()),
+            told=(*((x.name, x.name) for x in body.attributes), *self.dtypes.values()),
             shared=f"{{{', '.join(shared)}}}" if shared else "()",
             by_sample=self.summed or self.total is not None or any(repeats),
         )

@@ -100,7 +100,6 @@ class Lowering:
         self.taken = {*taken, *lowered.held.values()}
         self.loads: dict[str, Load] = {}
         self.lines: list[Line] = []
-        self.numbers: dict[str, None] = {}
         self.constants: dict[str, str] = {}  # of math, as they are written
         self.widths: dict[str, str] = {}  # a width -> one that is the same size
         self.names: dict[Value, Name] = {}
@@ -236,8 +235,6 @@ class Lowering:
     def _is_plain(self, node: Node) -> bool:
         """Return whether it is arithmetic on numbers and attributes."""
         if node.kind == "name":
-            if node.label in self.shapes.attributes:
-                self.numbers[node.label] = None
             return node.label in {*self.shapes.attributes, self.shapes.width}
         known = node.kind in ("constant", *ARITHMETIC)
         return known and all(map(self._is_plain, node.args))

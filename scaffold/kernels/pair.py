@@ -630,7 +630,6 @@ def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, tuple[str, s
 def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:
     return RowProgram(
         tuple(lowering.loads.values()),
-        tuple(lowering.numbers),
         tuple(lowering.lines),
         tuple(results),
         lowering.shapes.width,

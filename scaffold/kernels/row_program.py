@@ -159,11 +159,16 @@ class RowProgram(NamedTuple):
     """A kernel: its reads, its lines in order, its results."""
 
     loads: tuple[Load, ...]
-    numbers: tuple[str, ...]  # the attributes that it reads
     lines: tuple[Line, ...]
     results: tuple[Result, ...]
     width: str = ""  # what the number of columns is called
     constants: tuple[tuple[str, str], ...] = ()  # numbers, and what they are
+
+    def values(self) -> Iterator[Value]:
+        """Yield all values, and all in them."""
+        whole = [line.value for line in self.lines]
+        whole += (value for item in self.results for _, value in item.pieces)
+        return (item for value in whole for item in parts(value))
 
 
 def inner(value: Value) -> tuple[Value, ...]:

@@ -59,7 +59,8 @@ def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
 def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     """The template's data for the file."""
     every = [item.name for item in spec.tensors]
-    helpers, backward = Helpers(_all_names(pair)), None
+    names = {item.name for item in spec.inputs}
+    helpers, backward = Helpers(_all_names(pair) | names), None
     forward = KernelBody(spec, pair.forward, "forward", every, pair, helpers)
     forward_kernel = Launch(spec, forward, pair).kernel()
     if pair.backward is not None:
@@ -100,7 +101,7 @@ def _all_names(pair: Pair) -> set[str]:
         name
         for program in programs
         for given in (program.loads, program.lines, program.results)
-        for name in (*(item.name for item in given), *program.numbers)
+        for name in (item.name for item in given)
     }
 
 

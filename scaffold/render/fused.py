@@ -71,9 +71,7 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
         saved.append(Saved(word, "intermediate", every, name))
     nothing = Node("name", f"{found.triton.first}.new_empty(0)")
     assert found.triton.backward is not None
-    wanted = {name: name for name in found.pair.backward.numbers}
-    wanted |= found.triton.backward.dtypes
-    more = (Kept(*item) for item in wanted.items() if item[0] not in kept)
+    more = (Kept(*item) for item in found.triton.backward.told if item[0] not in kept)
     return replace(
         derivation,
         saved=tuple(saved),

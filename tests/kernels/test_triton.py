@@ -68,12 +68,12 @@ def test_a_gradient_has_the_dtype_of_an_input_that_the_backward_does_not_read() 
     _, view = triton_kernels(OPS["layer_norm"].spec("op"), Location("op"))
     assert view.backward is not None
     assert "bias_dtype: torch.dtype" in view.backward.signature
-    assert view.backward.dtypes == (("bias_dtype", "bias.dtype"),)
+    assert view.backward.told[1:] == (("bias_dtype", "bias.dtype"),)
     assert view.backward.result.endswith("grad_bias.sum(0).to(bias_dtype)")
     _, view = triton_kernels(OPS["optional_norm"].spec("op"), Location("op"))
     assert view.backward is not None
     value = "None if bias is None else bias.dtype"
-    assert view.backward.dtypes[-1] == ("bias_dtype", value)
+    assert view.backward.told[-1] == ("bias_dtype", value)
 
 
 def test_a_class_loss_reads_as_its_formula() -> None:

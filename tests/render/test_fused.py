@@ -65,7 +65,6 @@ class Kernels:
         x: torch.Tensor,
         w: torch.Tensor,
         rstd: torch.Tensor,
-        eps: float,
         *needed: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         self.calls.append("backward")
