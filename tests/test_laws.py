@@ -559,7 +559,7 @@ BUDGET = {
     "primitives": 852,  # the names of dtypes  # of what a result is surely positive
     "kernels": 2997,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
     "project": 5397,  # ... and asked for
-    "render": 6161,  # a Function calls kernels and saves their statistics, their file, their tests; vmap rules name the outputs
+    "render": 6159,  # a Function calls kernels and saves their statistics, their file, their tests; vmap rules name the outputs
     "spec": 4678,  # kernels; conditions joined by `and`, or on a float
     "verify": 6873,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
     "workspace": 2027,  # an import that may fail is part of a Function
