@@ -303,11 +303,7 @@ def _if_declared_as(
     Most of a derivation's time is spent here, so it returns at the first pass that can tell.
     """
     gradients, refused = _differentiated(
-        other,
-        source.graph,
-        source.forward,
-        source.stated,
-        other=source.gradients,
+        other, source.graph, source.forward, source.stated, other=source.gradients
     )
     # The user's code reads the same: no pass before the gradients reads a declared
     # shape.
