@@ -85,10 +85,10 @@ class Asked(OpTests):
 
     def __init__(
         self, apply: Callable[..., Any], arguments: Callable[[], list[tuple[Any, ...]]], case: int,
-        names: str, function: Any, changed: bool = False, searched: bool = False,
+        names: str, function: Any, changed: bool = False, searched: bool = False, limits: Sequence[str] = (),
     ) -> None:
         """Take the arguments of one case; a Function may say that it changes them, and the case may have been found by trying."""
-        self.searched = searched and case > 0
+        self.searched, self.limits = searched and case > 0, limits
         given = arguments()[case]
         self.function = function
         self.names = tuple(names.split(", "))
@@ -113,24 +113,19 @@ class Asked(OpTests):
         self.differences: dict[str, Any] = rough if self.single else {}
 
     def scaled(self, inputs: Sequence[Any], times: float) -> list[Any]:
-        """Other values of what needs a gradient, as far as there are any."""
+        """Other values of what needs a gradient, as far as there are any; limits of a clamp stay positive."""
         return [
-            (times * x.detach()).requires_grad_() if needing((name,), (x,)) else x
-            for name, x in zip(self.names, inputs, strict=True)
+            ((abs(times) if k in self.limits else times) * x.detach()).requires_grad_() if needing((k,), (x,)) else x
+            for k, x in zip(self.names, inputs, strict=True)
         ]
 
     def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
-        """Each size of a dim becomes 0; or all grow, and then each becomes 1."""
+        """Each size of a dim becomes 0; or all grow, even ones to even ones, and then each becomes 1."""
         usual = self.inputs()
         sizes = sorted({n for x in usual if isinstance(x, Tensor) for n in x.shape})
         alone = [{n: 0 if empty else 1} for n in sizes]
-        for new in alone if empty else ({n: n + 1 for n in sizes}, *alone):
-            yield [
-                drawn(x, tuple(new.get(n, n) for n in x.shape))
-                if isinstance(x, Tensor)
-                else x
-                for x in usual
-            ]
+        for new in alone if empty else ({n: n + 2 for n in sizes}, *alone):
+            yield [drawn(x, tuple(new.get(n, n) for n in x.shape)) if isinstance(x, Tensor) else x for x in usual]
 
     def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
         try:

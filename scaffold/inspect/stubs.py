@@ -6,9 +6,11 @@ one that needs values says which, and is never green.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from scaffold.formula.names import names_in
 from scaffold.inspect.declared_inputs import Entry, ways_to_declare
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Module
@@ -29,8 +31,10 @@ TENSORS = ("tensor", "optional", "constant")
 PLAIN: Shape = (3, 4)
 FEW = 4  # shapes that are tried with the other values of arguments
 ORDER = {"perm", "perms", "permutation", "order"}  # no value twice
-HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(3).long()", "": ".detach()"}
-HOLDING["order"] = ".detach().argsort()"
+HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(2).long()", "": ".detach()"}
+HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
+LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
+CLAMPS = {"clamp", "clamp_", "clamp_max", "clip", "minimum"}
 
 Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expression
 
@@ -96,7 +100,8 @@ def _argument(entry: Entry) -> Argument:
     if entry.value:
         return Argument(entry.name, "value", entry.value)
     if entry.trait:
-        holds = {"bool": "mask", "int": "int"}.get(entry.trait, "")
+        label = "label" if LABELS.fullmatch(entry.name) else ""
+        holds = {"bool": "mask", "int": "int"}.get(entry.trait, label)
         orders = holds == "int" and not ORDER.isdisjoint(entry.name.split("_"))
         holds = "order" if orders else holds
         absent = Argument(entry.name, "value", "None")
@@ -176,11 +181,24 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
     if facts.marked("mark_dirty") != frozenset():
         given += ", changed=True"
     given += ", searched=True" * bool(call.choices)
+    limits = sorted(_limits(facts).intersection(names))
+    given += f", limits={limits}" if limits else ""
     return (
         f"def {stem}_asked({parameter}) -> Asked:\n"
         f"    apply = {_call(facts)}\n"
         f"    return Asked({given})"
     )
+
+
+def _limits(facts: Facts) -> set[str]:
+    """Return the names in limits of clamps: a limit below 0 may cross the other one."""
+    forward, found = facts.function.forward, set[str]()
+    for node in ast.walk(forward.node) if forward else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            limits = node.args[ast.unparse(node.func.value) == "torch" :]
+            values = (*limits, *(item.value for item in node.keywords))
+            found |= names_in(values) if node.func.attr in CLAMPS else set()
+    return found
 
 
 def _cases(stem: str, call: Call) -> str:
@@ -312,9 +330,7 @@ def tensor(*shape: int) -> torch.Tensor:
 '''
 FITTING = '''
 
-def fitting(
-    apply: Callable[..., Any], make: Callable[[], list[tuple[Any, ...]]], needs: str
-) -> int:
+def fitting(apply: Callable[..., Any], make: Callable[[], list[tuple[Any, ...]]], needs: str) -> int:
     """Which arguments forward and backward take, else forward; skip where it takes none.
 
     Shapes may broadcast by chance. So those whose output has more dims than any input come second; and a gradient of another shape

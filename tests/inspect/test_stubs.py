@@ -154,14 +154,14 @@ FAULTS = [
 ]
 
 
-def planted(name: str) -> str:
-    """The text of a faulty Function, with what its file imports."""
-    text = (PLANTED / "faulty.py").read_text()
+def planted(*names: str, file: str = "faulty") -> str:
+    """The text of some Functions, with what their file imports."""
+    text = (PLANTED / f"{file}.py").read_text()
     kept = [
         node
         for node in ast.parse(text).body
         if isinstance(node, ast.Import | ast.ImportFrom)
-        or getattr(node, "name", "") == name
+        or getattr(node, "name", "") in names
     ]
     return "\n".join(ast.get_source_segment(text, node) or "" for node in kept)
 
@@ -178,6 +178,19 @@ def test_a_fault_fails_the_stub_and_verify(
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
     output = suites.run(tmp_path, "-q", "--no-header").output
     assert words in output, output
+
+
+def test_values_and_sizes_are_those_that_are_meant(
+    tmp_path: Path, suites: Suites
+) -> None:
+    """A permutation stays one, halves are of one size, labels 0 or 1, limits positive, and a row is one."""
+    names = ("PermutedRows", "Rotary", "FocalOfTargets", "LearnedBound", "DecayScan")
+    (tmp_path / "ops.py").write_text(planted(*names, file="correct"))
+    assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
+    report = suites.run(tmp_path, "-q", "-rf")
+    assert not report.named("failed"), report.output
+    stems = {x.partition("_in_training")[0] for x in report.named("passed")}
+    assert all(any(snake_case(name) in stem for stem in stems) for name in names)
 
 
 NOT_SEEN = {

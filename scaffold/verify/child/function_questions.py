@@ -529,14 +529,17 @@ def empty_inputs(asked: Asked) -> None:
 
 
 def drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return values of a shape: the usual ones, repeated, each a little different."""
-    flat = usual.detach().flatten()
-    count = torch.Size(shape).numel()
-    values = flat.repeat(count // max(flat.numel(), 1) + 1)[:count]
-    if usual.is_floating_point():
-        seed = torch.Generator().manual_seed(8)
-        values = values * (1 + 0.2 * torch.rand(count, generator=seed)).to(values.dtype)
-    return values.reshape(shape).to(usual.dtype).requires_grad_(usual.requires_grad)
+    """Return values of a shape: the usual ones, repeated, each a little different.
+
+    Whole numbers stay as they are, and a permutation becomes another one.
+    """
+    places = torch.arange(torch.Size(shape).numel()) % max(usual.numel(), 1)
+    values = usual.detach().flatten()[places].reshape(shape)
+    if usual.is_floating_point() and not torch.equal(usual, usual.round()):
+        values = values * (1 + 0.1 * contiguous(values).cos())
+    if usual.dtype == torch.long and torch.equal(usual, usual.argsort().argsort()):
+        values = values.argsort()
+    return values.requires_grad_(usual.requires_grad)
 
 
 BITS_LESS = 2**16  # the rounding errors of bfloat16, in those of float32
