@@ -554,10 +554,10 @@ BUDGET = {
     "cli": 4770,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant; errors show their line; whole sentences in messages, as in the packages below
     "derive": 19226,  # one softmax for a logsumexp beside it, and no one-hot of it; calls in parts, of which one is saved; a line says why it casts, or guards an exponent
     "formula": 7360,
-    "inspect": 3695,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers; shapes of convolutions, optional sizes
+    "inspect": 3703,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers; shapes of convolutions, optional sizes
     "lint": 4774,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
     "primitives": 852,  # the names of dtypes  # of what a result is surely positive
-    "kernels": 2997,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
+    "kernels": 3000,  # short rows share a program; fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
     "project": 5397,  # ... and asked for
     "render": 6159,  # a Function calls kernels and saves their statistics, their file, their tests; vmap rules name the outputs
     "spec": 4678,  # kernels; conditions joined by `and`, or on a float

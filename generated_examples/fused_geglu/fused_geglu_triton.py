@@ -48,14 +48,16 @@ def forward_kernel(
     x_ptr,
     x_stride,
     output_ptr,
+    rows,
     half,
     DTYPE: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     # 1.5957691216057308 stands for 2 * sqrt(2 / pi)
-    row = tl.program_id(0).to(tl.int64)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < half
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows) & (cols < half)
     x_row = x_ptr + row * x_stride
     gate = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
     value = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
@@ -75,15 +77,17 @@ def backward_kernel(
     x_ptr,
     x_stride,
     grad_x_ptr,
+    rows,
     half,
     DTYPE: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     # 1.5957691216057308 stands for 2 * sqrt(2 / pi)
     # 0.21406444881780073 stands for 0.26829 * sqrt(2 / pi)
-    row = tl.program_id(0).to(tl.int64)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < half
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows) & (cols < half)
     grad_output_row = grad_output_ptr + row * grad_output_stride
     grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
     x_row = x_ptr + row * x_stride
@@ -110,8 +114,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 
 def blocks(columns: int) -> dict[str, int]:
-    """Hold a row in one block."""
-    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+    """Hold rows of 2,048 numbers in one block, or one that is longer."""
+    numbers = triton.next_power_of_2(2 * columns)
+    rows = max(2048 // numbers, 1)
+    return {
+        "ROWS": rows,
+        "BLOCK": triton.next_power_of_2(columns),
+        "num_warps": warps_of(rows * columns),
+    }
 
 
 def warps_of(columns: int) -> int:
@@ -133,10 +143,11 @@ def fused_geglu_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
     output = torch.empty((*x.shape[:-1], half), dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
-        forward_kernel[(rows,)](
+        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
             x_rows,
             x_rows.stride(0),
             output,
+            rows,
             half,
             DTYPE=PRECISION[precision(x)],
             **blocks(half),
@@ -157,12 +168,13 @@ def fused_geglu_backward(grad_output: Tensor, x: Tensor) -> Tensor:
     grad_output_rows = as_rows(grad_output)
     x_rows = as_rows(x)
     with torch.cuda.device_of(grad_output):
-        backward_kernel[(rows,)](
+        backward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
             grad_output_rows,
             grad_output_rows.stride(0),
             x_rows,
             x_rows.stride(0),
             grad_x,
+            rows,
             half,
             DTYPE=PRECISION[precision(grad_output, x)],
             **blocks(half),

@@ -50,14 +50,16 @@ def forward_kernel(
     sin_ptr,
     sin_stride,
     output_ptr,
+    rows,
     half,
     T,
     DTYPE: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < half
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows) & (cols < half)
     x_row = x_ptr + row * x_stride
     first = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
     second = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
@@ -83,14 +85,16 @@ def backward_kernel(
     sin_ptr,
     sin_stride,
     grad_x_ptr,
+    rows,
     half,
     T,
     DTYPE: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < half
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows) & (cols < half)
     grad_output_row = grad_output_ptr + row * grad_output_stride
     grad_output_first = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
     grad_output_second = tl.load(
@@ -116,8 +120,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 
 def blocks(columns: int) -> dict[str, int]:
-    """Hold a row in one block."""
-    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+    """Hold rows of 2,048 numbers in one block, or one that is longer."""
+    numbers = triton.next_power_of_2(2 * columns)
+    rows = max(2048 // numbers, 1)
+    return {
+        "ROWS": rows,
+        "BLOCK": triton.next_power_of_2(columns),
+        "num_warps": warps_of(rows * columns),
+    }
 
 
 def warps_of(columns: int) -> int:
@@ -144,7 +154,7 @@ def fused_rotary_forward(
     cos_rows = as_rows(cos)
     sin_rows = as_rows(sin)
     with torch.cuda.device_of(x):
-        forward_kernel[(rows,)](
+        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
             x_rows,
             x_rows.stride(0),
             cos_rows,
@@ -152,6 +162,7 @@ def fused_rotary_forward(
             sin_rows,
             sin_rows.stride(0),
             output,
+            rows,
             half,
             T,
             DTYPE=PRECISION[precision(x, cos, sin)],
@@ -177,7 +188,7 @@ def fused_rotary_backward(
     cos_rows = as_rows(cos)
     sin_rows = as_rows(sin)
     with torch.cuda.device_of(grad_output):
-        backward_kernel[(rows,)](
+        backward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
             grad_output_rows,
             grad_output_rows.stride(0),
             cos_rows,
@@ -185,6 +196,7 @@ def fused_rotary_backward(
             sin_rows,
             sin_rows.stride(0),
             grad_x,
+            rows,
             half,
             T,
             DTYPE=PRECISION[precision(grad_output, cos, sin)],

@@ -47,6 +47,7 @@ class KernelBody:
         self.program = program = program._replace(loads=tuple(loads))
         self.read = [name for name in tensors if self.loads(name)]
         self.summed = any(item.summed for item in program.results)
+        self.tiled = pair.tiled
         self.flags = _flags(program) if direction == "backward" else {}
         self.begun: list[str] = []  # names of the places where rows begin
         named = {*tensors, *(item.name for item in spec.inputs), self.width}
@@ -113,7 +114,8 @@ class KernelBody:
         """Return the names of how much there is to compute."""
         if not self.width:
             return [self.own.size]
-        return [*([self.own.rows] if self.summed else []), self.width, *self.sizes]
+        rows = [self.own.rows] * (self.summed or self.tiled)
+        return [*rows, self.width, *self.sizes]
 
     def parameters(self) -> Iterator[str]:
         """Yield the parameters of the kernel."""
@@ -123,8 +125,9 @@ class KernelBody:
                 yield f"{name}_stride"
         yield from (f"{item.name}_ptr" for item in self.program.results)
         yield from self.counts
-        fixed = [item.name for item in self.attributes]
-        for name in (*fixed, *self.flags.values(), self.own.DTYPE, self.own.BLOCK):
+        fixed, tile = [x.name for x in self.attributes], [self.own.ROWS] * self.tiled
+        fixed += [*self.flags.values(), self.own.DTYPE, *tile, self.own.BLOCK]
+        for name in fixed:
             yield f"{name}: tl.constexpr"
 
     # Its lines.
@@ -132,21 +135,26 @@ class KernelBody:
     def lines(self) -> list[str]:
         """Return the lines of the kernel."""
         own = self.own
-        block = f"tl.arange(0, {own.BLOCK})"
+        block, pid = f"tl.arange(0, {own.BLOCK})", "tl.program_id(0).to(tl.int64)"
         if not self.width:
-            at = f"tl.program_id(0).to(tl.int64) * {own.BLOCK} + {block}"
+            at = f"{pid} * {own.BLOCK} + {block}"
             inside = f"{own.mask} = {own.offsets} < {own.size}"
             return [f"{own.offsets} = {at}", inside, *self._row(lambda rows: True)]
         columns = [f"{own.cols} = {block}", f"{own.mask} = {own.cols} < {self.width}"]
+        if self.tiled:
+            row = f"{own.row} = {pid} * {own.ROWS} + tl.arange(0, {own.ROWS})[:, None]"
+            inside = f"({own.row} < {own.rows}) & ({own.cols} < {self.width})"
+            tile = [row, f"{own.cols} = {block}[None, :]", f"{own.mask} = {inside}"]
+            return [*tile, *self._row(lambda rows: True)]
         if not self.summed:
-            row = f"{own.row} = tl.program_id(0).to(tl.int64)"
+            row = f"{own.row} = {pid}"
             return [row, *columns, *self._row(lambda rows: True)]
         before = self._read(lambda rows: not rows)
         sums = [item for item in self.program.results if item.summed]
         zeros = f"tl.zeros(({own.BLOCK},), dtype={own.DTYPE})"
         walk = f"range({own.program}, {own.rows}, tl.num_programs(0))"
         return [
-            f"{own.program} = tl.program_id(0).to(tl.int64)",
+            f"{own.program} = {pid}",
             *columns,
             *before,
             *(f"{item.name} = {zeros}" for item in sums),

@@ -122,9 +122,12 @@ class Launch:
         return fresh(f"{source}_{word}", {*self.body.tensors, *self.own, self.width})
 
     def _grid(self) -> str:
+        own = self.own
         if not self.width and not self.summed:
             return f"(triton.cdiv({self.first}.numel(), ELEMENTS),)"
-        return f"({self.own.programs if self.summed else self.own.rows},)"
+        if self.body.tiled:
+            return f"lambda tile: (triton.cdiv({own.rows}, tile['{own.ROWS}']),)"
+        return f"({own.programs if self.summed else own.rows},)"
 
     # What the op makes.
 
@@ -163,12 +166,11 @@ class Launch:
 
     def _fake(self, item: Result) -> str:
         """Return an empty tensor like a result of the op."""
-        first, shape = self.first, self._shape(item)
+        first, shape, source = self.first, self._shape(item), item.source
         if self._is_total(item):
             return f"torch.empty((), dtype={self.own.dtype}, device={first}.device)"
         if self.direction == "forward":
             return self._allocated(item)
-        source = item.source
         if self._is_there(source):
             shape = f"{source}.shape"
         elif item.repeat is not None:

@@ -5,7 +5,6 @@ refused with the name of the primitive; a value with a name there has that name 
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -135,13 +134,16 @@ class Lowering:
         return found
 
     def _computed(self, op: Op) -> Value:
+        if op.rule in MEANINGS:
+            return MEANINGS[op.rule](self, op, self.given(op))
+        refuse_foreign(self.table, op)
+        return self.applied(op, self.given(op))
+
+    def given(self, op: Op) -> dict[str, Op]:
+        """Return the arguments of an op by parameter."""
         rule = self.table.of_op(op.rule)
         names = [item.name for item in rule.parameters] if rule else []
-        args = dict(zip(names, op.args, strict=False))
-        if op.rule in MEANINGS:
-            return MEANINGS[op.rule](self, op, args)
-        refuse_foreign(self.table, op)
-        return self.applied(op, args)
+        return dict(zip(names, op.args, strict=False))
 
     def applied(self, op: Op, args: Mapping[str, Op]) -> Value:
         """Return a primitive of an op's arguments, element by element."""
@@ -202,10 +204,10 @@ class Lowering:
 
     def number(self, op: Op) -> Number:
         """Return a Python value as text for a kernel."""
-        text = emit(self._text(op))
-        if self.shapes.width in names_in(text) and "**" in text:
+        node = self._text(op)
+        if self.shapes.width in node.names() and "**" in emit(node):
             raise UnsupportedError("a power of the row's size")
-        return Number(text)
+        return Number(emit(node))
 
     def _text(self, op: Op) -> Node:
         match op.data:
@@ -304,26 +306,12 @@ class Lowering:
         found = Reduce("sum", value, self.reduced(value, True))
         return self.named(found, word) if word else found
 
-    def load(self, op: Op) -> Name:
-        """Return the value of an input."""
-        space, kind = self.shapes.spaces[op.name], KINDS[op.kind]
-        repeat = self.shapes.repeats.get(op.name)
-        single = op.name in self.shapes.singles
-        load = Load(op.name, op.name, space, kind, None, repeat, single)
-        self.loads.setdefault(op.name, load)
-        return Name(op.name, space, kind)
-
 
 INFINITE = {f"float('{sign}inf')": float(f"{sign}inf") for sign in ("", "-", "+")}
 
 
 def _constant(value: float) -> str:
     return repr(value) if math.isfinite(value) else f'float("{value}")'
-
-
-def names_in(text: str) -> frozenset[str]:
-    """Return the names in an expression."""
-    return frozenset(re.findall(r"[A-Za-z_]\w*", text))
 
 
 def _word(op: Op) -> str:
@@ -404,8 +392,7 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
 
 @meaning("mean")
 def _mean(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    value, keepdim = _rows(self, op, args)
-    return _mean_of(self, value, keepdim)
+    return _mean_of(self, *_rows(self, op, args))
 
 
 def _mean_of(self: Lowering, value: Value, keepdim: bool) -> Value:
@@ -483,7 +470,12 @@ def _log_softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("input")
 def _input(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    return self.load(op)
+    """Return the value of an input, which is read once."""
+    name, space, kind = op.name, self.shapes.spaces[op.name], KINDS[op.kind]
+    repeat, single = self.shapes.repeats.get(name), name in self.shapes.singles
+    load = Load(name, name, space, kind, None, repeat, single)
+    self.loads.setdefault(name, load)
+    return Name(name, space, kind)
 
 
 @meaning("unsqueeze", "squeeze")
@@ -531,8 +523,7 @@ def _expanded(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return a result of several: the extremum of a row or its column, its variance or its mean."""
     group, at = op.args[0], op.data.at if isinstance(op.data, Position) else None
-    names = [item.name for item in self.table.rule(group.rule).parameters]
-    given = dict(zip(names, group.args, strict=False))
+    given = self.given(group)
     if group.rule == "var_mean" and at == 0:
         return _variance(self, group, given)
     if group.rule not in ("var_mean", "max_dim", "min_dim") or at not in (0, 1):
@@ -674,15 +665,8 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 # --- What is summed over all rows: only as a result.
 
 
-class Finished(NamedTuple):
-    """A result as it leaves the kernel."""
-
-    value: Value
-    summed: bool
-
-
-def finished(self: Lowering, op: Op, name: str) -> Finished:
-    """Return the gradient of an input over its declared space, summed if it is too large."""
+def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
+    """Return the gradient of an input over its declared space, and whether it is summed: it is too large."""
     space = self.shapes.spaces[name]
     if op.rule == "sum" and self.is_sum(op):
         _check_dims(self, op, name)
@@ -691,19 +675,15 @@ def finished(self: Lowering, op: Op, name: str) -> Finished:
     if (summand := self._summand(op)) is not None:
         value, summed = finished(self, summand, name)
         if op.rule not in CASTS:
-            pairs = zip(_parameters(self, op), op.args, strict=False)
+            pairs = self.given(op).items()
             args = (
                 (key, value if arg is summand else self._argument(arg))
                 for key, arg in pairs
             )
             value = Apply(op.rule, (*args,), value.space)
-        return Finished(value, summed)
+        return value, summed
     value = self.value(op)
-    return _summed(self, op, space) if value.space != space else Finished(value, False)
-
-
-def _parameters(self: Lowering, op: Op) -> list[str]:
-    return [item.name for item in self.table.rule(op.rule).parameters]
+    return _summed(self, op, space) if value.space != space else (value, False)
 
 
 def _check_dims(self: Lowering, op: Op, name: str) -> None:
@@ -729,16 +709,16 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
         raise UnsupportedError("sum over a dim other than the last")
 
 
-def _summed(self: Lowering, op: Op, space: Space) -> Finished:
+def _summed(self: Lowering, op: Op, space: Space) -> tuple[Value, bool]:
     value = self.value(op)
     known = Space(value.space.rows, self.canonical(value.space.width))
     wanted = Space(space.rows, self.canonical(space.width))
     if known == wanted:
-        return Finished(value, False)
+        return value, False
     if known.is_row and wanted == Space(False, known.width):
-        return Finished(value, True)
+        return value, True
     if known.is_row and wanted == Space(True, ONE):
-        return Finished(self.total(value), False)
+        return self.total(value), False
     if known.rows and wanted == NUMBER:
-        return Finished(value, True)
+        return value, True
     raise UnsupportedError("a gradient is summed over neither rows nor columns")

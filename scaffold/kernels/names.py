@@ -22,6 +22,7 @@ class Own(NamedTuple):
     programs: str = "programs"
     dtype: str = "dtype"
     BLOCK: str = "BLOCK"
+    ROWS: str = "ROWS"
     DTYPE: str = "DTYPE"
     blocks: str = "blocks"
     precision: str = "precision"
@@ -32,7 +33,7 @@ class Own(NamedTuple):
 
 OTHERS = (
     "row_index columns in_row row_count count positions program_index program_count"
-    " output_dtype BLOCK_SIZE COMPUTE_DTYPE launch_blocks compute_dtype given item reason"
+    " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE launch_blocks compute_dtype given item reason"
 )
 OTHER = Own(*OTHERS.split())
 # Of modules, builtins, functions and constants of the file, and of what Triton takes at a launch.

@@ -4,7 +4,7 @@ In: an `OpSpec` whose forward takes a row apart, `gate, value = x.chunk(2, -1)` 
 Out: a `Packed`. Invariant: the op of the parts computes what the op does; of a row that is read in parts nothing else is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from scaffold.formula import (
     emit,
     emit_lines,
     evaluated,
+    read_names,
     rewritten,
     written,
 )
@@ -53,6 +54,8 @@ def unpacked(spec: OpSpec) -> Packed:
     if not taken.parts:
         return Packed(spec, {}, {})
     lines, result = taken.lines, taken.result
+    if not all(isinstance(item, Assign) for item in lines):
+        raise UnsupportedError("a branch in a forward that splits rows")
     rows = {row for row, _ in taken.parts.values()}
     if rows & _read(lines, result):
         lines, result = taken.halves(lines, result)
@@ -75,15 +78,7 @@ def unpacked(spec: OpSpec) -> Packed:
 
 def _read(lines: Lines, result: Node | None) -> set[str]:
     """Return the names read by some lines, and by a result."""
-    read = {name for item in lines for node in _nodes(item) for name in node.names()}
-    return read | ({*result.names()} if result else set())
-
-
-def _nodes(item: object) -> Iterator[Node]:
-    if isinstance(item, Assign):
-        yield from (item.target, item.value)
-    else:
-        raise UnsupportedError("a branch in a forward that splits rows")
+    return {*read_names(*lines), *(result.names() if result else ())}
 
 
 class Taken:

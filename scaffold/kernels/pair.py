@@ -85,6 +85,15 @@ class Pair(NamedTuple):
         """Return the numbers of each row that the forward saves."""
         return tuple(item.name for item in self.forward.results if item.saved)
 
+    @property
+    def tiled(self) -> bool:
+        """Return whether several rows can share a block: all is computed number by number, from rows to rows."""
+        programs = [*filter(None, (self.forward, self.backward))]
+        rows = all(x.space.is_row for item in programs for x in item.loads)
+        rows &= all(x.space.is_row for item in programs for x in item.results)
+        folds = (isinstance(x, Reduce) for item in programs for x in item.values())
+        return rows and not any(folds)
+
 
 def kernel_pair(spec: OpSpec) -> Pair:
     """Return the row programs of an op, elementwise if possible; UnsupportedError names the reason if there are none."""
@@ -189,8 +198,7 @@ def _dtypes(op: Op, spec: OpSpec, known: Mapping[str, Op]) -> tuple[str, ...]:
             if word != "dtype" or owner not in {item.name for item in spec.tensors}:
                 raise UnsupportedError(f"a cast to {text}")
             return (owner,)
-    dtype = op.facts.dtype
-    args = (op.args[dtype],) if isinstance(dtype, int) else op.args
+    args = (op.args[op.facts.dtype],) if isinstance(op.facts.dtype, int) else op.args
     every = [_dtypes(arg, spec, known) for arg in args]
     return tuple(dict.fromkeys(name for item in every for name in item))
 
@@ -387,9 +395,8 @@ def _space(
 
 
 def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
-    shapes, derivation = _shapes(spec), _derived(spec)
     lse = any(op.rule == "log_softmax" for op in _ops(spec))
-    shapes = shapes._replace(lse=lse)
+    shapes, derivation = _shapes(spec)._replace(lse=lse), _derived(spec)
     forward = _forward(spec, derivation, shapes, own)
     spaces = {item.name: item.space for item in forward.results}
     if total is not None:

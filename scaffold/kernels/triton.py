@@ -28,6 +28,7 @@ class TritonView(NamedTuple):
     op: str
     namespace: str
     parts: int  # of a row; 0 of an op element by element
+    tiled: bool  # several rows share a program
     forward: Kernel
     forward_arguments: tuple[str, ...]
     backward: Kernel | None
@@ -74,6 +75,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         op=spec.name,
         namespace=spec.namespace,
         parts=pair.shapes.of if pair.forward.width else 0,
+        tiled=pair.tiled,
         forward=forward_kernel,
         forward_arguments=tuple(forward_kernel.arguments.split(", ")[:-1]),
         backward=backward,

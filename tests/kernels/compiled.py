@@ -68,7 +68,10 @@ def compiled(
 ) -> dict[str, Any]:
     """What comes out for rows of bfloat16."""
     columns = getattr(module, "ELEMENTS", COLUMNS[capability])
-    constants: dict[str, Any] = {"BLOCK": columns, "DTYPE": tl.float32}
+    flat = {"BLOCK": columns, "num_warps": 4}
+    launched = module.blocks(columns) if hasattr(module, "blocks") else flat
+    warps = launched.pop("num_warps")
+    constants: dict[str, Any] = {**launched, "DTYPE": tl.float32}
     constants |= given_flags
     constants |= {key: ATTRIBUTES[key] for key in kernel.arg_names if key in ATTRIBUTES}
     signature = {
@@ -92,8 +95,6 @@ def compiled(
         constexprs=constants,
         attrs={(at,): aligned for at in given},
     )
-    rows = hasattr(module, "blocks")
-    warps = module.blocks(columns)["num_warps"] if rows else 4
     found = triton.compile(
         source,
         target=triton.backends.compiler.GPUTarget("cuda", capability, 32),

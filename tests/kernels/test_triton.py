@@ -137,6 +137,28 @@ def test_a_row_of_several_parts_has_the_warps_of_all_its_numbers() -> None:
     assert "numbers = triton.next_power_of_2(2 * columns)" in kernel_draft(view)
 
 
+def test_short_rows_share_a_program() -> None:
+    for direction in ("forward", "backward"):
+        lines = lines_of("rotary_heads", direction)
+        at = "tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)"
+        assert lines[:3] == [
+            f"row = {at}[:, None]",
+            "cols = tl.arange(0, BLOCK)[None, :]",
+            "mask = (row < rows) & (cols < R)",
+        ]
+    _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
+    text = kernel_draft(view)
+    assert "[lambda tile: (triton.cdiv(rows, tile['ROWS']),)](" in text
+    assert '{"ROWS": rows, "BLOCK": triton.next_power_of_2(columns)' in text
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm", "modulated", "tanh_norm"])
+def test_rows_that_are_reduced_have_a_program_each(name: str) -> None:
+    pair, view = triton_kernels(OPS[name].spec("op"), Location("op"))
+    assert not pair.tiled
+    assert "ROWS" not in kernel_draft(view)
+
+
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
     lines = lines_of("two_softmaxes")
     assert "scores = teacher / temperature" in lines
