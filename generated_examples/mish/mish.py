@@ -44,7 +44,7 @@ class MishFunction(Function):
         grad_x_via_softplus = torch.ops.aten.softplus_backward(
             grad_softplus, x, beta=1, threshold=20
         )
-        return grad_output * tanh + grad_x_via_softplus
+        return torch.addcmul(grad_x_via_softplus, grad_output, tanh)
 
 
 def mish(x: Tensor) -> Tensor:

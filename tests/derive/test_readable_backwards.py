@@ -1433,3 +1433,30 @@ def test_a_finite_gradient_stays_finite_behind_a_relu() -> None:
     op(x).sum().sqrt().backward()
     assert x.grad is not None
     assert not x.grad.any()
+
+
+@pytest.mark.parametrize(
+    "forward", ["x * torch.sigmoid(1.702 * x)", "x * torch.tanh(F.softplus(x))"]
+)
+def test_the_sum_of_two_gradients_is_one_pass(forward: str) -> None:
+    check_forward("x", forward, ((tensor(3, 4),), (tensor(0, 4),), (tensor(),)))
+    text = op_text("x", forward=forward, derive=True)
+    assert "return torch.addcmul(" in text
+    op, plain = load(text).some_op, reference(["x"], forward)
+    x = torch.linspace(-3, 3, 12).view(3, 4)
+    for dtype in (torch.float16, torch.float32):
+        own, right = (
+            torch.func.vmap(torch.func.grad(lambda row, f=f: f(row).sum()))(x.to(dtype))
+            for f in (op, plain)
+        )
+        torch.testing.assert_close(own, right)
+    exact = x.double().requires_grad_()
+    assert torch.autograd.gradgradcheck(op, (exact,), check_batched_grad=True)
+
+
+def test_a_longer_sum_and_one_that_broadcasts_stay_sums() -> None:
+    for inputs, forward in (
+        ("x", "x * torch.sin(x) * torch.exp(x)"),
+        ("x[N, D], b[D]", "x * torch.sigmoid(b * x)"),
+    ):
+        assert "addcmul" not in op_text(inputs, forward=forward, derive=True)

@@ -1,6 +1,6 @@
 """The forward's dialect: its choice among equivalent PyTorch spellings, for the backward to follow.
 
-In: the expressions of a forward. Out: a `Dialect`. Invariant: all spellings have the same value; if the forward mixes
+In: the expressions of a forward; the gradients. Out: a `Dialect`. Invariant: all spellings have the same value; if the forward mixes
 several, the rule's own spelling is taken.
 """
 
@@ -9,7 +9,11 @@ from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from scaffold.derive.graph.conditions import may_be_number
+from scaffold.derive.graph.op import Op
+from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.rules.table import Table
+from scaffold.derive.simplify.algebra import CHOICES
 from scaffold.formula import Node, emit
 
 # Operations along a dim, as opposed to moving dims: `x.sum(dim=-1)`, but
@@ -31,11 +35,12 @@ class Way(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """The spellings used in a forward."""
+    """The spellings used in a forward, and the sums written as `torch.addcmul`."""
 
     by_keyword: bool = False  # `x.sum(dim=-1)`
     from_start: bool = False  # `x.sum((2, 3))`
     ways: Mapping[str, Way] = {}  # rule -> `x.transpose(-2, -1)` of `x.mT`
+    fused: Mapping[Op, tuple[Op, Op]] = {}  # a sum -> its product, its other term
 
     def counted(self, dims: object, rank: int | None) -> object:
         """Count dims the forward's way; a tuple containing the first dim is counted from the start."""
@@ -82,3 +87,20 @@ def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
         from_start=bool(dims) and not any("-" in item for item in dims),
         ways={name: way for name, way in ways.items() if name not in own},
     )
+
+
+def fused_sums(gradients: Iterable[Op]) -> dict[Op, tuple[Op, Op]]:
+    """Return the gradients `a + b * c` to write as `torch.addcmul(a, b, c)`, a pass less, each with its product and its other term."""
+    sums = (op for op in gradients if op.facts.operator == "+")
+    pairs = ((op, op.args[at], op.args[1 - at]) for op in sums for at in (1, 0))
+    return {op: (one, two) for op, one, two in pairs if _is_fused(op, one, two)}
+
+
+def _is_fused(op: Op, product: Op, own: Op) -> bool:
+    """Return whether all are of one size, none a number, and `a` is one value or a multiple of one: a longer sum reads worse."""
+    operator, parts = own.facts.operator, (own, *product.args)
+    plain = operator == "*" and own.args[0].kind == "static" or not operator
+    fits = plain and own.rule not in CHOICES and op.shape != SCALAR
+    same = all(part.kind == "real" and part.shape == op.shape for part in parts)
+    product_fits = same and product.facts.operator == "*"
+    return fits and product_fits and not any(map(may_be_number, parts))

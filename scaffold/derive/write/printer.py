@@ -117,17 +117,8 @@ class Printer:
 
     def at(self, scope: Scope) -> "Printer":
         """Return a printer of the same values in another scope."""
-        return Printer(
-            self.applier,
-            self.holders,
-            self.names,
-            self.owners,
-            self.asked,
-            self.temporaries,
-            scope,
-            self.written,
-            self.dialect,
-        )
+        told = self.applier, self.holders, self.names, self.owners, self.asked
+        return Printer(*told, self.temporaries, scope, self.written, self.dialect)
 
     def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
         """Return the cached expressions in which no name changed."""
@@ -164,6 +155,10 @@ class Printer:
     def _expression(self, op: Op) -> Node:
         if self.in_place is not None and (over := self.in_place(op)) is not None:
             return over
+        product, *rest = self.dialect.fused.get(op, (op,))
+        if rest and product not in self.names:
+            nodes = map(self.node, (*rest, *product.args))
+            return self.function("torch.addcmul", *nodes)
         own = WRITERS.get(op.rule)
         return self.by_rule(op) if own is None else own(self, op)
 
@@ -407,15 +402,8 @@ class Printer:
         holders, owners = self.holders, self.owners
         if op not in holders.held:
             self.asked.add(op)
-        anew = Printer(
-            self.applier,
-            holders,
-            holders.held,
-            owners,
-            self.asked,
-            scope=self.scope,
-            dialect=self.dialect,
-        )
+        told = self.applier, holders, holders.held, owners, self.asked
+        anew = Printer(*told, scope=self.scope, dialect=self.dialect)
         return anew.node(op)
 
     def _size(self, op: Op) -> Node:

@@ -40,7 +40,7 @@ from scaffold.derive.plan.costs import is_dear, is_never_named
 from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_plan
 from scaffold.derive.simplify.algebra import guarded_power
 from scaffold.derive.simplify.rewrites import is_one_hot
-from scaffold.derive.write.dialect import Dialect, dialect_of
+from scaffold.derive.write.dialect import Dialect, dialect_of, fused_sums
 from scaffold.derive.write.in_place import Temporaries
 from scaffold.derive.write.placement import under, without_copy
 from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
@@ -269,6 +269,9 @@ def _attempt(
     telling = {**backward.returned, **outer, **sources}
     holders = Holders(applier.program, first, optional, telling, last=last)
     precision = Precision(backward.seeds) if in_place else None
+    dialect = dialect_of(applier.table, backward.forward.expressions())
+    if spec.save_policy == "balanced":
+        dialect = dialect._replace(fused=fused_sums(backward.roots.values()))
     emission = Emission(
         applier=applier,
         holders=holders,
@@ -288,7 +291,7 @@ def _attempt(
         own=own,
         indent=backward.indent,
         region=amp_of(spec) == "region",
-        dialect=dialect_of(applier.table, backward.forward.expressions()),
+        dialect=dialect,
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over), emission.roles)
@@ -427,9 +430,8 @@ class _Names:
 
 # --- Lines that are longer than an author would let them be: which part of one gets a name.
 
-WIDTH = (
-    LINE - METHOD - STEP
-)  # what is left of a line under `if ctx.needs_input_grad[0]:`
+# What is left of a line under `if ctx.needs_input_grad[0]:`.
+WIDTH = LINE - METHOD - STEP
 LEAST = 12  # characters that a name is worth
 # Of a sum on several lines; of two a formatter would break the last one, inside its brackets.
 TERMS = range(3, 10)
@@ -500,7 +502,8 @@ def _inline_ops(
         if printer.in_place is not None and is_one_hot(part):
             continue  # it may stand there as an index only
         plain = part.rule in ("zeros", "neg") and of.get(part) not in held
-        fused = printer.in_place is not None and printer.in_place.fuses(user, at)
+        fused = part in printer.dialect.fused.get(user, ())[:1]
+        fused |= printer.in_place is not None and printer.in_place.fuses(user, at)
         if not (plain or fused or is_never_named(part)):
             yield part
         if part.rule != "cond":
@@ -599,6 +602,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
     )
     shapes = shape_owners(program, safe.needs)
     words = {**held, **emission.own}
+    told = emission.applier, emission.holders, words, shapes, emission.asked
     return _Known(
         roots,
         regions,
@@ -609,14 +613,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         owners,
         _first_below(roots),
         namer,
-        Printer(
-            emission.applier,
-            emission.holders,
-            words,
-            shapes,
-            emission.asked,
-            dialect=emission.dialect,
-        ),
+        Printer(*told, dialect=emission.dialect),
     )
 
 
@@ -656,11 +653,9 @@ class _Writer:
         # What is written over a temporary is found as a line is written.
         if earlier is not None and self.temporaries is None:
             written = earlier.printer.still_written(self.names)
+        told = emission.applier, emission.holders, self.names, known.shapes
         self.printer: Printer = Printer(
-            emission.applier,
-            emission.holders,
-            self.names,
-            known.shapes,
+            *told,
             emission.asked,
             self.temporaries,
             written=written,
