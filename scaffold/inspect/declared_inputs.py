@@ -165,6 +165,7 @@ def _is_call(node: ast.AST, name: str) -> bool:
     return called in (name, f"ctx.{name}")
 
 
+FLOAT = re.compile(r"-?(\d+\.\d*(e-?\d+)?|\d+e-\d+)")
 SMALL = 1e-2  # a larger eps than usual, but a usual one
 BRANCHES: dict[str, list[Any]] = {
     "dim": [0],
@@ -182,7 +183,7 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
     for one in way:
         if one.value and one.name in BRANCHES:
             found[one.name] = BRANCHES[one.name]
-        elif "." in one.value or "e-" in one.value:
+        elif FLOAT.fullmatch(one.value):
             number = float(one.value)
             found[one.name] = [number / 2 if abs(number) > SMALL else SMALL]
         elif one.value in ("True", "False"):

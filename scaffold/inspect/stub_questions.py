@@ -84,20 +84,18 @@ class Asked(OpTests):
     dtype = torch.double
 
     def __init__(
-        self, apply: Callable[..., Any], arguments: Callable[[], list[tuple[Any, ...]]], case: int,
-        names: str, function: Any, changed: bool = False, searched: bool = False, limits: Sequence[str] = (),
+        self, apply: Callable[..., Any], arguments: Callable[[], list[tuple[Any, ...]]], case: int, names: str,
+        function: Any, changed: bool = False, searched: bool = False, limits: Any = (), further: Any = (),
     ) -> None:
         """Take the arguments of one case; a Function may say that it changes them, and the case may have been found by trying."""
-        self.searched, self.limits = searched and case > 0, limits
+        self.searched, self.limits, self.further = searched and case > 0, limits, further
         given = arguments()[case]
-        self.function = function
-        self.names = tuple(names.split(", "))
+        self.function, self.names = function, tuple(names.split(", "))
         self.dirty = self.changed_in_place = self.names if changed else ()
         self.differentiable = tuple(needing(self.names, given))
 
         def make(**_: Any) -> dict[str, Any]:
-            values = zip(self.names, arguments()[case], strict=True)
-            return {k: x.detach() if isinstance(x, Tensor) else x for k, x in values}
+            return {k: x.detach() if isinstance(x, Tensor) else x for k, x in zip(self.names, arguments()[case], strict=True)}
 
         def op(*inputs: Any) -> tuple[Tensor, ...]:
             return tuple(x for x in as_tuple(apply(*inputs)) if isinstance(x, Tensor))
@@ -109,15 +107,25 @@ class Asked(OpTests):
             pytest.skip("no output has a gradient")
         self.single = computes_in_single(self.inputs(), lambda x: self.run(*x))
         self.rtol, self.atol = (1e-3, 1e-4) if self.single else (1e-6, 1e-7)
-        rough = {"eps": 1e-2, "atol": 2e-2, "rtol": 2e-2}
-        self.differences: dict[str, Any] = rough if self.single else {}
+        self.differences = {"eps": 1e-2, "atol": 2e-2, "rtol": 2e-2} if self.single else {}
 
     def scaled(self, inputs: Sequence[Any], times: float) -> list[Any]:
         """Other values of what needs a gradient, as far as there are any; limits of a clamp stay positive."""
-        return [
-            ((abs(times) if k in self.limits else times) * x.detach()).requires_grad_() if needing((k,), (x,)) else x
-            for k, x in zip(self.names, inputs, strict=True)
-        ]
+        factors = [abs(times) if name in self.limits else times for name in self.names]
+        return [(n * x.detach()).requires_grad_() if needing(("x",), (x,)) else x for n, x in zip(factors, inputs)]
+
+    def derivatives(self, inputs: Sequence[Any]) -> None:
+        """These values, others, other arguments, and zeros, where there may be no derivative."""
+        self.derivative(inputs, "these arguments")
+        others = [(f"times {times}", self.scaled(inputs, times)) for times in (-1, 8, 1000)]
+        for name, value in self.further:
+            others.append((f"with {name}={value!r}", [value if k == name else x for k, x in zip(self.names, inputs)]))
+        for words, other in others:
+            if self.takes(other) and not self.single:
+                self.derivative(other, f"these arguments, {words}")
+        zeros = self.scaled(inputs, 0)
+        if self.takes(zeros, backward=True) and any(x.isnan().any() for x in self.gradients(zeros, contiguous)):
+            self.wrong("a gradient is not a number where the inputs are 0")
 
     def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
         """Each size of a dim becomes 0; or all grow, even ones to even ones, and then each becomes 1."""
@@ -139,10 +147,7 @@ class Asked(OpTests):
     def gradients(self, inputs: Sequence[Any], weights: Any, outputs: Any = None, **options: Any) -> tuple[Tensor, ...]:
         ends = self.run(*inputs) if outputs is None else outputs
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
-        given = [weights(end.detach()) for end in ends]
-        return torch.autograd.grad(
-            ends, needed, given, materialize_grads=True, **options
-        )
+        return torch.autograd.grad(ends, needed, [weights(end.detach()) for end in ends], materialize_grads=True, **options)
 
     def returned(self, inputs: Sequence[Any]) -> Sequence[Any]:
         if self.searched:
@@ -153,8 +158,7 @@ class Asked(OpTests):
             noted.append(self.function.backward(ctx, *grad_outputs))
             return noted[-1]
 
-        methods = {"backward": staticmethod(backward)}
-        recorder: Any = type("Recorder", (self.function,), methods)
+        recorder: Any = type("Recorder", (self.function,), {"backward": staticmethod(backward)})
         outputs = as_tuple(self.prepared(recorder.apply)(*inputs))
         ends = [x for x in outputs if isinstance(x, Tensor) and x.requires_grad]
         self.gradients(inputs, contiguous, ends)
@@ -166,16 +170,12 @@ class Asked(OpTests):
         try:
             assert gradcheck(self.run, inputs, **near)
         except RuntimeError as error:
-            told = f"the gradient is not the derivative for {words}: {error}"
-            raise AssertionError(told) from error
+            raise AssertionError(f"the gradient is not the derivative for {words}: {error}") from error
 
-    def hold(
-        self, inputs: Sequence[Any], found: Sequence[Tensor], expected: Sequence[Tensor], words: str, hint: str = ""
-    ) -> None:
+    def hold(self, inputs: Sequence[Any], found: Any, expected: Any, words: str, hint: str = "") -> None:
         for name, *pair in zip(needing(self.names, inputs), found, expected):
-            told = f"grad_{name}: {words.format('differs')}; {hint}"
             near = {"rtol": self.rtol, "atol": self.atol, "equal_nan": True}
-            assert_close(*pair, **near, msg=lambda text, told=told: f"{told}\\n{text}")
+            assert_close(*pair, **near, msg=lambda text, name=name: f"grad_{name}: {words.format('differs')}; {hint}\\n{text}")
 
     def wrong(self, words: str, place: str = "backward", hint: str = "") -> NoReturn:
         pytest.fail("; ".join(filter(None, (words, hint))))

@@ -8,10 +8,11 @@ one that needs values says which, and is never green.
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from scaffold.formula.constant_folding import is_literal
 from scaffold.formula.names import names_in
-from scaffold.inspect.declared_inputs import Entry, ways_to_declare
+from scaffold.inspect.declared_inputs import Entry, other_arguments, ways_to_declare
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Module
 from scaffold.inspect.imported_names import snake_case
@@ -183,11 +184,21 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
     given += ", searched=True" * bool(call.choices)
     limits = sorted(_limits(facts).intersection(names))
     given += f", limits={limits}" if limits else ""
+    further = [] if call.recorded else _further(facts, call.given)
+    given += f", further={further}" if further else ""
     return (
         f"def {stem}_asked({parameter}) -> Asked:\n"
         f"    apply = {_call(facts)}\n"
         f"    return Asked({given})"
     )
+
+
+def _further(facts: Facts, given: Sequence[Argument]) -> list[tuple[str, Any]]:
+    """Return other values of arguments by name; a label of the test's is the one to ignore."""
+    known = [x for x in given if x.kind == "value" and is_literal(x.text)]
+    found = other_arguments(facts, [Entry(x.name, value=x.text) for x in known])
+    found |= {x.name: [1] for x in known if x.name == "ignore_index"}
+    return [(name, value) for name, values in found.items() for value in values]
 
 
 def _limits(facts: Facts) -> set[str]:
@@ -289,17 +300,12 @@ def _wrapper(function: Function) -> str:
 
 def _body(stem: str, call: Call, rough: bool) -> Iterator[str]:
     yield f"    asked = {_called(stem, call)}"
-    yield "    names = [asked.names[place] for place in needed]"
-    yield "    given = asked.inputs(needs=names)"
+    yield "    given = asked.inputs(needs=[asked.names[place] for place in needed])"
     if not call.choices and call.cases > 1:
         yield "    if all(given[place] is None for place in needed):"
         yield '        pytest.skip("the one input that needs a gradient is left out")'
     if not rough:
-        yield '    asked.derivative(given, "these arguments")'
-        yield "    for times in (-1, 8, 1000):"
-        yield "        other = asked.scaled(given, times)"
-        yield "        if asked.takes(other) and not asked.single:"
-        yield '            asked.derivative(other, f"these arguments, times {times}")'
+        yield "    asked.derivatives(given)"
         return
     yield "    # its gradient is a surrogate, and not that of forward: not gradcheck's affair"
     yield "    found = asked.gradients(given, contiguous)"
@@ -371,11 +377,7 @@ def takes_twice(apply: Callable[..., Any], given: tuple[Any, ...]) -> bool:
 RECORDED = '''
 
 def recorded(
-    shape: tuple[int, ...],
-    stride: tuple[int, ...],
-    dtype: torch.dtype = torch.double,
-    least: int = 0,
-    most: int = 1,
+    shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype = torch.double, least: int = 0, most: int = 1
 ) -> torch.Tensor:
     """A tensor of a recorded call, with other values: integers from `least` to `most`, others away from zero and from one."""
     values = 0.2 + 0.6 * torch.rand(shape, dtype=torch.double)

@@ -121,6 +121,11 @@ def test_a_number_has_another_value() -> None:
     assert others == {"eps": [0.01], "p": [0.25]}
 
 
+def test_a_point_makes_no_number_of_a_default() -> None:
+    found = facts("x, betas=(0.9, 0.5), mode='a.b'", "x * betas[0]", "g, None, None")
+    assert not any(other_arguments(found, ways_to_declare(found)[0]).values())
+
+
 def test_parameters_are_vectors_by_their_names() -> None:
     found = facts("x, weight", "x * weight", "grad_output, grad_output")
     first, second = ways_to_declare(found)
