@@ -1417,16 +1417,6 @@ def test_a_relu_behind_its_own_mask_is_its_argument() -> None:
     assert "threshold_backward(2 * grad_output * x, x, threshold=0)" in text
 
 
-def test_a_relu_of_what_is_dear_is_saved() -> None:
-    text = op_text(
-        "x[N, D], w[D, H], v[H, O]",
-        forward="torch.relu(x @ w) ** 2 @ v",
-        derive=True,
-        once_differentiable=True,
-    )
-    assert "relu = torch.relu(x @ w)" in text
-
-
 def test_a_finite_gradient_stays_finite_behind_a_relu() -> None:
     op = load(op_text("x", forward="torch.relu(x).square()", derive=True)).some_op
     x = torch.tensor([-1.0, 0.0], requires_grad=True)

@@ -32,7 +32,6 @@ REAL = "r"
 DEMANDS = {
     **dict.fromkeys("xyz", "tensor"),
     REAL: "real",
-    "q": "given",
     "v": "values",
     "M": "matrix",
     **dict.fromkeys("AB", "matrices"),

@@ -423,7 +423,6 @@ KINDS: dict[str, Callable[[Op], bool]] = {
     "values": lambda op: op.is_tensor and op.kind != "bool",
     "matrix": lambda op: op.is_tensor and op.shape.rank == 2,
     "matrices": lambda op: op.is_tensor and op.shape.least >= 2,
-    "given": lambda op: op.rule == "input" and op.kind == "real",
     "static": lambda op: op.kind == "static",
     "constant": lambda op: op.kind == "static" and not is_length(op),
     "number": lambda op: number_of(op) is not None,

@@ -27,7 +27,7 @@ def values(name: str, dtype: torch.dtype) -> Values:
     if TABLE.rule(name).facts.complex is False:
         dtype = torch.float64
     drawn = {key: torch.rand(size, dtype=dtype) + 0.5 for key in "xyzvabABM"}
-    drawn["r"] = drawn["q"] = drawn["x"].real - 1
+    drawn["r"] = drawn["x"].real - 1
     if name == "select":
         drawn["y"] = drawn["y"][0]
     mask = torch.tensor([[True], [False], [True]])
@@ -60,7 +60,7 @@ def test_it_stands_in_the_section_of_its_primitive(name: str, line: str) -> None
     assert wrong_identity(line, name, TABLE) is None
     words = set(re.findall(r"\b[a-zA-Z]\b(?!\()", line))
     assert words <= {
-        *"xyzrqvabcdpknmijABM"
+        *"xyzrvabcdpknmijABM"
     }, "the header of the table says what letters mean"
 
 
@@ -86,7 +86,6 @@ def test_what_is_no_identity_is_told(line: str, wrong: str | None) -> None:
         ("x", {"tensor", "complex", "mask"}),
         ("r", {"tensor", "mask"}),
         ("v", {"tensor", "complex"}),
-        ("q", {"tensor"}),
         ("c", {"number", "attribute", "size"}),
         ("p", {"number", "attribute"}),
         ("k", {"number"}),
