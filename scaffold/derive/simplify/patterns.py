@@ -171,9 +171,8 @@ class _Reader(NamedTuple):
                 return self._applied("neg", (inner,))
             case ast.BinOp(left, operator, right):
                 return self._applied(_operator(operator), (left, right))
-            case ast.Call(ast.Name(name), args, keywords):
-                values = [*args, *(item.value for item in keywords)]
-                return self._applied(self.op_of(name), values)
+            case ast.Call(ast.Name(name), args):
+                return self._applied(self.op_of(name), args)
         raise ValueError(f"no pattern: {ast.unparse(tree)}")
 
     def _applied(

@@ -147,8 +147,9 @@ class InPlace(NamedTuple):
 
     def fuses(self, op: Op, at: int) -> bool:
         """Return whether a term of a sum is a product to fuse with it, unless it has a name."""
-        product = op.rule in SUMS and op.args[at].rule == "mul"
-        if not product or op.rule == "sub" and at == 0:
+        if op.rule not in SUMS or op.args[at].rule != "mul":
+            return False
+        if op.rule == "sub" and at == 0:
             return False
         parts = (*op.args, *op.args[at].args)
         return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)

@@ -24,10 +24,8 @@ PYTHON |= {"i": 0, "j": -1}
 def values(name: str, dtype: torch.dtype) -> Values:
     """A value for each name of an identity."""
     size = (3, 1) if "squeeze" in name else (3,) * (3 if name == "pad" else 2)
-    if TABLE.rule(name).facts.complex is False:
-        dtype = torch.float64
     drawn = {key: torch.rand(size, dtype=dtype) + 0.5 for key in "xyzvabABM"}
-    drawn["r"] = drawn["x"].real - 1
+    drawn["r"] = drawn["x"].abs()
     if name == "select":
         drawn["y"] = drawn["y"][0]
     mask = torch.tensor([[True], [False], [True]])
