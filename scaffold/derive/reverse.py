@@ -414,7 +414,7 @@ class Reverse:
 
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
         """Return the single-call formula of an argument's gradient, or None if it is unwanted or unknown."""
-        if not self.fuse or op.kind not in ("real", "group"):
+        if not self.fuse or op.kind != "real":
             return None
         table = self.make.applier.table
         fused = table.fused(rule, name)

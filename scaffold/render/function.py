@@ -41,7 +41,6 @@ from scaffold.spec import OpSpec, Output, is_variadic
 from scaffold.spec.library import PLAIN
 
 NONE = re.compile(r"(?<!is )(?<!is not )\bNone\b")  # a value, not a test for None
-NO_GRADIENT = re.compile(r"(?:return|else|=) None\b")  # nor an argument
 
 
 class FunctionView(NamedTuple):
@@ -154,10 +153,8 @@ def forward_type(spec: OpSpec, derivation: Derivation) -> str:
 def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
-    single = len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False)
-    none = NO_GRADIENT if single else NONE
-    one = "Tensor | None" if none.search("\n".join(body)) else "Tensor"
-    if single:
+    one = "Tensor | None" if NONE.search("\n".join(body)) else "Tensor"
+    if len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False):
         return one if spec.differentiable else "None"
     return f"tuple[{one}, ...]"
 
@@ -303,10 +300,16 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
         return [f"{spec.inputs[0].name} = inputs"]
     targets = []
     for item in spec.inputs:
-        star = "*" if is_variadic(item) and starred else ""
+        several = is_variadic(item)
+        star = "*" if several and starred else ""
         targets.append(star + (item.name if item.name in read else f"_{item.name}"))
-    joined = ", ".join(targets)
-    return [f"{joined} = inputs" if len(targets) > 1 else f"({joined},) = inputs"]
+    return [
+        (
+            f"{', '.join(targets)} = inputs"
+            if len(targets) > 1
+            else f"({targets[0]},) = inputs"
+        )
+    ]
 
 
 def _returns_one(spec: OpSpec, derivation: Derivation) -> bool:

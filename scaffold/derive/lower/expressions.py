@@ -342,20 +342,14 @@ class Expressions(Evaluator):
     def _in_parts(self, node: Node, bound: Bound) -> Op | None:
         """Return the value of a call, by parts that can get names; None if it has none.
 
-        Autocast may treat a part otherwise than the whole: on a CPU `log_softmax` is not computed in float32, as `cross_entropy` is. Not so one
-        result of a single call, `native_layer_norm`, that it treats alike, where others may be saved.
+        Autocast may treat a part otherwise than the whole: on a CPU `log_softmax` is not computed in float32, as `cross_entropy` is.
         """
-        if bound.rule.parts is None:
+        if bound.rule.parts is None or bound.rule.facts.autocast and self._region:
             return None
         if node not in self.parts:
             inner = self.program.graph.rewrite(node, self.parts.get)
             parts = in_parts(self.make, self.applier.table, bound, inner)
             if parts is None:
-                return None
-            op, autocast = self.value(parts), bound.rule.facts.autocast
-            alike = op.rule == "item" and op.args[0].facts.autocast == autocast
-            saved = alike and self.spec.save_policy != "recompute"
-            if autocast and self._region and not saved:
                 return None
             self.parts[node] = parts
         return self.value(self.parts[node])

@@ -7,7 +7,7 @@ over leading dims, which is `torch.tensordot`. Invariant: with autocast off, no 
 from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.graph.conditions import given
-from scaffold.derive.graph.op import Named, Op, tensors
+from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.rebuilding import Renewal, renewed
 
@@ -40,38 +40,34 @@ def with_casts(
 def _in_one_dtype(
     make: Maker, op: Op, args: tuple[Op, ...], known: Collection[Op]
 ) -> tuple[Op, ...]:
-    """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
-
-    What comes in for a norm has the dtype in which autocast computed it, and so its statistics stay: none is cast to less, since on a CPU a norm
-    may take a weight in float32.
-    """
+    """Return the arguments cast to the dtype of a computed one, one in full precision if there is one."""
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
     positions = [arg for arg, item in named if item.name in op.facts.indices]
-    statistics = [*filter(_is_statistic, args)]
-    alike = [arg for arg in _alike(op, args) if arg not in (*positions, *statistics)]
+    fixed = [*positions, *filter(_is_statistic, args)]
+    alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
     if not computed:
         return args
     like = min(computed, key=_precision_of)
-    direct = bool(statistics) and args[0].rule == "cotangent"
-    cast = {arg: _cast(make, arg, like, direct) for arg in alike}
-    if not direct:
-        cast |= {arg: _of_cast(make, arg, cast) for arg in statistics}
-    return tuple(cast.get(arg, arg) for arg in args)
+    cast = {arg: _cast(make, arg, like) for arg in alike}
+    return tuple(
+        _of_cast(make, arg, cast) if _is_statistic(arg) else cast.get(arg, arg)
+        for arg in args
+    )
 
 
 def _is_statistic(op: Op) -> bool:
     """Return whether a value is a statistic, as the mean of a norm: PyTorch's backward takes it only as it was computed."""
-    made = op.rule == "item" and op.kind == "real" and not op.active
+    made = op.rule == "item" and op.args[0].facts.category == "backward"
     return made and all(inner.rule != "cotangent" for inner in op.walk())
 
 
 def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
     """Return a statistic of the tensors as they are cast."""
     (call,) = statistic.args
-    args = (cast.get(arg, arg) for arg in call.args)
-    return make.program.over(statistic, (make.program.over(call, args),))
+    again = make.program.over(call, (cast.get(arg, arg) for arg in call.args))
+    return make.program.over(statistic, (again,))
 
 
 def _of_its_dtype(op: Op) -> Op:
@@ -80,14 +76,13 @@ def _of_its_dtype(op: Op) -> Op:
     return _of_its_dtype(given[0]) if given else op
 
 
-def _cast(make: Maker, arg: Op, like: Op, widened: bool) -> Op:
+def _cast(make: Maker, arg: Op, like: Op) -> Op:
     if _has_dtype_of(arg, like):
         return arg
     if _is_zeros(arg):
         return make.zeros(like, arg.shape)
-    by = Named("promote_types") if widened else None
     cast = make.program.op(
-        "cast", (arg, like), by, kind=arg.kind, shape=arg.shape, active=arg.active
+        "cast", (arg, like), None, kind=arg.kind, shape=arg.shape, active=arg.active
     )
     return make.choose(given(make.program, arg), cast, make.const(None))
 

@@ -699,18 +699,21 @@ class _Writer:
         """Names for all that autograd of one call gives."""
         self.names[op] = "pullback"
         items = self.program.items_of(op)
-        self.names |= {item: self.namer.name(item) for item in items.values()}
-        self._unpack(op, items, len(op.pullback.args))
-
-    def _unpack(self, op: Op, items: Mapping[int, Op], count: int) -> None:
-        """Note the names of a call's values, and the unread ones `_`."""
-        names = {at: self.names[item] for at, item in items.items()}
-        self.pulled[op] = tuple(names.get(at, "_") for at in range(count))
+        for item in items.values():
+            self.names[item] = self.namer.name(item)
+        count = len(op.pullback.args)
+        self.pulled[op] = tuple(
+            self.names[items[at]] if at in items else "_" for at in range(count)
+        )
 
     def _is_unpacked(self, op: Op) -> bool:
         """Return whether a backward call returns several values and no gradient: the statistics of a norm."""
-        several = len(op.facts.results) > 1 < len(self._parts(op))
-        return several and not self.namer.is_gradient(op)
+        parts = self._parts(op)
+        return (
+            op.facts.category == "backward"
+            and len(parts) > 1
+            and not self.namer.is_gradient(op)
+        )
 
     def _parts(self, op: Op) -> dict[int, Op]:
         """Return the values of a call read by the backward."""
@@ -718,11 +721,14 @@ class _Writer:
         return {at: item for at, item in items.items() if item in self.known.owners}
 
     def _name_parts(self, op: Op) -> None:
-        """Name the values of a call."""
+        """Name the values of a call, and the unread ones `_`."""
         items = self._parts(op)
         self.names |= self.namer.name_all(items.values())
         self.names[op] = ""  # of none as a whole
-        self._unpack(op, items, len(op.facts.results))
+        self.pulled[op] = tuple(
+            self.names[items[at]] if at in items else "_"
+            for at in range(len(op.facts.results))
+        )
 
     def statements(self) -> Lines:
         """Return all statements, each value before its first use."""
@@ -786,8 +792,10 @@ class _Writer:
             return self._accumulated(name, op, region)
         printer = self._at(region)
         if op in self.pulled:
-            names = tuple(map(self.graph.name, self.pulled[op]))
-            parts, why = self.graph.node("tuple", "", names), self._why(op, printer)
+            parts = self.graph.node(
+                "tuple", "", tuple(map(self.graph.name, self.pulled[op]))
+            )
+            why = self._why(op, printer)
             return [Assign(parts, printer.expression(op), "", why)]
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
