@@ -35,7 +35,7 @@ ORDER = {"perm", "perms", "permutation", "order"}  # no value twice
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(2).long()", "": ".detach()"}
 HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
 LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
-CLAMPS = {"clamp", "clamp_", "clamp_max", "clip", "minimum"}
+CLAMPS = re.compile(r"(clamp|clamp_max|clip|minimum)_?")
 
 Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expression
 
@@ -208,7 +208,7 @@ def _limits(facts: Facts) -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             limits = node.args[ast.unparse(node.func.value) == "torch" :]
             values = (*limits, *(item.value for item in node.keywords))
-            found |= names_in(values) if node.func.attr in CLAMPS else set()
+            found |= names_in(values) if CLAMPS.fullmatch(node.func.attr) else set()
     return found
 
 
