@@ -391,3 +391,14 @@ def test_a_cross_entropy_subtracts_at_the_labels_alone(more: str) -> None:
 def test_the_slope_of_a_smooth_loss_is_clamped() -> None:
     text = op_text("x[N], y[N]", forward="F.smooth_l1_loss(x, y, beta=2.0)")
     assert "torch.clamp((x - y) / 2.0, -1, 1)" in text
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "nll_loss"])
+@pytest.mark.parametrize(
+    "more", ["", ", reduction='sum'", ", weight=torch.ones(5).double()"]
+)
+def test_an_ignored_target_may_be_any_number(loss: str, more: str) -> None:
+    """Such as 255 in segmentation, above the number of classes."""
+    forward = f"F.{loss}(x, t, ignore_index=255{more})"
+    x, target = tensor(4, 5), torch.tensor([0, 255, 4, 1])
+    check_forward("x[N, C], t[N; int]", forward, [(x, target)])
