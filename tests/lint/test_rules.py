@@ -125,7 +125,7 @@ MESSAGES = [
             "x, n, w = ctx.saved_tensors\n        gx = gw = None\n        if ctx.needs_input_grad[0]:\n            gx = g * w\n"
             "        if ctx.needs_input_grad[1]:\n            gw = g * x / n\n        return gx, gw"
         ),
-        "'x', 'n' are only read for the gradient of input 1: save them if that is needed",
+        "'x', 'n' are only read for the gradient of input 1: save them only if that gradient is needed",
     ),
 ]
 
