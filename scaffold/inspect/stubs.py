@@ -27,15 +27,15 @@ from scaffold.inspect.trial_inputs import (
     shapes_for,
     with_vectors,
 )
+from scaffold.spec.names import LABELS
 
 TENSORS = ("tensor", "optional", "constant")
 PLAIN: Shape = (3, 4)
 FEW = 4  # shapes that are tried with the other values of arguments
 ORDER = {"perm", "perms", "permutation", "order"}  # no value twice
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(2).long()", "": ".detach()"}
-HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
-LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
 CLAMPS = re.compile(r"(clamp|clamp_max|clip|minimum)_?")
+HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
 
 Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expression
 

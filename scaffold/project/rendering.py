@@ -227,8 +227,8 @@ def _generated(specified: Specified, printed: bool = False) -> Generated:
     paths = [item.path for item in made.files]
     refuse_sources(where.root, paths, specified.reads.paths)
     gain = _without_gain(specified, made.derivation)
-    open_ = _undeclared_parameters(spec) if specified.inferred else []
-    notes = (*inferred_note(specified), *open_, *made.notes, *gain)
+    undeclared = _undeclared_parameters(spec) if specified.inferred else []
+    notes = (*inferred_note(specified), *undeclared, *made.notes, *gain)
     return Generated(specified, made.derivation, made.files, notes, manifest)
 
 

@@ -58,8 +58,7 @@ NUMBER = Kind("a number", lambda value: type(value) is int)
 TEXTS = Kind("a list of strings", _is_texts, _STRINGS)
 NAMES = TEXTS._replace(metavar="NAMES")  # of inputs
 TEXT_OR_TEXTS = Kind(
-    "a string or a list of strings",
-    lambda value: _is_text(value) or _is_texts(value),
+    "a string or a list of strings", lambda value: _is_text(value) or _is_texts(value)
 )
 TABLE = Kind(
     "a table of strings",

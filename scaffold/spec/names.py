@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.spec.problems import KeyPath, Problems
 
+# By name: inputs that hold labels, of 0 and 1 where their values are drawn.
+LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
+
 # --- A project's names for the files and classes of its ops.
 #
 # In: the table `names` of [tool.scaffold]. Out: a `Patterns`, in which `{op}` is rms_norm and `{Op}` is RMSNorm.

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from scaffold.spec.names import LABELS
 from scaffold.verify.child import function_questions as asked_of
 from scaffold.verify.child.cases import Case, describe, make_inputs, needs_gradient
 from scaffold.verify.child.derivatives import as_tuple, returned_gradients
@@ -119,9 +120,6 @@ def check_outputs(subject: Subject) -> None:
 
 def _in_case(case: Case) -> str:
     return "" if case.name == "base" else f", in the case '{case.name}'"
-
-
-LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
 
 
 def check_gradient(subject: Subject) -> None:
