@@ -296,23 +296,27 @@ def _lines_before_ctx(
 
 
 def _if_declared_as(
-    source: Source, maths: Maths, found: Derivation, other: OpSpec
+    source: Source, maths: Maths, derivation: Derivation, other: OpSpec
 ) -> Derivation | None:
-    """Derive the op for another declaration of its shapes; return None once it is known to differ.
+    """Derive `other`, the op with its shapes declared otherwise; return None once it is known to differ.
 
-    Most of a derivation's time is spent here, so it returns at the first pass that can tell.
+    `source`, `maths` and `derivation` are those of the op as declared. Most of a derivation's time is spent
+    here, so it returns at the first pass that can tell.
     """
     gradients, refused = _differentiated(
         other, source.graph, source.forward, source.stated, other=source.gradients
     )
     # The user's code reads the same: no pass before the gradients reads a declared
     # shape.
-    again = source._replace(gradients=gradients, refused=refused)
-    one, two = (item.gradients and item.gradients.outline for item in (source, again))
+    other_source = source._replace(gradients=gradients, refused=refused)
+    sources = (source, other_source)
+    one, two = (item.gradients and item.gradients.outline for item in sources)
     if one != two:
         return None
-    theirs = _with_derived(other, again)
-    return found if theirs == maths else _in_style(other, again, theirs)
+    other_maths = _with_derived(other, other_source)
+    if other_maths == maths:
+        return derivation
+    return _in_style(other, other_source, other_maths)
 
 
 def _with_versions(

@@ -52,11 +52,12 @@ class ValueKinds:
     ) -> None:
         self.names: dict[str, ValueKind] = dict.fromkeys(scalars, "scalar")
         self.names |= dict.fromkeys(groups, "group")
-        self.numbers = set[str]()  # names that are a number in some calls
+        # Names of the kind "tensor" that are a number in some calls.
+        self.maybe_numbers = set[str]()
         self.arrays = frozenset(arrays)  # imports of NumPy and its like
 
     def after(self, statements: Iterable[Statement]) -> "ValueKinds":
-        """Update the kinds by the statements' assignments, and return them."""
+        """Update these kinds by the statements' assignments, and return them."""
         for item in statements:
             if isinstance(item, If):
                 self._choose(item)
@@ -66,7 +67,7 @@ class ValueKinds:
                 both = self._common_kind((item.target, item.value), "tensor")
                 self.names[item.target.label] = both
                 if not self.may_be_number(item.value):
-                    self.numbers.discard(item.target.label)
+                    self.maybe_numbers.discard(item.target.label)
         return self
 
     def of_name(self, name: str) -> ValueKind:
@@ -74,7 +75,7 @@ class ValueKinds:
 
     def is_tensor(self, name: str) -> bool:
         """Return whether it is a tensor, or None, in every call, and so can be saved."""
-        return self.of_name(name) == "tensor" and name not in self.numbers
+        return self.of_name(name) == "tensor" and name not in self.maybe_numbers
 
     def of(self, node: Node) -> ValueKind:
         """Return the kind of an expression's value."""
@@ -107,7 +108,7 @@ class ValueKinds:
     def may_be_number(self, node: Node) -> bool:
         """Return whether it is a number in some calls: `w.sum() if w is not None else 2.0`, of the kind of a tensor."""
         match node:
-            case Node("name", name) if name in self.numbers:
+            case Node("name", name) if name in self.maybe_numbers:
                 return True
             case Node("constant", "None"):
                 return False
@@ -168,12 +169,12 @@ class ValueKinds:
 
     def _choose(self, item: If) -> None:
         """Merge the kinds after both branches; a tensor in one (None in the other) is a tensor."""
-        before, numbers = dict(self.names), {*self.numbers}
+        before, numbers = dict(self.names), {*self.maybe_numbers}
         self.after(item.body)
         body, self.names = self.names, before
-        in_body, self.numbers = self.numbers, numbers
+        in_body, self.maybe_numbers = self.maybe_numbers, numbers
         self.after(item.orelse)
-        self.numbers |= in_body
+        self.maybe_numbers |= in_body
         for name in body.keys() - self.names.keys():
             self.names[name] = body[name]
         for name, kind in self.names.items():
@@ -184,7 +185,7 @@ class ValueKinds:
             kind = self.of(value)
             if target.kind == "name":
                 change = set.add if self.may_be_number(value) else set.discard
-                change(self.numbers, target.label)
+                change(self.maybe_numbers, target.label)
                 self.names[target.label] = kind
             for part in target.args if target.kind == "tuple" else ():
                 star = part.kind == "starred" and kind in ("tensor", "group")
@@ -199,7 +200,7 @@ def functions_of_numbers(
 
     `kinds` are the kinds before the first line of the backward.
     """
-    if not kinds.numbers:
+    if not kinds.maybe_numbers:
         return
     own = {*nodes(*forward)}
     chosen = {
@@ -217,9 +218,9 @@ def functions_of_numbers(
                 if shape and node not in own and kinds.may_be_number(node.args[0]):
                     yield node.label
             if isinstance(item, If):
-                numbers = {*kinds.numbers}
+                numbers = {*kinds.maybe_numbers}
                 for at, way in enumerate((item.body, item.orelse), 1):
-                    kinds.numbers = {
+                    kinds.maybe_numbers = {
                         name
                         for name in numbers
                         if (value := chosen.get(name)) is None
@@ -227,7 +228,7 @@ def functions_of_numbers(
                         or kinds.may_be_number(value.args[at])
                     }
                     yield from found(way)
-                kinds.numbers = numbers
+                kinds.maybe_numbers = numbers
             else:
                 kinds.after((item,))
 
@@ -240,6 +241,6 @@ def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
         tensors = args if is_of_module(callee) else [*callee.args, *args]
         places = {0, *mask_positions(callee.label)}
         several = (each for at, each in enumerate(tensors) if at in places)
-        asked = [each for each in several if each.names() & kinds.numbers]
+        asked = [each for each in several if each.names() & kinds.maybe_numbers]
         if any(map(kinds.may_be_number, asked)):
             yield callee.label

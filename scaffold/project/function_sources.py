@@ -35,16 +35,16 @@ class ForwardText(NamedTuple):
 def forward_of(forward: object) -> ForwardText:
     """Return the forward of a function, or of a forward given as text."""
     if isinstance(forward, str):
-        return _of_text(forward)
-    found = _plain(forward)
-    name = found.__name__
-    path = _file_of(found)
+        return _of_given_text(forward)
+    function = _readable(forward)
+    name = function.__name__
+    path = _file_of(function)
     if path is not None:
         return ForwardText(f"@{path}:{name}", name)
-    return _beside(name, _text(found))
+    return _in_virtual_file(name, _standalone_text(function))
 
 
-def _of_text(text: str) -> ForwardText:
+def _of_given_text(text: str) -> ForwardText:
     """Return the forward of a text: its last function definition, or the formula itself."""
     if text.lstrip().startswith("@"):
         function = text.strip().rpartition(":")[2]
@@ -57,17 +57,17 @@ def _of_text(text: str) -> ForwardText:
     names = [item.name for item in body if isinstance(item, ast.FunctionDef)]
     if not names:
         return ForwardText(text, "derived")
-    return _beside(names[-1], plain)
+    return _in_virtual_file(names[-1], plain)
 
 
-def _beside(name: str, text: str) -> ForwardText:
+def _in_virtual_file(name: str, text: str) -> ForwardText:
     """Return a function of a text as if it stood in a virtual file."""
     path = f"<{name}>.py"
     files = {os.path.abspath(path): text}
     return ForwardText(f"@{path}:{name}", name, files)
 
 
-def _plain(value: object) -> Defined:
+def _readable(value: object) -> Defined:
     """Return the value if it is a named Python function or a class with a forward; raise otherwise."""
     if isinstance(value, type) and isinstance(
         value.__dict__.get("forward"), FunctionType
@@ -116,7 +116,7 @@ def _file_of(function: Defined) -> str | None:
 # --- A function outside any file: a text with everything it reads.
 
 
-def _text(function: Defined) -> str:
+def _standalone_text(function: Defined) -> str:
     """Return the text of a file with the function and everything it reads from its surroundings."""
     lines: dict[str, tuple[object, str]] = {}
     waiting: list[Defined] = [function]

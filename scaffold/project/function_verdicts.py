@@ -156,7 +156,7 @@ def _request(
         dirty=tuple(sorted(facts.marked("mark_dirty") or ())),
         numbers=numbers_in(facts),
         arguments=other_arguments(facts, ways_to_declare(facts)[-1]),
-        said=says_so(facts),
+        surrogate_stated=says_so(facts),
         searched=searched,
         declared=bool(stated.inputs or stated.samples),
         compiled=stated.compiled,

@@ -56,10 +56,10 @@ def renamed(text: str, op: str, new: str, place: Location) -> str:
 
 def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> str:
     """Return the text with these keys for the op; unchanged values keep their form."""
-    said: dict[str, Any] = tomllib.loads(op_table(op, keys))[OPS][op]
+    wanted: dict[str, Any] = tomllib.loads(op_table(op, keys))[OPS][op]
     ops = _ops(text)
-    changed = _edited(text, _replacements(text, op, ops[op], said))
-    return _checked(changed, {**ops, op: said}, op, place)
+    changed = _edited(text, _replacements(text, op, ops[op], wanted))
+    return _checked(changed, {**ops, op: wanted}, op, place)
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
@@ -160,27 +160,27 @@ def _table(lines: _Lines, header: Statement, last: Statement, following: int) ->
 
 
 def _replacements(
-    text: str, op: str, before: Mapping[str, Any], said: Mapping[str, Any]
+    text: str, op: str, before: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> Iterator[_Edit]:
     """Yield the edits of an op's values: changed values, removed keys, new keys."""
     lines = _Lines(text)
     outer = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
-    stays: list[Statement] = []
-    covered: list[KeyPath] = []
+    kept: list[Statement] = []
+    written: list[KeyPath] = []  # of kept values: no key at or below one is new
     for item in outer:
         path = item.path[2:]
-        value = _at(said, path)
+        value = _at(wanted, path)
         if value is _NOTHING or item.value is None and not isinstance(value, Mapping):
             yield from map(lines.cut, range(lines.of(item.start), lines.after(item)))
             continue
-        stays.append(item)
+        kept.append(item)
         if item.value is not None:
-            covered.append(path)
+            written.append(path)
             if value != _at(before, path):
                 yield _Edit(item.value, item.end, written_value(value))
-    for path, value in _leaves(said):
-        if not any(path[: len(known)] == known for known in covered):
-            yield from _addition(lines, stays, (OPS, op, *path), value)
+    for path, value in _leaves(wanted):
+        if not any(path[: len(known)] == known for known in written):
+            yield from _addition(lines, kept, (OPS, op, *path), value)
 
 
 def _addition(

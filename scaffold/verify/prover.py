@@ -108,7 +108,7 @@ class HandWritten(NamedTuple):
     dirty: tuple[str, ...]  # inputs that it marks as changed in place
     numbers: tuple[float, ...]  # in its text
     arguments: Mapping[str, Sequence[Any]]  # other values that choose a branch
-    said: bool  # the gradient is no derivative, by its text
+    surrogate_stated: bool  # the gradient is no derivative, by its text
     declared: bool  # its inputs are as the user says
     searched: bool  # the shapes of its inputs were found by running it
     compiled: bool

@@ -695,9 +695,6 @@ class Printer:
             index = self.graph.node("list", "", nodes[0].args)
         return self.graph.node("subscript", "", (self.node(value), index))
 
-    def _unsliced(self, op: Op) -> Node:
-        return unsliced(self, op)
-
 
 def index_of(dims: list[object]) -> list[str] | None:
     """Return the index that adds the dims one after another, or None if they count from both ends."""
@@ -826,7 +823,7 @@ WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "slice": Printer._slice,
     "select": Printer._select,
     "index": Printer._index,
-    "unsliced": Printer._unsliced,
+    "unsliced": unsliced,
     "call": Printer._call,
     "mul": Printer._mul,
     "unsqueeze": Printer._unsqueeze,

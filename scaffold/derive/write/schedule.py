@@ -208,7 +208,7 @@ class Scheduler:
         ]
         self.conds = [op for op, *_ in self.users_first if op.rule == "cond"]
         tests = (op for op in self.below.values() if op.rule == "cond")
-        first = sorted(tests, key=_serial, reverse=True)
+        first = sorted(tests, key=lambda op: op.serial, reverse=True)
         self.tested = {op.test: op.serial for op in first}  # the first such `cond`
         # The first term of such a sum takes the sum's name, unless something else reads
         # it.
@@ -370,7 +370,3 @@ def _guarded(
         pair for pair in shared if not any(decides(*other, *pair) for other in shared)
     ]
     return (*common, *((SHARED + tested[test], at) for test, at in shared))
-
-
-def _serial(op: Op) -> int:
-    return op.serial

@@ -396,7 +396,7 @@ def _search_shapes(checks: Any, run: Run) -> None:
         run.shapes = found
     else:
         run.failure |= {"words": found.words, "tried": found.tried}
-        *several, last = found.open
+        *several, last = found.undeclared
         listed = f"{', '.join(several)} and {last}" if several else last
         declare = f"declare the shapes of {listed} in --inputs, as in '{last}[N, D]'"
         run.failure["hint"] = f"{declare}; {GIVE}"

@@ -22,7 +22,7 @@ from scaffold.verify.child.derivatives import as_tuple, returned_gradients
 from scaffold.verify.child.diagnosis import Scene, diagnose
 from scaffold.verify.child.fast_torch import seeded_grad
 from scaffold.verify.child.function_questions import Asked, contiguous
-from scaffold.verify.child.further_questions import other_values, slopes_alone
+from scaffold.verify.child.further_questions import other_values, values_by_differences
 from scaffold.verify.child.hand_written import PERMUTED, Subject, Weights
 from scaffold.verify.child.refusals import first_line, raised
 from scaffold.verify.child.shared_questions import questions_of
@@ -340,7 +340,7 @@ def check_values(subject: Subject) -> None:
             numbers = [torch.where(x.isnan(), 0, x) for x in returned]
             expected = subject.expected(inputs, contiguous) if exact else numbers
             compare(subject, inputs, returned, expected, words, exact=False)
-    question = slopes_alone if checks.REFERENCE is None else other_values
+    question = values_by_differences if checks.REFERENCE is None else other_values
     try:
         found = question(checks, subject.inputs())
     except Exception:  # noqa: BLE001 (it may refuse them)

@@ -61,7 +61,7 @@ class NoShapes(NamedTuple):
 
     words: str
     tried: tuple[str, ...]
-    open: tuple[str, ...]
+    undeclared: tuple[str, ...]
 
 
 def shapes_taken(
@@ -77,7 +77,7 @@ def shapes_taken(
 
     """
     forward = _Forward(checks, declared, seconds, source)
-    if not forward.open:
+    if not forward.undeclared:
         return None
     with warnings.catch_warnings():
         warnings.filterwarnings("error", OF_SHAPES)
@@ -153,10 +153,10 @@ class _Forward:
             for name, shape in zip(self.names, self.first, strict=True)
         ]
         self.declared = [checks.INPUT_SHAPES.get(name) or () for name in self.names]
-        self.open = [at for at, dims in enumerate(self.dims) if dims is None]
+        self.undeclared = [at for at, dims in enumerate(self.dims) if dims is None]
         self.data = {
             at
-            for at in self.open
+            for at in self.undeclared
             if len(self.first[at]) > 1 and not WEIGHT.fullmatch(self.names[at])
         }
         self.runs, self.source, self.seconds = 0, source, seconds
@@ -222,7 +222,7 @@ class _Forward:
             f"tried: ranks 0 to {RANKS[-1]} and sizes up to {max(SIZES)}",
             f"closest: {near}, which fails at: {place}",
         )
-        names = (*(self.names[at] for at in self.open),)
+        names = (*(self.names[at] for at in self.undeclared),)
         return NoShapes(f"accepts none of the {self.runs} shapes tried", tried, names)
 
 
@@ -288,14 +288,14 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
     for size in SIZES:
         cost = 1.5 if size > 2 else 2.5  # pairs hide factors
         yield cost, _with_sizes(shapes, dict.fromkeys(alike, size))
-    one_by_one = [{at} for at in forward.open]
+    one_by_one = [{at} for at in forward.undeclared]
     for several, rank in product((forward.data, *one_by_one), RANKS):
         pairs = enumerate(shapes)
         changed = tuple((usual,) * rank if at in several else x for at, x in pairs)
         if rank or len(several) == 1:
             yield 1.0 if rank else 2.5, changed
     for slot in _slots(shapes):
-        for size in (*SIZES, 1) if slot[0] in forward.open else ():
+        for size in (*SIZES, 1) if slot[0] in forward.undeclared else ():
             yield 2.0 if size > 1 else 4.0, _with_sizes(shapes, {slot: size})
 
 
@@ -330,12 +330,14 @@ def _beside_declared(forward: _Forward) -> Shapes | None:
     beside = _Beside(forward)
     before, forward.runs = forward.runs, 0
     forward.until = time.process_time() + forward.seconds
-    tried = _together(beside.sizes, len(forward.open)) if beside.sizes else iter(())
+    tried = (
+        _together(beside.sizes, len(forward.undeclared)) if beside.sizes else iter(())
+    )
     for dims, factor in ((dims, one) for dims in tried for one in beside.factors):
         if forward.is_over:
             break
         if beside.takes(dims, factor, beside.sizes):
-            names = (forward.names[at] for at in forward.open)
+            names = (forward.names[at] for at in forward.undeclared)
             shapes = dict(zip(names, map(", ".join, dims), strict=True))
             return Shapes(shapes, beside.conditions(dims, factor))
     forward.runs += before
@@ -365,7 +367,7 @@ class _Beside:
                 tuple(sizes.get(dim, size) for dim, size in zip(one or usual, usual))
                 for one, usual in zip(self.forward.dims, self.usual)
             ]
-            for at, own in zip(self.forward.open, dims, strict=True):
+            for at, own in zip(self.forward.undeclared, dims, strict=True):
                 shapes[at] = tuple(named[dim] for dim in own)
             every.append((*shapes,))
         return not any(map(self.forward.run, every))
@@ -483,7 +485,7 @@ class _Naming:
             self.forward.names[at]: ", ".join(
                 text for slot, text in texts.items() if slot[0] == at
             )
-            for at in self.forward.open
+            for at in self.forward.undeclared
         }
         return Shapes(dims, (*conditions,))
 

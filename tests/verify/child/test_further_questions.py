@@ -417,6 +417,7 @@ def test_a_second_derivative_that_is_wrong_in_one_call_is_refused(
             " * (2 if grad_output.stride(0) == 0 else 1)",
             "wrong where grad_output is an expanded 1, as .sum() makes it",
         ),
+        (" + (grad_output == 0)", "wrong where grad_output is 0 times as large"),
         (" * (1 + (x.abs() > 9))", "wrong where values are 8 times"),
         (" * (1 + (x.dtype == torch.float32))", "wrong in float32"),
         (" * (2 if x.shape[0] > 100 else 1)", "factor 2"),
