@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
+from scaffold.derive.analysis.metadata import shape_read, size_read
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -262,14 +263,10 @@ class _Reader:
             if size is not None:
                 self.sizes[item.target.label] = size
             return
-        match item.value:
-            case Node("attribute", "shape", (Node("name", name),)):
-                pass
-            case Node("call", _, (Node("attribute", "size", (Node("name", name),)),)):
-                pass
-            case _:
-                return
-        dims = self.dims.get(name, ())
+        whole = shape_read(item.value)
+        if whole is None or whole.kind != "name":
+            return
+        dims = self.dims.get(whole.label, ())
         if len(dims) == len(item.target.args) and not leading(dims):
             for part, dim in zip(item.target.args, dims, strict=True):
                 if part.kind == "name" and isinstance(dim, str):
@@ -277,14 +274,10 @@ class _Reader:
 
     def _size(self, node: Node) -> str | None:
         """Return the dim with an expression as its size, or None."""
-        match node:
-            case Node("name", name):
-                return self.sizes.get(name)
-            case Node(
-                "subscript", _, (Node("attribute", "shape", (Node("name", name),)), at)
-            ) | Node("call", _, (Node("attribute", "size", (Node("name", name),)), at)):
-                return self._dim(name, at)
-        return None
+        if node.kind == "name":
+            return self.sizes.get(node.label)
+        whole, at = size_read(node) or (None, node)
+        return self._dim(whole.label, at) if whole and whole.kind == "name" else None
 
     def _dim(self, name: str, at: Node) -> str | None:
         dims, position = self.dims.get(name, ()), number_of(at)

@@ -1,7 +1,7 @@
-"""A tensor's metadata on ctx: its shape, dtype, device, or its presence.
+"""A tensor's metadata: its shape, dtype, device, or its presence, as text reads it, and on ctx.
 
-In: expressions that read metadata. Out: the same expressions over `ctx.x_shape`. Invariant: the rewritten expression has
-the value of the old one.
+In: expressions that read metadata. Out: the tensor, and the same expressions over `ctx.x_shape`. Invariant: the rewritten
+expression has the value of the old one.
 """
 
 from collections.abc import Callable
@@ -65,3 +65,24 @@ def _element(graph: Graph, on_ctx: Node, node: Node) -> Node:
 
 def _call(graph: Graph, callee: Node, *args: Node) -> Node:
     return graph.node("call", "", (callee, *args))
+
+
+def shape_read(node: Node) -> Node | None:
+    """Return `x` for `x.shape` or `x.size()`, else None."""
+    match node:
+        case Node("attribute", "shape", (x,)):
+            return x
+        case Node("call", _, (Node("attribute", "size", (x,)),)):
+            return x
+    return None
+
+
+def size_read(node: Node) -> tuple[Node, Node] | None:
+    """Return `x` and `dim` for `x.shape[dim]` or `x.size(dim)`, else None."""
+    match node:
+        case Node("call", _, (Node("attribute", "size", (x,)), dim)):
+            return x, dim
+        case Node("subscript", _, (whole, dim)):
+            tensor = shape_read(whole)
+            return None if tensor is None else (tensor, dim)
+    return None

@@ -15,6 +15,7 @@ from scaffold.derive.analysis.activity import (
     is_undifferentiated,
 )
 from scaffold.derive.analysis.input_kinds import kinds_of_inputs
+from scaffold.derive.analysis.metadata import shape_read, size_read
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import given, opposite, told_by
@@ -651,24 +652,12 @@ class Expressions(Evaluator):
         return scalar and not any(item.label in READ_OUT for item in node.walk())
 
     def _static(self, node: Node) -> Op:
+        whole, size = shape_read(node), size_read(node)
+        if whole is not None and not self.is_static(whole):
+            return self.program.op("shape", (), OfShape(self.value(whole).shape))
+        if size is not None:
+            return self._size(node, *size)
         match node:
-            case Node("attribute", "shape", (inner,)) if not self.is_static(inner):
-                return self.program.op("shape", (), OfShape(self.value(inner).shape))
-            case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
-                return self._size(node, inner, index)
-            case Node(
-                "subscript",
-                _,
-                (Node("call", _, (Node("attribute", "size", (inner,)),)), index),
-            ):
-                return self._size(node, inner, index)
-            case Node("call", _, (Node("attribute", "size", (inner,)), index)):
-                return self._size(node, inner, index)
-            case Node("call", _, (Node("attribute", "size", (inner,)),)):
-                if not self.is_static(inner):
-                    return self.program.op(
-                        "shape", (), OfShape(self.value(inner).shape)
-                    )
             case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
                 return self._dtype(node, self.value(inner))
             case Node("call", _, (Node("attribute", "type", (inner,)),)):
@@ -808,6 +797,9 @@ class Expressions(Evaluator):
 
     def _metadata(self, node: Node) -> Op | None:
         """Return a Python value by name, or metadata of a tensor."""
+        size = size_read(node)
+        if size is not None:
+            return self._part_of_shape(*size)
         match node:
             case Node("name", name) if name in self.env:
                 op = self.env[name]
@@ -817,16 +809,6 @@ class Expressions(Evaluator):
                 return self.program.op(
                     "shape" if label == "shape" else "rank", (), told
                 )
-            case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
-                return self._part_of_shape(inner, index)
-            case Node(
-                "subscript",
-                _,
-                (Node("call", _, (Node("attribute", "size", (inner,)),)), index),
-            ):
-                return self._part_of_shape(inner, index)
-            case Node("call", _, (Node("attribute", "size", (inner,)), index)):
-                return self._part_of_shape(inner, index)
             case Node("call", _, (Node("name", "len"), inner)):
                 return self._length(inner)
             case Node("call", _, (Node("attribute", "numel" | "nelement", (inner,)),)):
