@@ -142,7 +142,8 @@ def lint(
         run = mend(run, write=True)
     if not diff:
         _show(format_, run)
-    _exit(run.findings, strict)
+    if any(strict or finding.level == "error" for finding in run.findings):
+        sys.exit(ConflictError.exit_code)
 
 
 def _explanation(code: str) -> str:
@@ -192,11 +193,6 @@ def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> 
     if findings:
         many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
         show_notes([f"{many}, of which --fix can fix {mended}"])
-
-
-def _exit(findings: "tuple[Finding, ...]", strict: bool) -> None:
-    if any(strict or finding.level == "error" for finding in findings):
-        sys.exit(ConflictError.exit_code)
 
 
 class Choice(NamedTuple):

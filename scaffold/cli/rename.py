@@ -101,7 +101,8 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
     name = _new_name(project, listed, new)
     manifest, place = listed.manifest, listed.entry.locate((), key=True)
     text = renamed_table(project.texts[manifest], listed.entry.name, new, place)
-    later = listing(project._replace(listed=_without(project, op)), manifest, text)
+    others = {name: item for name, item in project.listed.items() if name != op}
+    later = listing(project._replace(listed=others), manifest, text)
     rendering = render_ops(later, [later.listed[name]], console)[name]
     files = _files(project, op)
     wanted = {item.role: item for item in rendering.files if item.role in files}
@@ -128,10 +129,6 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
     verb = "conflict" if any(item.conflicts for item in moved.values()) else "rename"
     settled = Settled(planned, write, undone=undone)
     return Outcome(settled, {name: verb}, len(moved), (*uses, *shared.notes))
-
-
-def _without(project: Project, op: str) -> dict[str, Listed]:
-    return {name: item for name, item in project.listed.items() if name != op}
 
 
 def _new_name(project: Project, listed: Listed, new: str) -> str:

@@ -255,7 +255,7 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
     tree = _expression(words, "a type")
     reader = _TypeReader(words)
     code = reader.read(tree)
-    if default is not None and default.value is None and not _admits_none(tree):
+    if default is not None and default.value is None and not fits(None, tree):
         code = f"{code} | None"
     elif default is not None and not fits(default.value, tree):
         message = f"the default {default.code} does not fit the type {words.text}"
@@ -367,10 +367,6 @@ def _elements(node: ast.expr) -> list[ast.expr]:
 
 def _is_ellipsis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is ...
-
-
-def _admits_none(tree: ast.expr) -> bool:
-    return fits(None, tree)
 
 
 def _default_hint(tree: ast.expr) -> str | None:

@@ -116,15 +116,12 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
 def _refusal(plan: Plan) -> ConflictError:
     paths = ", ".join(f"'{change.path}'" for change in plan.conflicts)
     verb = "exists and differs" if len(plan.conflicts) == 1 else "exist and differ"
-    ways = "skip, overwrite or merge" if _any_base(plan) else "skip or overwrite"
+    any_base = any(change.base is not None for change in plan.conflicts)
+    ways = "skip, overwrite or merge" if any_base else "skip or overwrite"
     return ConflictError(
         f"{paths} {verb}; nothing was written",
         hint=f"see the difference with --diff; then use --on-conflict {ways}",
     )
-
-
-def _any_base(plan: Plan) -> bool:
-    return any(change.base is not None for change in plan.conflicts)
 
 
 def converse(

@@ -167,11 +167,8 @@ class _Step:
             return False
         if _is_view(node) or not self._is_tensor(node):
             return False
-        steps = sum(self._is_step(part) for part in inner)
+        steps = sum(p.kind in OPERATIONS and self._is_tensor(p) for p in inner)
         return node.kind == "call" or node.label == "@" or steps > 1 or count >= OFTEN
-
-    def _is_step(self, node: Node) -> bool:
-        return node.kind in OPERATIONS and self._is_tensor(node)
 
     def _is_tensor(self, node: Node) -> bool:
         if node.kind == "call" and node.args[0].label == "broadcast_shapes":

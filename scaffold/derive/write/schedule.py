@@ -274,7 +274,9 @@ class Scheduler:
                     places = {common}
             again = uses[op] > 1 and not at_hand and op not in named
             for at, arg in enumerate(op.args):
-                inside = _inside(op, at, places) if op.rule == "cond" else places
+                inside = places
+                if op.rule == "cond":
+                    inside = {(*place, (op.serial, at)) for place in places}
                 there = regions.get(arg)
                 if there is None:
                     regions[arg] = {*inside}
@@ -300,11 +302,6 @@ class Scheduler:
         if common in places:
             return common
         return _guarded(places, common, self.below, self.tested, self.safe, op)
-
-
-def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
-    """Return the places where an argument of a choice is read."""
-    return {(*place, (op.serial, at)) for place in places}
 
 
 def _is_leaf(op: Op, held: Collection[Op]) -> bool:

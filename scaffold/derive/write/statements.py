@@ -757,7 +757,10 @@ class _Writer:
         for op in sorted(ops, key=lambda item: item.serial):
             place = self.plan.named[op]
             printer = self._at(region)
-            tests = [(self._test(printer, step), at) for step, at in place[depth:]]
+            conds = [
+                (self.program.ops[step - SHARED], at) for step, at in place[depth:]
+            ]
+            tests = [(printer.test(cond), at) for cond, at in conds]
             made = self._assigned(self.names[op], op, place)
             lines += under(self.graph, tests, made)
         return lines
@@ -774,9 +777,6 @@ class _Writer:
         present = self.known.present
         gradient = next((present[step] for step, _ in region if step < 0), None)
         return self.printer.at(Scope(gradient, tests))
-
-    def _test(self, printer: Printer, step: int) -> Node:
-        return printer.test(self.program.ops[step - SHARED])
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
         target = self.graph.name(name)

@@ -109,17 +109,13 @@ def _declared(checks: Any, name: str) -> Dims | None:
 
 def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
     """Return whether a shape matches the dims; bind names without a size to theirs."""
-    pairs = [*_pairs(dims, shape)]
-    if len(shape) < len(dims) - _has_leading(dims) or not _ranks_agree(dims, shape):
+    least = len(dims) - _has_leading(dims)
+    if len(shape) < least or (len(shape) > least and not _has_leading(dims)):
         return False
     return all(
         size == (dim if isinstance(dim, int) else sizes.setdefault(dim, size))
-        for dim, size in pairs
+        for dim, size in _pairs(dims, shape)
     )
-
-
-def _ranks_agree(dims: Dims, shape: tuple[int, ...]) -> bool:
-    return _has_leading(dims) or len(dims) == len(shape)
 
 
 def leading_position(dims: Dims) -> int | None:

@@ -6,7 +6,7 @@ only if there is no other forward.
 
 import linecache
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -161,18 +161,18 @@ def _finite_of(checks: Any) -> str:
     """Return one input and its domain, if this makes the forward finite; else ""."""
     inputs = checks.make()
     for position, name in enumerate(checks.NAMES[: len(inputs)]):
-        value = inputs[position]
+        before, value, after = (
+            inputs[:position],
+            inputs[position],
+            inputs[position + 1 :],
+        )
         if not (isinstance(value, Tensor) and value.is_floating_point()):
             continue
         for word, least, width in RANGES:
             several = [least + width * torch.rand_like(value) for _ in range(DRAWS)]
-            if all(_is_finite(checks, _with(inputs, position, x)) for x in several):
+            if all(_is_finite(checks, [*before, x, *after]) for x in several):
                 return f"{name}[...; {word}]"
     return ""
-
-
-def _with(inputs: Sequence[Any], position: int, value: Tensor) -> list[Any]:
-    return [*inputs[:position], value, *inputs[position + 1 :]]
 
 
 def _is_finite(checks: Any, inputs: list[Any]) -> bool:
