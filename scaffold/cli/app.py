@@ -140,6 +140,7 @@ class Group(TyperGroup):
 
 
 def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
+    """Return the help page of a command, or of the tool itself."""
     ctx.color = has_colours(sys.stdout) or None  # else Typer strips our colours
     if isinstance(command, Group) and ctx.parent is None:
         return first_page(every)

@@ -43,6 +43,7 @@ HEAD = ("", *PARTS, "over plain", "peak", "saved")
 
 
 def _run(name: str, given: "Values") -> None:
+    """Measure an op in all requested settings, and print or draw the tables."""
     from scaffold.project.interpreter import need_interpreter
     from scaffold.project.measuring import workload
     from scaffold.project.specification import specified

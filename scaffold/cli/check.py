@@ -67,6 +67,7 @@ def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
 
 
 def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
+    """Print the files out of date with their reasons, the counts, and hints."""
     from scaffold.project.file_status import PROOF, STATUSES
 
     told = [item for item in found if item.status != "ok"]

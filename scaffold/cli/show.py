@@ -32,6 +32,7 @@ SUFFIXES = {"svg": "svg", "mermaid": "mmd"}
 
 
 def _run(name: str, given: "Values") -> None:
+    """Draw an op as SVG, Mermaid or JSON, to a file or stdout."""
     from pathlib import Path
 
     values, settings = split_settings(given)

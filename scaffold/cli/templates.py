@@ -293,6 +293,7 @@ def problems_of(templates: Templates) -> list[ScaffoldError]:
 
 
 def _of_rendering(templates: Templates) -> list[ScaffoldError]:
+    """Return the errors of rendering sample ops with these templates."""
     found: list[ScaffoldError] = []
     houses = (
         House(templates),

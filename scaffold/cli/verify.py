@@ -425,6 +425,7 @@ def _hint_of_uninstalled(proofs: Sequence[Proof]) -> None:
 
 
 def _show_json(proofs: Sequence[Proof], unproven: Mapping[str, str]) -> None:
+    """Print the outcomes of tests as JSON."""
     rows = []
     for proof in proofs:
         report, tested = proof.report, proof.tested

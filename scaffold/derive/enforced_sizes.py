@@ -80,6 +80,7 @@ def _met(op: Op) -> Iterator[tuple[str, str]]:
 
 
 def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
+    """Return equal sizes, fixed ranks and least ranks that a forward's ops enforce."""
     ops = [
         op
         for op in _ops_of(lowered)

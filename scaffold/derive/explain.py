@@ -88,6 +88,7 @@ class _Explainer:
         self.names |= {op: f"{op.rule}_{at}" for at, op in enumerate(unnamed, 1)}
 
     def explanation(self, derivation: Derivation) -> Explanation:
+        """Return an op's shapes, rules, saved tensors, and the tensors plain autograd would keep."""
         by_name = {name: op for op, name in self.names.items()}
         by_name |= dict(
             zip(

@@ -351,6 +351,7 @@ def _takes_cotangent(op: Op) -> bool:
 
 
 def _simplified(walked: Walked, question: Question) -> BackwardGraph:
+    """Simplify the graph of all gradients together; comments say why each pass has its place."""
     # Once all of a gradient is there: what a test decides depends on everything that is computed under it.
     roots, of = _roots(walked)
     whole = {*walked.held}

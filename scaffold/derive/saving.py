@@ -457,6 +457,7 @@ class _Rewriter:
         return line._replace(statement=statement)
 
     def _changed(self, node: Node, serves: frozenset[str]) -> Node | None:
+        """Return a read of an attribute or of metadata as a read of ctx; None for any other node."""
         if node.kind == "name" and node.label in self.attributes:
             name = self.names.attribute(node.label)
             self.kept[name] = Kept(name, node.label)

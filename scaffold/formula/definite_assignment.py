@@ -75,6 +75,7 @@ class _Walk:
         self.found: dict[str, Unassigned] = {}
 
     def block(self, body: Sequence[ast.stmt], way: Way) -> None:
+        """Follow statements along a way through the branches, and check the names they read."""
         for item in body:
             match item:
                 case ast.If(test, inner, other):

@@ -42,6 +42,7 @@ class _Plain:
         self.taken = taken
 
     def block(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
+        """Return statements in plain form: one target each, without `pass`, `del` and imports."""
         found: list[ast.stmt] = []
         for item in body:
             match item:
@@ -356,6 +357,7 @@ def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
+    """Return statements with appends to lists and the bodies of modes written out."""
     found: list[ast.stmt] = []
     for item in body:
         match item:

@@ -194,6 +194,7 @@ class ExpressionParser:
         )
 
     def _call(self, item: ast.Call, present: Guarded) -> Node:
+        """Return the node of a call, checking its function, keywords and equation."""
         values = [*item.args, *(keyword.value for keyword in item.keywords)]
         keywords = tuple(keyword.arg or "**" for keyword in item.keywords)
         for position, name in enumerate(keywords):

@@ -97,6 +97,7 @@ class Inliner:
         return done
 
     def statement(self, item: ast.stmt, known: Known) -> Block:
+        """Inline the calls of the file's functions in a statement; note a function it defines."""
         match item:
             case ast.FunctionDef(name):
                 known[name] = Function(name, item.args, item.body, item)
@@ -136,6 +137,7 @@ class Inliner:
         value: ast.expr,
         known: Known,
     ) -> Block:
+        """Inline the calls in a statement's value: their lines come before the statement."""
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made
         idle = isinstance(item, ast.Expr)

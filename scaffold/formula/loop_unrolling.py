@@ -189,6 +189,7 @@ class _Unroller(ast.NodeTransformer):
     def _elements(
         self, elt: ast.expr, generators: list[ast.comprehension]
     ) -> list[ast.expr] | None:
+        """Return a comprehension's elements, written out; None if they are unknown or none."""
         if not generators:
             found = self.visit(copy.deepcopy(elt))
             assert isinstance(found, ast.expr)

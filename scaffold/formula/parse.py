@@ -40,6 +40,7 @@ def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 
 def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
+    """Read a text as straight-line statements, or keep it verbatim if a loop prevents that."""
     program = program_of(text, scope)
     if scope.targets is not None:
         program = program._replace(body=_assigning(program.body, scope.targets))

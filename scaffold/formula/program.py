@@ -109,6 +109,7 @@ def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
+    """Return the program of a file's function, with its calls of other functions inlined."""
     file = Text(origin.source, Location(text.location.source), files=origin.files)
     problems: list[ScaffoldError] = []
 

@@ -94,6 +94,7 @@ class StatementParser:
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
+        """Return the formula of the program; raise for all its problems."""
         body = plain(self.program.body, TAKEN.union(self.scope.names))
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
@@ -233,6 +234,7 @@ class StatementParser:
         return present - names
 
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
+        """Return the statement of a piece of syntax; report syntax a formula cannot have."""
         above = self._above(item)
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
             served = self._served(item.targets[0])
@@ -335,6 +337,7 @@ class StatementParser:
         return self.graph.node("tuple", args=tuple(args))
 
     def resolve(self, node: ast.Name) -> None:
+        """Report a name a formula cannot read, with the reason."""
         known = self.scope.names | self.locals
         if node.id in known and (
             node.id != "itertools" or node.id in self.scope.tensors | self.locals

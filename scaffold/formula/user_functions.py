@@ -214,6 +214,7 @@ def _choose(
     module: ast.Module,
     text: Text,
 ) -> ast.FunctionDef:
+    """Return the function by its name, its role, or because no other one calls it; raise otherwise."""
     if name is None and len(functions) == 1:
         return next(iter(functions.values()))
     wanted = role if name is None else name

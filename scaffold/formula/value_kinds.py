@@ -210,6 +210,7 @@ def functions_of_numbers(
     }
 
     def found(lines: Lines) -> Iterator[str]:
+        """Yield new tensor operations and shapes of names that may be numbers, branch by branch."""
         for item in lines:
             for node in nodes(item):
                 if isinstance(item, Assign) and node.kind == "call" and node not in own:

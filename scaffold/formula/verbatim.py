@@ -188,6 +188,7 @@ class VerbatimParser(StatementParser):
         return drawn_now
 
     def _sketched(self, item: ast.stmt, present: Guarded) -> Statement | None:
+        """Return a statement in outline: loops and modes run their body, a return is an assignment."""
         match item:
             case ast.For():
                 return self._for(item, present)

@@ -156,6 +156,7 @@ class _Finder:
         return self.made[id(node)]
 
     def _make(self, node: ast.ClassDef) -> Function | None:
+        """Return a class as a Function if it derives from torch's, directly or through others; else None."""
         bases = [unsubscripted(base) for base in node.bases]
         dotted = [
             self.local.get(name := self.names.resolve(base), name) for base in bases
@@ -223,6 +224,7 @@ class _Finder:
         parents: tuple[Function, ...],
         complete: bool,
     ) -> Function:
+        """Return a class as a Function: its methods, its parents, and its calls and aliases in the file."""
         styled = any(
             _defines(c, "setup_context") for c in (node, *(p.node for p in parents))
         )

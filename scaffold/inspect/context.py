@@ -65,6 +65,7 @@ class _Keeper:
         self.changed = frozenset(changed) if self.combined else frozenset()
 
     def handed(self) -> Iterator[Handed]:
+        """Yield the values forward hands to backward through ctx; raise Unfit if they depend on the branch."""
         calls = self.facts.context_calls(self.saver, "save_for_backward")
         if len(calls) > 1 or any(item.starred for item in calls):
             raise Unfit(calls[-1].call, "the saved tensors depend on the branch")
@@ -98,6 +99,7 @@ class _Keeper:
         return Handed("", self._named(local), local, node)
 
     def _attribute(self, name: str, values: list[tuple[ast.expr, Step]]) -> Handed:
+        """Return how backward gets an attribute of ctx; raise Unfit unless it holds an input or a tensor of forward."""
         (value, step), *more = values
         guarded = any(at.guards for _, at in values)
         if not more:

@@ -117,6 +117,7 @@ def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry
 
 
 def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
+    """Yield the ways to declare one input, likeliest first."""
     forward = facts.function.forward
     if item.passing == "variadic":
         yield Entry(item.name, variadic=True)

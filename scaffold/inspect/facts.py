@@ -212,6 +212,7 @@ class Facts:
     def _one_return(
         self, method: Method, step: Step, node: ast.expr | None
     ) -> Returned:
+        """Return the values of one return statement, followed through names bound to a tuple."""
         values = self.values(method)
         count = how_many(values, node, step)
         shown = node

@@ -82,6 +82,7 @@ class Flow:
                 self._add(inner, (*guards, guard))
 
     def _bind(self, step: Step) -> None:
+        """Record the names a statement binds."""
         statement = step.statement
         if isinstance(statement, ast.Assign):
             for target in statement.targets:

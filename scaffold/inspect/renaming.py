@@ -73,6 +73,7 @@ def _logical_lines(
 def _replacements(
     line: list[tokenize.TokenInfo], renaming: Renaming
 ) -> Iterator[tuple[tokenize.TokenInfo, str]]:
+    """Yield the tokens of a line to replace, with their new text."""
     first = line[0].string
     imports = first in ("from", "import")
     if imports and not _imports_op(line, renaming.before.module):

@@ -213,6 +213,7 @@ def _limits(facts: Facts) -> set[str]:
 
 
 def _cases(stem: str, call: Call) -> str:
+    """Return the function with the arguments of a test's calls."""
     comma = "," if len(call.given) == 1 else ""
     if call.choices:
         doc = "Arguments of several shapes: the first that fit are used, the right ones go in their place."

@@ -51,6 +51,7 @@ def arguments(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _argument(facts: Facts, item: Parameter) -> Argument:
+    """Return the argument for a parameter by the text alone; a description if it is missing."""
     if item.passing != "positional":
         star = {"variadic": "*", "keywords": "**", "keyword": "keyword "}
         return Argument(item.name, "missing", f"{star[item.passing]}{item.name}")
@@ -215,6 +216,7 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
+    """Return a guess by name and type for a missing argument; unchanged if nothing suggests one."""
     if item.passing != "positional":
         return stated
     whole = next((x for x, names in WHOLE.items() if names.fullmatch(item.name)), "")

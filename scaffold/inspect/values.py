@@ -194,6 +194,7 @@ class Values:
         return found
 
     def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
+        """Return the origin of a call's memory: fresh, or that of the tensor it views."""
         name = torch_call(node, self.names)
         if has_memory(name, "fresh") and not _has_out(node):
             return Root("fresh")
@@ -255,6 +256,7 @@ class Values:
         return self._tensor[key]
 
     def _is_tensor(self, node: ast.expr, at: Step, depth: int) -> bool:
+        """Return whether an expression is surely a tensor."""
         if isinstance(node, ast.Call):
             return self._makes_tensor(node, at, depth)
         if isinstance(node, ast.BinOp):

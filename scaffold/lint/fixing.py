@@ -143,6 +143,7 @@ class _Finder(Positioned, cst.CSTVisitor):
         self.known: Known = set()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
+        """Note the places an edit may name: expressions, statements, definitions."""
         if isinstance(node, cst.BaseExpression):
             self._add("replace", node)
         elif isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:

@@ -32,6 +32,7 @@ def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
 
 
 def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
+    """Return whether a kept value is an output of forward."""
     assert isinstance(kept.value, ast.Name)
     name, flow = kept.value.id, saver.flow
     if saver is facts.function.setup_context:

@@ -44,6 +44,7 @@ def add_op(
 def _add_op(
     generated: Generated, policy: Policy, write: bool, run: Run | None, console: Console
 ) -> Settled:
+    """Write an op's files and its table of the manifest in one plan."""
     specified = generated.specified
     undone = recover(specified.places.root) if write else ()
     project = _as_generated(open_project(may_lack=True), generated)

@@ -42,6 +42,7 @@ def exports_of(
 def _wanted(
     project: Project, removed: Collection[str], obsolete: Mapping[str, frozenset[str]]
 ) -> Exported:
+    """Return the exports of the package's `__init__.py`, with a test for modules gone from it."""
     configuration, directories = project.configuration, project.places.directories
     patterns = configuration.names
     modules = {op: patterns.op_file(op).removesuffix(".py") for op in project.listed}

@@ -172,6 +172,7 @@ def _rendered(
 def _op(
     project: Project, op: Op, wanted: tuple[Wanted, ...] | None
 ) -> Iterator[Checked]:
+    """Yield the status of each file of an op, recorded or wanted."""
     name = op.listed.name
     by_role = {item.role: item for item in wanted or ()}
     for kept in op.record.files if op.record else ():
@@ -196,6 +197,7 @@ def _op(
 def _file(
     project: Project, op: Op, kept: Kept, new: Wanted | None, gone: bool
 ) -> Checked:
+    """Return the status of one recorded file, with its reason and a hint."""
     known = op.standings[kept.path]
     told = Checked(kept.path, op.listed.name, "ok", "", "", kept, new)
     if gone and known.condition != "missing":

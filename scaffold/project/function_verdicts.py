@@ -239,6 +239,7 @@ def lines_of(facts: Facts) -> dict[str, int]:
 
 
 def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
+    """Yield the lines at which faults are reported, by part of the Function."""
     function = facts.function
     line = function.node.lineno
     yield "class", line

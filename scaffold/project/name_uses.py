@@ -148,6 +148,7 @@ class NameUses:
         return after
 
     def statement(self, item: ast.stmt) -> None:
+        """Note the uses of names in a statement."""
         match item:
             case ast.Return(value) | ast.Expr(value) if value is not None:
                 self.expression(value, _tensor)
@@ -271,6 +272,7 @@ class NameUses:
                 self.used(meaning, use)
 
     def parts(self, node: ast.expr, use: Use, expected: Expected) -> None:
+        """Note the uses of names inside an expression, given the use of the whole."""
         match node:
             case ast.Name(name):
                 self.name(name, use)
@@ -409,6 +411,7 @@ class NameUses:
         use: Use,
         expected: Expected,
     ) -> None:
+        """Note the uses of an operator's operands."""
         if use.takes in ("value", "index"):  # arithmetic with numbers
             self.expression(left, expected)
             self.expression(right, expected)
@@ -610,6 +613,7 @@ def _taken(
     takes = {slot.takes for slot in slots}
 
     def use(node: ast.expr) -> Use:
+        """Return the use of an argument by the slots of the called function it may fill."""
         value = next((slot for slot in slots if slot.takes == "value"), None)
         if shown.startswith("math."):
             return Use("value", node, f"{shown} takes a number", "float")

@@ -77,6 +77,7 @@ def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, .
 
 
 def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
+    """Return the wanted file of shared test code."""
     from scaffold.project.rendering import start_rendering, within_limits
     from scaffold.render.file_style import PLAIN, SHARED_HEADER
     from scaffold.render.formatting import keep_formatted

@@ -135,6 +135,7 @@ def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool
 def _verdicts(
     project: "Project", asked: "Mapping[str, Provable]", run: Run, console: Console
 ) -> Proofs:
+    """Prove ops in other processes; without an interpreter, return a note or raise if a proof is required."""
     from scaffold.verify import Request, import_path, processes_for, verify_many
 
     interpreter = find_interpreter(run.python)

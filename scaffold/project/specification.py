@@ -319,6 +319,7 @@ def _specified(
     read: Reader,
     problems: Problems,
 ) -> Specified:
+    """Return an op with its settings, inferred keys included; raise for all problems together."""
     working_directory()  # without one nothing else can be checked
     known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))

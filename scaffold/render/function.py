@@ -160,6 +160,7 @@ def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
 
 
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """Return the body of forward."""
     if derivation.forward is None:
         return _unwritten_forward(spec, derivation)
     if spec.kept is not None:

@@ -89,6 +89,7 @@ def _registered(spec: OpSpec, saves: bool, maps: bool, fakes: bool) -> list[str]
 
 
 def _kernel_view(kernel: BackwardKernel) -> KernelView:
+    """Return the view of a registered backward op: its function, its fake, its lines."""
     spec = kernel.spec
     function, fake = f"_{spec.name}", f"_{spec.name}_fake"
     made, typed = [], next(x.name for x in spec.tensors if x.differentiable)

@@ -212,6 +212,7 @@ def _fields(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list[str]:
+    """Return the body of `__init__`."""
     lines = ["super().__init__()"]
     lines += [
         f"self.{name} = {name}"
@@ -237,6 +238,7 @@ def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list
 def _forward_lines(
     spec: OpSpec, module: ModuleSpec, derivation: Derivation
 ) -> list[str]:
+    """Return the body of the module's forward: the call of the wrapper, then its buffers' updates."""
     copied = _copied(module, derivation)
     owned = {*module.parameters, *module.buffers}
     owned |= {item.name for item in spec.attributes}

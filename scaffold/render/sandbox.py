@@ -166,6 +166,7 @@ def _shown(path: str) -> str:
 
 
 def _words(error: Exception) -> str:
+    """Return the message for an error of a template."""
     match error:
         case Unknown(owner=owner) if owner is None:
             return f"{error.name!r} is undefined: the value before the dot is None"

@@ -108,6 +108,7 @@ def _spec(
     sharding: Sharding | None,
     configuration: Configuration,
 ) -> OpSpec:
+    """Join the parts into an `OpSpec`."""
     spec = OpSpec(
         name=names[0],
         class_name=raw.get("class-name", names[1]),

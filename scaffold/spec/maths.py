@@ -182,6 +182,7 @@ class _Reader:
         self.own_results: Names = frozenset()
 
     def maths(self, shapes: Shapes) -> Maths:
+        """Parse all formulas of an op, each with the names it may read."""
         self._import_stated()
         forward = self._formula(("forward",), self.inputs)
         if forward is not None and self._meanings().own:
@@ -260,6 +261,7 @@ class _Reader:
         without: str = "",
         targets: tuple[str, ...] | None = None,
     ) -> Formula | None:
+        """Parse a formula in its scope; None if it has problems, which are noted."""
         optional = self.optional - {without}
         tensors = self.tensors & names
         # A gradient is assigned in the backward, which may repeat lines of the forward.
@@ -321,6 +323,7 @@ class _Reader:
         return self.inputs | locals_ | names
 
     def _gradients(self, readable: Names) -> tuple[tuple[str, Formula], ...]:
+        """Parse the gradients stated by input; note those of unknown inputs."""
         found = []
         for name in self.raw.get("grad", {}):
             path = ("grad", name)
@@ -347,6 +350,7 @@ class _Reader:
         return tuple(found)
 
     def _differentiable(self, path: KeyPath, name: str) -> bool:
+        """Return whether a stated gradient is one of an input with a gradient; note the problem otherwise."""
         known = {item.name: item for item in self.arguments.inputs}
         item = known.get(name)
         if not name:
@@ -371,6 +375,7 @@ class _Reader:
         return False
 
     def _backward(self, readable: Names) -> Formula | None:
+        """Parse the backward of all inputs; note why there can be none."""
         if "backward" not in self.raw:
             return None
         if self.raw.get("grad"):

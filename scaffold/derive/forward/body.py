@@ -78,6 +78,7 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
     lists = {item.name for item in spec.attributes} - numbers
 
     def one(item: Statement) -> Statement:
+        """Write `n += 1` of a number as `n = n + 1`; a number is updated by assignment alone."""
         nonlocal numbers
         if isinstance(item, If):
             before, known = {*numbers}, {**kinds.names}
@@ -230,6 +231,7 @@ def _changed_input(spec: OpSpec, result: Node) -> str | None:
 def _several(
     spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
 ) -> tuple[Lines, tuple[Node, ...]]:
+    """Return the statements and values of several outputs, each under its name."""
     graph, outputs = formula.graph, spec.outputs
     if result.kind != "tuple":
         names = tuple(graph.name(output.name) for output in outputs)

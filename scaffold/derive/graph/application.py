@@ -184,6 +184,7 @@ class Applier:
     def _bind(
         self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
     ) -> dict[str, Op] | None:
+        """Bind a call's arguments to a rule's parameters; None unless they fit."""
         names = {item.name for item in found.spelled.parameters}
         usual = {
             KEYWORDS.get(key, key) if key not in names else key: value

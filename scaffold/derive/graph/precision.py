@@ -118,6 +118,7 @@ class Precision:
         return self.known[op]
 
     def _sources(self, op: Op) -> Sources:
+        """Return the ops an op's dtype comes from; `_of` remembers the answers."""
         if not op.is_tensor or op.kind in ("int", "bool"):
             return frozenset()
         if op in self.results:

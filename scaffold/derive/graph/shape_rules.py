@@ -712,6 +712,7 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
     """Return a shape rule for Fourier transforms: dims as long as requested; `last` maps the last one's length, and if it was given."""
 
     def shape(program: Program, args: Args) -> Shape | None:
+        """Return the shape of a Fourier transform over the dims in `dim`, of the sizes in `n` or `s` if given."""
         x, dims = args["x"].shape, dims_of(args["dim"])
         asked = program.value_of(args["n"] if "n" in args else args["s"])
         given: Sequence[Dim] | None = None

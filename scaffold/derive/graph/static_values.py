@@ -329,6 +329,7 @@ def is_negative(value: Op) -> bool:
 
 
 def binary(program: Program, label: str, one: Op, two: Op) -> Op:
+    """Return arithmetic of two Python values, computed or simplified if possible."""
     left, right = number(one), number(two)
     if left is not None and right is not None:
         result = computed(label, left, right, short=True)

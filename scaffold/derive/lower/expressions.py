@@ -456,6 +456,7 @@ class Expressions(Evaluator):
             raise UnsupportedError(READ_LATER)
 
     def _plain_call(self, node: Node) -> Op:
+        """Return the op of a call without effects on its inputs; raise for an unknown function."""
         callee, *args = node.args
         if "**" in node.keywords:
             raise UnsupportedError("a call with two stars")
@@ -652,6 +653,7 @@ class Expressions(Evaluator):
         return scalar and not any(item.label in READ_OUT for item in node.walk())
 
     def _static(self, node: Node) -> Op:
+        """Return the op of a Python value computed by an expression: a size, a dtype, arithmetic."""
         whole, size = shape_read(node), size_read(node)
         if whole is not None and not self.is_static(whole):
             return self.program.op("shape", (), OfShape(self.value(whole).shape))

@@ -214,6 +214,7 @@ class Lowering:
                 self._assign(item)
 
     def _assign(self, item: Assign) -> None:
+        """Lower an assignment, and rebind the names whose memory it changes."""
         value = item.value
         if self._draws(item):
             return
@@ -367,6 +368,7 @@ class Lowering:
         return True
 
     def _choice(self, item: If) -> None:
+        """Lower an `if`: each name bound in it becomes a choice between both ends."""
         test = self.expressions.test(item.test)
         if isinstance(test, bool):
             with self.expressions.choice():

@@ -659,6 +659,7 @@ class Printer:
         return self._subscripted(value, literal(dim), self.node(index))
 
     def _subscripted(self, value: Op, dim: object, part: Node) -> Node:
+        """Return `value[..., part]` with the part at a dim, joined to an index already there."""
         if not isinstance(dim, int):
             raise UnsupportedError("an index at a dim that is not written out")
         absent = self.graph.node("absent")

@@ -257,6 +257,7 @@ class Scheduler:
         )
 
     def _placed(self, wanted: set[Op]) -> Schedule:
+        """Choose the values to name and the region of each, walking from results to inputs."""
         regions: dict[Op, set[Region]] = {}
         uses: dict[Op, int] = {}
         named: dict[Op, Region] = {}

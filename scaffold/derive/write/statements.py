@@ -256,6 +256,7 @@ def _attempt(
     in_place: bool,
     last: Collection[Op],
 ) -> _Attempt:
+    """Write the backward for a choice of new and own names; return it with its open questions."""
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
     kept = {op: name for op, name in backward.held.items() if op not in own}
     outer = {**kept, **new}
@@ -581,6 +582,7 @@ class _Known(NamedTuple):
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
+    """Gather what is known before writing: regions, names, presence, owners of shapes."""
     program, held = emission.applier.program, emission.held
     present = {-at: name for at, name in enumerate(roots, 1)}
     regions: dict[str, Region] = {
@@ -779,6 +781,7 @@ class _Writer:
         return self.printer.at(Scope(gradient, tests))
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
+        """Return the statements to bind a name to the value of an op."""
         target = self.graph.name(name)
         if op in self.names and self.names[op] != name:
             return [Assign(target, self.graph.name(self.names[op]))]

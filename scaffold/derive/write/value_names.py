@@ -345,6 +345,7 @@ class Namer:
         return self.roles[op]
 
     def _roles_played(self, op: Op) -> list[str]:
+        """Return candidate names for a value by its role: `masked_grad`, `x_hat`, `normalized`."""
         if (fixed := _fixed_roles(op)) is not None:
             return fixed
         if self.is_gradient(op):

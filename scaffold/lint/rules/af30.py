@@ -35,6 +35,7 @@ def _in_function(module: Module, scope: ast.FunctionDef) -> Iterator[Found]:
 
 
 def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[Found]:
+    """Yield arguments of gradcheck created in single precision."""
     given = call.args[1]
     for item in given.elts if isinstance(given, ast.Tuple | ast.List) else [given]:
         made: ast.expr | None = item
