@@ -181,7 +181,7 @@ _INPUTS = {
     "x[N, D]": "of this shape",
     "x[..., D]": "any leading dims, each input's own: they broadcast",
     "x[*batch, D]": "any leading dims, the same wherever the name stands",
-    "x[N, half]": "sizes are names or numbers; for D // 2: --require 'D == 2 * half'",
+    "x[N, half]": "names or numbers, and a formula may read the names; for D // 2: --require 'D == 2 * half'",
     "bias[D]?": "may be None",
     "mask[N; bool]": "bool or int; index(C): integers below C",
     "z[N; complex]": "complex; positive, distinct, ...: the values in tests",

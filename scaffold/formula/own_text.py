@@ -31,6 +31,7 @@ from scaffold.formula.definitions import (
 from scaffold.formula.module_forward import modules_named
 from scaffold.formula.names import IMPORTS, names_in
 from scaffold.formula.operators import not_operators
+from scaffold.formula.substitution import with_sizes
 from scaffold.formula.text import (
     BUILTINS,
     Meanings,
@@ -60,7 +61,8 @@ def own_text(
     origin = text.origin
     if origin is None:
         module = parse_source(dedented(with_plain_newlines(text)))
-        lines = _written(_returning(module.body, after), {}, scope)
+        body = with_sizes(module.body, scope)
+        lines = _written(_returning(body, after), {}, scope)
     elif origin.function is None:
         module = copy.deepcopy(origin.module)
         names = sorted(names_in([module]))

@@ -22,7 +22,7 @@ from scaffold.formula.definitions import (
 )
 from scaffold.formula.inline import Inliner, Report, constant
 from scaffold.formula.names import names_in, reads, stored, stores
-from scaffold.formula.substitution import named, substituted, versioned
+from scaffold.formula.substitution import named, substituted, versioned, with_sizes
 from scaffold.formula.text import (
     TAKEN,
     WELL_KNOWN,
@@ -58,10 +58,10 @@ def program_of(text: Text, scope: Scope) -> Program:
         return _of_file(text, text.origin, scope)
     text = dedented(with_plain_newlines(text))
     module = parse_source(text)
-    body, problems = module.body, list[ScaffoldError]()
+    body, problems = with_sizes(module.body, scope), list[ScaffoldError]()
     comments = comments_above(text.value, body)
     if any(map(_defines, body)):
-        body = _without_functions(module, text, scope, problems)
+        body = _without_functions(body, text, scope, problems)
     return Program(body, text, comments, problems)
 
 
@@ -74,12 +74,12 @@ def _defines(item: ast.stmt) -> bool:
 
 
 def _without_functions(
-    module: ast.Module, text: Text, scope: Scope, problems: list[ScaffoldError]
+    own: list[ast.stmt], text: Text, scope: Scope, problems: list[ScaffoldError]
 ) -> list[ast.stmt]:
     """Return the statements of a text that defines functions, with their calls inlined."""
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
-    node.body = _returning(module.body) if scope.wants_result else module.body
+    node.body = _returning(own) if scope.wants_result else own
     definitions = definitions_of(ast.Module([], []))
     body = resolve("", node, definitions, called=False).body
     names = scope.outer

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from scaffold.formula.constant_folding import NONE, Names, truth_of
-from scaffold.formula.names import stored
+from scaffold.formula.names import names_in, stored, stores
+from scaffold.formula.text import TAKEN, Scope
 from scaffold.primitives.calls import draws_random, is_in_place
 
 Part = TypeVar("Part", bound=ast.AST)
@@ -48,6 +49,37 @@ def named(name: str, value: ast.expr) -> ast.Assign:
     """Return the assignment of a value to a name, at the place of the value."""
     target = ast.copy_location(ast.Name(name, ast.Store()), value)
     return ast.copy_location(ast.Assign([target], value), value)
+
+
+def with_sizes(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
+    """Replace declared sizes by their reads, `D` by `x.shape[-1]`.
+
+    If the statements assign `x`, the size is read above them: `D = x.shape[-1]`.
+    """
+    nodes = [node for item in body for node in ast.walk(item)]
+    bound = {node.id for node in stores(body)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    unknown = scope.sizes.keys() - scope.outer - TAKEN - bound
+    found = [name for name in scope.sizes if name in unknown & names_in(body)]
+    values = {name: ast.parse(scope.sizes[name], mode="eval").body for name in found}
+    above = [name for name in found if names_in([values[name]]) & bound]
+    lines = [named(name, _placed(values.pop(name), body[0])) for name in above]
+    return [*lines, *map(_Sizes(values).visit, body)]
+
+
+class _Sizes(_Substitution):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = super().visit_Name(node)
+        return value if value is node else _placed(value, node)
+
+
+def _placed(value: ast.expr, place: ast.AST) -> ast.expr:
+    """Place all of an expression at a node, without an end: its numbers are not in the text."""
+    for part in ast.walk(value):
+        ast.copy_location(part, place)
+        vars(part).update(end_lineno=None)
+    return value
 
 
 def versioned(

@@ -172,7 +172,6 @@ class _Reader:
             item.name for item in arguments.tensors if item.optional
         )
         self.choices = _choices(arguments.inputs)
-        self.sizes = _sizes(arguments.tensors)
         outputs = {item.name for item in arguments.outputs}
         hidden = dict.fromkeys(outputs, "output") | dict.fromkeys(self.inputs, "input")
         self.graph, self.imports = Graph(), Imports(hidden, op)
@@ -272,6 +271,8 @@ class _Reader:
             names -= {NEEDS}  # so that no hint suggests it
         known = names | self.imports.names - hidden
         kept = path == ("forward",)
+        # A formula after the forward does not read a size of what the forward assigns.
+        changed = frozenset() if kept else _stored(self.forward)
         scope = Scope(
             *(known, optional, targets, tensors),
             variadic=self.variadic,
@@ -280,7 +281,7 @@ class _Reader:
             hidden=hidden,
             choices=self.choices,
             meanings=self._meanings(),
-            sizes=self.sizes,
+            sizes=_sizes(self.arguments.tensors, changed),
         )
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
@@ -512,16 +513,16 @@ def _made_by(formula: Formula, own: Names) -> Names:
     return found
 
 
-def _sizes(tensors: Iterable[TensorInput]) -> dict[str, str]:
-    """Return the expression for each named dim, read from an input present in every call."""
+def _sizes(tensors: Iterable[TensorInput], changed: Names) -> dict[str, str]:
+    """Return the expression for each named dim, read from an unchanged input of every call."""
     found: dict[str, str] = {}
     for item in tensors:
-        dims = () if item.optional or item.variadic else item.dims or ()
-        leading = any(map(is_leading, dims))
+        skipped = item.optional or item.variadic or item.name in changed
+        dims = () if skipped else item.dims or ()
+        end = len(dims) if any(map(is_leading, dims)) else 0
         for at, dim in enumerate(dims):
             if is_size_name(dim):
-                index = at - len(dims) if leading else at
-                found.setdefault(str(dim), f"{item.name}.shape[{index}]")
+                found.setdefault(str(dim), f"{item.name}.shape[{at - end}]")
     return found
 
 

@@ -64,6 +64,12 @@ def test_nothing_is_rewritten() -> None:
     assert lines(of_text(text)) == text
 
 
+def test_a_declared_size_is_read_from_its_input() -> None:
+    scope = Scope(frozenset({"x"}), kept=True, sizes={"D": "x.shape[-1]"})
+    found = parse(Text("x = x.mT; x / D", Location("--forward")), scope, Graph())
+    assert lines(found, "x") == "D = x.shape[-1]\nx = x.mT\nreturn x / D"
+
+
 def test_an_import_of_a_known_name_runs_with_the_text() -> None:
     found = of_text("import math\nreturn x * math.pi")
     assert lines(found) == "import math\nreturn x * math.pi"

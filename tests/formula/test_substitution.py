@@ -10,7 +10,9 @@ from scaffold.formula.substitution import (
     renamed,
     substituted,
     versioned,
+    with_sizes,
 )
+from scaffold.formula.text import Scope
 from tests.formula.parsing import expression
 
 
@@ -74,3 +76,37 @@ def test_what_depends_on_when_it_runs(text: str) -> None:
 
 def test_what_does_not() -> None:
     assert is_pure(body("a = x.add(1) + y.__len__()"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("x * D ** 0.5", "x * x.shape[-1] ** 0.5"),
+        (
+            "y = x.view(N, D)\ny / D",
+            "y = x.view(x.shape[0], x.shape[-1])\ny / x.shape[-1]",
+        ),
+        # x has other sizes below its assignment
+        ("x = x.mT\nx / D", "D = x.shape[-1]\nx = x.mT\nx / D"),
+        # the text's own names, and those of PyTorch
+        ("N = 3\nx * N", "N = 3\nx * N"),
+        ("f = lambda D: D * 2\nf(x)", "f = lambda D: D * 2\nf(x)"),
+        ("def D(x):\n    return x\nD(x)", "def D(x):\n    return x\nD(x)"),
+        ("F.relu(x) * eps", "F.relu(x) * eps"),
+    ],
+)
+def test_a_declared_size_is_read_from_its_input(text: str, wanted: str) -> None:
+    sizes = {
+        "N": "x.shape[0]",
+        "D": "x.shape[-1]",
+        "F": "x.shape[1]",
+        "eps": "w.shape[0]",
+    }
+    found = with_sizes(body(text), Scope(frozenset({"x", "eps"}), sizes=sizes))
+    assert "\n".join(map(unparsed, found)) == wanted
+
+
+def test_a_size_is_placed_at_its_name() -> None:
+    found = with_sizes(body("x * D"), Scope(frozenset("x"), sizes={"D": "x.shape[1]"}))
+    constant = next(x for x in ast.walk(found[0]) if isinstance(x, ast.Constant))
+    assert (constant.col_offset, constant.end_lineno) == (4, None)

@@ -92,7 +92,8 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
     ("text", "found"),
     [
         # scopes
-        ("inputs = 'x[..., N, D]'\nforward = 'x / D'", ["3:16: unknown name 'D'\nhint: it is a size: write x.shape[-1]"]),
+        ("inputs = 'x, y[D]?'\nforward = 'x / D'", ["3:16: unknown name 'D'\nhint: known here: x, y; if 'D' is an input, name it among the inputs"]),
+        ("inputs = 'x[N, D]'\nforward = 'x = x.t(); return x.round()'\nsurrogate = 'x * D'", ["4:18: unknown name 'D'\nhint: known here: x; if 'D' is an input, name it among the inputs"]),
         ("inputs = 'x'\nforward = 'y'", ["3:12: unknown name 'y'\nhint: known here: x; if 'y' is an input, name it among the inputs"]),
         ("inputs = 'x'\ngrad.x = 'grad_y'", ["3:11: unknown name 'grad_y'\nhint: known here: grad_output, output, x"]),
         ("inputs = 'x'\noutputs = 'y, i[; int]'\ngrad.x = 'grad_i + grad_output'", ["4:11: unknown name 'grad_i'\nhint: did you mean 'grad_y'?", "4:20: unknown name 'grad_output'\nhint: known here: grad_y, i, x, y"]),

@@ -355,6 +355,21 @@ def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
     assert found.skipped and found.notes == ()
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x.view(N, 2, -1).sum(1) / D",
+        "x = x.view(N, 2, -1); x = x * D; return x.view(N, D)",
+        "for i in range(D): x = x + x.roll(i, -1) / N\nreturn x",
+    ],
+)
+def test_a_formula_may_read_declared_sizes(forward: str) -> None:
+    found = verdict(
+        inputs="x[N, D]", forward=forward, require=["D % 2 == 0"], derive=True
+    )
+    assert found.failure is None and found.cases > 10
+
+
 def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
     found = verdict(
         inputs="x[..., D]", forward="x.mT * 2", grad={"x": "2 * grad_output.mT"}
