@@ -57,7 +57,7 @@ def tokenize(text: str, start: Location) -> list[Token]:
     while position < len(text):
         place = start.shifted(line, position - line_start)
         match = _TOKEN.match(text, position)
-        if match is None or (match.group() in "*+-" and _computes(text, position)):
+        if match is None or _computes(text, position, match.group()):
             raise _unknown(text, position, place)
         kind, piece = match.lastgroup or "", match.group()
         if kind != "space":
@@ -77,27 +77,31 @@ def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
     character = text[position]
     if character in "'\"":
         return ScaffoldError("this string is not closed", place)
-    hint = _with_name(text, position) if character in "/+-%*" else EXAMPLE
+    computed = character in "/+-%*" or character.isalpha()
+    hint = _with_name(text, position) if computed else EXAMPLE
     return ScaffoldError(f"unexpected character {character!r}", place, hint)
 
 
-def _computes(text: str, position: int) -> bool:
-    """Return whether `*`, `+` or `-` is between two values in a shape: `x[2*D]`."""
+def _computes(text: str, position: int, piece: str) -> bool:
+    """Return whether `*`, `+` or `-` is between two values in a shape, or a number before a name: `x[2*D, 2D]`."""
     opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
     before = text[:position].rstrip()[-1:]
+    if piece not in ("*", "+", "-"):
+        return opened and piece.isidentifier() and text[position - 1].isdigit()
     return opened and (before.isalnum() or before in "_)")
 
 
 def _with_name(text: str, position: int) -> str:
     """Return a hint for a computed dim: a name for it, and a condition over existing names."""
     start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
-    dim = re.split(r"[],;]", text[start:])[0]
+    written = re.split(r"[],;]", text[start:])[0]
+    dim = re.sub(r"\b(\d+)(?=[^\W\d])", r"\1 * ", written)  # 2 * D for 2D
     names, others = (
-        {*re.findall(r"[^\W\d]\w*", part)}
-        for part in (dim, f"{text[:start]} {text[start + len(dim):]}")
+        {*re.findall(r"\b[^\W\d]\w*", part)}
+        for part in (dim, f"{text[:start]} {text[start + len(written):]}")
     )
     name = next((one for one in "MNKPQRS" if one not in names | others), "a name")
-    hint = f"a dim is a name or a number: write {name} for {dim.strip()}"
+    hint = f"a dim is a name or a number: write {name} for {written.strip()}"
     known = rf"(?:\w+\*)?(\d+|{'|'.join(others)})(?:\*\w+)?"
     factor = re.fullmatch(known, re.sub(r"\s", "", dim))
     if names <= others:
@@ -120,9 +124,7 @@ def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
             parts[-1].append(token)
     if open_:
         last = open_[-1]
-        hint = (
-            f"close it with '{CLOSERS[last.text]}', as in: 'x[N, D], eps: float = 1e-6'"
-        )
+        hint = f"close it with '{CLOSERS[last.text]}', as in: 'x[N, D], eps: float'"
         raise ScaffoldError(f"'{last.text}' is never closed", last.place, hint)
     parts.pop()
     if len(parts) > 1 and len(parts[-1]) == 1:  # a comma at the end
@@ -324,10 +326,8 @@ class _EntryParser(Cursor):
         traits = self.traits() if self.take(";") else ()
         if not self.take("]"):
             hint = "separate dimensions with commas"
-            if (
-                self.tokens[self.position - 1].text == "..."
-                and self.next.kind == "name"
-            ):
+            before = self.tokens[self.position - 1].text
+            if before == "..." and self.next.kind == "name":
                 hint = f"leading dims that have a name: '*{self.next.text}'"
             raise self.unexpected("',' or ']'", hint)
         return dims, traits

@@ -189,7 +189,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
             ),
         ),
         ("x, m = 'a", "8: this string is not closed"),
-        ("x[N", "2: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float = 1e-6'"),
+        ("x[N", "2: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float'"),
         ("x]", "2: unmatched ']'\nhint: write a shape as in: 'x[N, D]'"),
         ("x[N)", "4: unmatched ')'\nhint: write a shape as in: 'x[N, D]'"),
         ("x??", "3: '?' is given twice"),
@@ -212,6 +212,11 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
             "x[..., 2 * D], M, w[D, K]",
             ("10: unexpected character '*'\nhint: a dim is a name or a number: write N "
             "for 2 * D, with --require 'N == 2 * D'"),
+        ),
+        (
+            "x[D], w[D, 2H], b[2H]?",
+            ("13: unexpected character 'H'\nhint: a dim is a name or a number: write M "
+            "for 2H, with --require 'M % 2 == 0'"),
         ),
         (
             "q[B, H*G, D], k[B, H, D]",

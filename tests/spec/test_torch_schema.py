@@ -130,7 +130,7 @@ RETURNS = "hint: an op returns tensors: Tensor, (Tensor, Tensor) or Tensor[]"
         ("f(Tensor?[] xs) -> Tensor", "3: a list with optional elements is not supported"),
         ("f(Tensor[]? xs) -> Tensor", "13: a list of tensors cannot be optional\nhint: it may be empty as it is"),
         ("f(Tensor x, int n=) -> Tensor", "19: expected a default"),
-        ("f(Tensor x, int[2 n) -> Tensor", "16: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float = 1e-6'"),
+        ("f(Tensor x, int[2 n) -> Tensor", "16: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float'"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema(text: str, message: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -52,7 +53,11 @@ from scaffold.verify.child.refusals import (
     refusal,
 )
 from scaffold.verify.child.shape_search import Shapes, shapes_taken
-from scaffold.verify.child.size_relations import size_conditions, size_relation
+from scaffold.verify.child.size_relations import (
+    EqualParts,
+    size_conditions,
+    size_relation,
+)
 from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
@@ -355,11 +360,13 @@ def _conclude(checks: Any, run: Run) -> None:
                 "subject": "the op",
                 "words": "; ".join([UNSEEN, *run.notes]),
             }
+        elif _takes_parts_of_1(checks):
+            found = shapes_taken(checks)
+            run.shapes = found if isinstance(found, Shapes) else None
         return
     name, refused = run.refusals[0]
     if run.proven and name != "base":
-        words = f"the forward refuses the tests' case '{name}': it {refused.words}"
-        run.notes.append(words)
+        _note_refusal(checks, run, name, refused)
         return
     run.failure = _refused(checks, name, refused)
     if run.proven and refused.words == INFINITE:  # it is finite for other sizes
@@ -372,6 +379,33 @@ def _conclude(checks: Any, run: Run) -> None:
         _search_shapes(checks, run)
 
 
+ACCEPTED = "declare the sizes it accepts: --require '{}'"
+UNLIKE_3 = ((2, 5), (2, 8))  # halves and thirds that do not fit by broadcasting
+LEADING = "; name the leading dims it takes: x[B, T, D] instead of x[..., D]"
+
+
+def _takes_parts_of_1(checks: Any) -> bool:
+    """Return whether the forward takes the tests' shape (2, 3) by accident: its chunks of 2 and 1 broadcast."""
+    if "shape" not in signature(checks.make).parameters:
+        return False
+    with EqualParts():
+        unequal = refusal(checks, Case("", {}), None).words
+    cases = (Case("", {"shape": shape}) for shape in UNLIKE_3 if unequal)
+    return any(may_be_of_shapes(refusal(checks, one, None).words) for one in cases)
+
+
+def _note_refusal(checks: Any, run: Run, name: str, refused: Refusal) -> None:
+    """Note a case of the tests that the forward refuses, with the sizes it accepts; sizes that divide are used."""
+    of_sizes = name == "other-sizes" and may_be_of_shapes(refused.words)
+    conditions = size_conditions(checks) if of_sizes else []
+    if conditions and all(" % " in one for one in conditions):
+        run.shapes = Shapes({}, tuple(conditions))
+    advice = f"; {ACCEPTED.format(' and '.join(conditions))}" if conditions else ""
+    advice = LEADING if name in ("no-batch", "higher-rank") else advice
+    words = f"the forward refuses the tests' case '{name}', so that test fails: it {refused.words}"
+    run.notes.append(words.removesuffix(".") + advice)
+
+
 def _search_shapes(checks: Any, run: Run) -> None:
     """Search for shapes for the forward.
 
@@ -382,9 +416,7 @@ def _search_shapes(checks: Any, run: Run) -> None:
     if found is None and (relation := size_relation(checks)):
         run.shapes = Shapes({}, relation)
     elif found is None and (conditions := size_conditions(checks)):
-        run.failure["hint"] = (
-            f"declare the sizes it accepts: --require '{' and '.join(conditions)}'"
-        )
+        run.failure["hint"] = ACCEPTED.format(" and ".join(conditions))
     elif found is None:
         instead = shapes_taken(checks, declared=False)
         if isinstance(instead, Shapes):

@@ -19,6 +19,7 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 OWN = frozenset({"count", "sample", "seed"})  # parameters of `make` other than sizes
 Sizes = dict[str, int]
@@ -192,9 +193,22 @@ def _choices(checks: Any) -> tuple[Sizes, Sizes]:
     return usual, usual | {name: other[name] for name in usual if name in other}
 
 
+class EqualParts(TorchFunctionMode):
+    """A mode to refuse chunks of unequal sizes: those of 3 elements, 2 and 1, fit by broadcasting alone."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        parts = result if getattr(func, "__name__", "") == "chunk" else ()
+        if len({part.shape for part in parts}) > 1:
+            raise RuntimeError("the chunks have unequal sizes")
+        return result
+
+
 def _takes(checks: Any, sizes: Sizes) -> bool:
     try:
-        with torch.no_grad():
+        with torch.no_grad(), EqualParts():
             (checks.FORWARD or checks.OPERATOR)(*checks.make(**sizes))
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return False

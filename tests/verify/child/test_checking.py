@@ -377,11 +377,37 @@ def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
     assert found.failure is None
     assert found.notes == (
         (
-            "the forward refuses the tests' case 'no-batch': it raised RuntimeError: "
-            "tensor.mT is only supported on matrices or batches of matrices. "
-            "Got 1-D tensor."
+            "the forward refuses the tests' case 'no-batch', so that test fails: it "
+            "raised RuntimeError: tensor.mT is only supported on matrices or batches "
+            "of matrices. Got 1-D tensor; name the leading dims it takes: x[B, T, D] "
+            "instead of x[..., D]"
         ),
     )
+
+
+def test_sizes_that_divide_are_found_though_the_tests_first_sizes_fit() -> None:
+    forward = "a, b = (x @ w).chunk(2, -1); return a * b"
+    found = verdict(inputs="x[..., D], w[D, H]", forward=forward, derive=True)
+    assert found.failure is None and found.cases > 2
+    assert (found.shapes, found.conditions) == ({}, ("H % 2 == 0",))
+    assert found.notes[0].endswith("it accepts: --require 'H % 2 == 0'")
+
+
+@pytest.mark.parametrize(
+    ("forward", "shapes", "conditions"),
+    [
+        # halves of the tests' 3 elements, 2 and 1, fit by broadcasting
+        ("a, b = x.chunk(2, -1); return a * b", {"x": "N, D"}, ("D % 2 == 0",)),
+        ("a, b, c = x.chunk(3, -1); return a * b * c", {}, ()),
+        ("torch.cat([part.sin() for part in x.chunk(2, -1)], -1)", {}, ()),
+    ],
+)
+def test_chunks_that_fit_by_broadcasting_alone_are_no_test(
+    forward: str, shapes: dict[str, str], conditions: tuple[str, ...]
+) -> None:
+    found = verdict(inputs="x", forward=forward, derive=True)
+    assert found.failure is None
+    assert (found.shapes, found.conditions) == (shapes, conditions)
 
 
 def test_a_view_that_takes_no_strides_is_not_noted() -> None:
