@@ -108,6 +108,11 @@ def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
     return body
 
 
+ALL_OF_THEM = (
+    "add them to the inputs; new-op without --inputs takes all of them from the forward"
+)
+
+
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     """Return the program of a file's function, with its calls of other functions inlined."""
     file = Text(origin.source, Location(text.location.source), files=origin.files)
@@ -120,6 +125,11 @@ def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     function = _entry(origin, definitions)
     own = {item.arg for item in parameters(function.arguments)}
     names = scope.outer
+    known = names | defaults(function.arguments).keys()
+    of_self = [item.arg for item in function.arguments.kwonlyargs]
+    if lacking := [name for name in of_self if name not in known]:
+        message = f"the forward also needs {', '.join(lacking)}"
+        raise ScaffoldError(message, text.location, ALL_OF_THEM)
     body = _with_defaults(function, names, report)
     readable = names.union(stored(body))
     taken = TAKEN | {*names, *own, *names_in(body)}

@@ -319,7 +319,6 @@ def of_stated_inputs(
     node = origin.definitions.functions[origin.function]
     kinds = {item.arg: _annotation(item.annotation) for item in node.args.kwonlyargs}
     said = {name: owned_kind(kind) for name, kind in kinds.items()}
-    _refuse_missing(said, node.args, names, locate(("inputs",)))
     changed = raw.get("dirty", ())
     tensors = [item for item in every if isinstance(item, TensorInput)]
     fitting = [one for one in tensors if not one.variadic and one.name not in changed]
@@ -336,17 +335,6 @@ def of_stated_inputs(
     known = Inferred(inputs, (*params,), (*buffers,), stated=True, notes=(*notes,))
     dims = {item.name: item.dims for item in fitting}
     return _with_starts(known, origin, origin.function, dims)
-
-
-def _refuse_missing(
-    said: Mapping[str, str], given: ast.arguments, names: Names, place: Location
-) -> None:
-    """Raise an error if the stated inputs lack a parameter or a buffer that the forward needs."""
-    missing = said.keys() - names - defaults(given).keys()
-    if lacking := [name for name in said if name in missing and said[name] in OWNED]:
-        message = f"the module's forward also needs {', '.join(lacking)}"
-        hint = "leave --inputs out to take all of them from the module, or add these"
-        raise ScaffoldError(message, place, hint)
 
 
 def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:

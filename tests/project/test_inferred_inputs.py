@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from scaffold.errors import Location, ScaffoldError
+from scaffold.formula.program import ALL_OF_THEM
 from scaffold.project.inferred_inputs import (
     Unsaid,
     inferred_inputs,
@@ -691,11 +692,15 @@ def test_stated_inputs_without_those_of_the_module_are_refused(tmp_path: Path) -
     (tmp_path / "layers.py").write_text(LAYER)
     stated = ("--inputs", "x[..., D], mean[D]", "--forward", "@layers.py:Norm")
     done = new_op(tmp_path, *stated, "--no-verify", "--stdout", name="norm")
-    assert done.code == 2
-    assert done.err.splitlines() == [
-        "--inputs: the module's forward also needs weight",
-        "hint: leave --inputs out to take all of them from the module, or add these",
-    ]
+    (tmp_path / "ops.toml").write_text(
+        "[ops.norm]\nforward = '@layers.py:Norm'\ninputs = 'x[..., D], mean[D]'\n"
+    )
+    of_file = new_op(tmp_path, "--spec", "ops.toml", "--no-verify", name="norm")
+    for one in (done, of_file):
+        assert one.code == 2
+        first, *_, hint = one.err.splitlines()
+        assert first.endswith(": the forward also needs weight")
+        assert hint == f"hint: {ALL_OF_THEM}"
 
 
 def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
