@@ -648,6 +648,13 @@ def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found |
     return None
 
 
+INFINITE_OWN = "autograd's own gradient is not finite"
+CHANGE = (
+    "the forward divides by 0, or overflows: change it, or give inputs for which its "
+    "gradient is finite: --samples '@file.py:function'"
+)
+
+
 def _judge(
     checks: Any,
     inputs: Sequence[Any],
@@ -669,7 +676,18 @@ def _judge(
     if words is None:
         return None
     stated = f"{tuple(value.shape)} {value.dtype}" if wanted is None else show(wanted)
+    if _is_right_where_finite(gradient, wanted, scene):
+        return Found(scene.name, INFINITE_OWN, stated, show(gradient), hint=CHANGE)
     return Found(scene.name, words, stated, show(gradient))
+
+
+def _is_right_where_finite(gradient: Any, wanted: Tensor | None, scene: Scene) -> bool:
+    """Return whether a gradient is wrong only where autograd's own is not finite."""
+    if wanted is None or not isinstance(gradient, Tensor) or wanted.isfinite().all():
+        return False
+    if (gradient.shape, gradient.dtype) != (wanted.shape, wanted.dtype):
+        return False
+    return diagnose(gradient.where(wanted.isfinite(), wanted), wanted, scene) is None
 
 
 def _factors(

@@ -346,6 +346,22 @@ def test_of_sizes_that_nothing_mends_inputs_are_asked_for() -> None:
     assert broken is not None and broken.hint == ""
 
 
+@pytest.mark.parametrize("divisor", ["0.0", "F.relu(x)"])
+def test_a_gradient_that_is_not_finite_is_no_mistake_of_the_op(divisor: str) -> None:
+    text = f"torch.nan_to_num(x / {divisor}) + 1"
+    found = verdict(inputs="x[N]", forward=text, derive=True).failure
+    assert found is not None
+    assert found.words == "autograd's own gradient is not finite"
+    assert found.hint.startswith("the forward divides by 0, or overflows: change it")
+
+
+def test_a_gradient_that_is_wrong_beside_one_that_is_not_finite_is_found() -> None:
+    text = "torch.nan_to_num(x / F.relu(x)) + x"
+    found = verdict(inputs="x[N]", forward=text, grad={"x": "3 * grad_output"}).failure
+    assert found is not None and found.subject == "grad_x"
+    assert "not finite" not in found.words
+
+
 def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
     found = verdict(
         inputs="x[N, D]",
