@@ -486,10 +486,10 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
             continue
         open_ = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
         likely = [*compress(enumerate(subjects), open_)][:WAYS]
-        kinds = said or KINDS[::3]
-        for kind, (at, subject) in product(kinds, likely):
+        for kind, (at, subject) in product((*said, *KINDS[::3]), likely):
             mixed = kind == KINDS[0] and "scalar type" in str(tried)
-            if mixed or time.process_time() - began > IN_ALL:
+            refused = kind in COMPLEX and "real input" in str(tried)
+            if mixed or refused or time.process_time() - began > IN_ALL:
                 continue
             subject.dtype, subject.inside = kind
             found = _shapes(subject, backward)
