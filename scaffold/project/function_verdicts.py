@@ -8,6 +8,7 @@ declared as the Function's text suggests, with shapes it accepts.
 import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from scaffold.derive import derive
@@ -27,6 +28,7 @@ from scaffold.project.specification import read_options
 from scaffold.render.file_style import PLAIN
 from scaffold.render.op_testing import op_testing_draft
 from scaffold.render.verification import Verification, verification
+from scaffold.spec import TensorInput, is_size_name
 from scaffold.spec.build import build
 from scaffold.spec.signature import parse_inputs
 from scaffold.verify import Failure, Request, Verdict
@@ -55,6 +57,13 @@ class Question(NamedTuple):
     stated: Stated
 
 
+class Declared(NamedTuple):
+    """A declaration of inputs, as for `--inputs`, and conditions on their sizes."""
+
+    inputs: str
+    conditions: tuple[str, ...] = ()
+
+
 class Judge:
     """A process that judges one Function at a time; it runs one again when shapes for its inputs were found."""
 
@@ -77,10 +86,11 @@ class Judge:
             self._refuse("its forward is inherited from another file")
             return
         if question.stated.inputs is not None:
-            self._prover.ask(_request(question, [question.stated.inputs]))
+            self._prover.ask(_request(question, _orders(question.stated.inputs)))
         else:
             try:
-                request = _request(question, [*map(_joined, _ways(question))])
+                ways = [Declared(_joined(way)) for way in _ways(question)]
+                request = _request(question, ways)
             except ScaffoldError as error:  # a name no input may have
                 self._refuse(error.message)
                 return
@@ -105,7 +115,8 @@ class Judge:
             return
         self._again = True
         text = _joined(_ways(self._asked)[found.chosen], found.shapes)
-        request = _request(self._asked, [text], found.conditions, searched=True)
+        way = Declared(text, (*found.conditions,))
+        request = _request(self._asked, [way], searched=True)
         self._prover.ask(request)
         self.deadline = self._prover.deadline
 
@@ -125,12 +136,17 @@ def _ways(question: Question) -> tuple[tuple[Entry, ...], ...]:
     return ways_to_declare(Facts(question.function, question.meant.module))
 
 
+def _orders(inputs: str) -> list[Declared]:
+    """Return a declaration with sizes that grow in the order of their names, and one with sizes that fall."""
+    items = parse_inputs(inputs, INPUTS)
+    every = (x.dims or () for x in items if isinstance(x, TensorInput))
+    names = dict.fromkeys(filter(is_size_name, chain.from_iterable(every)))
+    falling = (f"{one} > {two}" for one, two in pairwise(names))
+    return [Declared(inputs), Declared(inputs, (*falling,))]
+
+
 def _request(
-    question: Question,
-    texts: Sequence[str],
-    conditions: Sequence[str] = (),
-    *,
-    searched: bool = False,
+    question: Question, ways: Sequence[Declared], *, searched: bool = False
 ) -> Request:
     """Return the request to the process; raise if no declaration of the inputs is valid."""
     meant, function, stated = question
@@ -138,9 +154,9 @@ def _request(
     problems: list[ScaffoldError] = []
     rendered: list[Verification] = []
     names = _names(facts, stated)
-    for text in texts:
+    for way in ways:
         try:
-            rendered.append(_rendered(text, conditions))
+            rendered.append(_rendered(*way))
         except ScaffoldError as error:
             problems += error.problems
     if not rendered:

@@ -26,7 +26,7 @@ FAULTY = (
 )
 CORRECT = (
     *("RoundSTE", "NumpySort", "SingleGradient", "ForExport", "GatedBound"),
-    *("ModReLU", "BackwardAlone", "PermutedRows"),
+    *("ModReLU", "BackwardAlone", "PermutedRows", "CircularConvolution"),
 )
 # Digits that another version of PyTorch may change.
 UNSTABLE = re.compile(r"largest difference.*? instead of \S+|by \d+%|factor [\d./]+")
@@ -257,3 +257,43 @@ def test_a_gradient_that_is_none_is_judged_by_the_reference_and_noted_without(
     words = "grad_w: None, where the reference's is not 0"
     assert faults == [(words, line)] * failed
     assert any(note.startswith(NOT_GIVEN) for note in verdict.notes) is noted
+
+
+MINIMUM = """
+import torch
+from torch.autograd import Function
+
+
+class Minimum(Function):
+    @staticmethod
+    def forward(ctx, Q, p, A, b):
+        n, m = Q.size(0), A.size(0)
+        rows = torch.cat([Q, A.t()], 1), torch.cat([A, Q.new_zeros(m, m)], 1)
+        K = torch.cat(rows)
+        found = torch.linalg.solve(K, torch.cat([-p, b]))
+        ctx.save_for_backward(K, found)
+        ctx.n = n
+        return found[:n]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        K, found = ctx.saved_tensors
+        x, nu = found[: ctx.n], found[ctx.n :]
+        d = torch.linalg.solve(K.t(), torch.cat([grad, torch.zeros_like(nu)]))
+        dx, dnu = d[: ctx.n], d[ctx.n :]
+        return -dx.outer(x), -dx, -dnu.outer(x) - nu.outer(dx), dnu
+"""
+
+
+def test_sizes_of_a_singular_system_are_no_fault(tmp_path: Path) -> None:
+    """More rows of A than unknowns make it singular: other sizes are taken, as all the digits are lost."""
+    path = tmp_path / "minimum.py"
+    path.write_text(MINIMUM)
+    (meant,) = find_functions((str(path),)).meant
+    stated = Stated(inputs="Q[n, n], p[n], A[m, n], b[m]")
+    questions = [Question(meant, one, stated) for one in meant.functions]
+    (verdict,) = judge(questions, sys.executable, LIMIT, 1)
+    assert verdict.failure is None
+    assert verdict.call == "Q (3, 3), p (3,), A (2, 3), b (2,)"
+    assert {one.status for one in verdict.checks} == {"passed", "skipped"}

@@ -27,8 +27,13 @@ from scaffold.verify.child.derivatives import (
     returned_gradients,
 )
 from scaffold.verify.child.diagnosis import Scene
-from scaffold.verify.child.fast_torch import seeded_grad
-from scaffold.verify.child.function_questions import computes_in_single, needing
+from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
+from scaffold.verify.child.function_questions import (
+    NOTICED,
+    computes_in_single,
+    contiguous,
+    needing,
+)
 from scaffold.verify.child.further_questions import Limits
 from scaffold.verify.child.op_tests import (
     backpropagating,
@@ -57,6 +62,9 @@ STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float
 PERMUTED = re.compile(r"(.*_)?(perm(utation)?s?|order|inverse)(_.*)?")
 LARGE = 100  # times the usual inputs, to see clipping
 NOT_FINITE = "its result is not finite"
+UNSTABLE = "its result changes wholly with the last digits of the inputs"
+NOTICED_SINGLE = 1e-6  # a relative change
+LOST = 1e-2  # the relative change of a result by theirs
 CROSSED = "its lower limit is above the upper one"
 SEEDS = (1, 2)  # for other random inputs, above all indices
 ABSENT = {"absent", "seed"}  # arguments of a case with the base's shapes
@@ -206,6 +214,26 @@ class Subject:
         except Exception:  # noqa: BLE001 (whatever the user's code raises)
             return False
         return bool(outputs) and all(bool(x.isfinite().all()) for x in outputs)
+
+    def is_stable(self, inputs: Sequence[Any]) -> bool:
+        """Return whether rounding errors in the inputs spare the outputs: those of a singular system lose every digit."""
+        noise = NOTICED if self.dtype == torch.double else NOTICED_SINGLE
+        near = [
+            x.detach() * (1 + noise * contiguous(x)) if needs_gradient(x) else x
+            for x in inputs
+        ]
+        runs: list[tuple[Tensor, ...]] = []
+        for given in (inputs, near, inputs):
+            seed_generator(2)
+            try:
+                runs.append(self.call(given))
+            except Exception:  # noqa: BLE001 (a system may be singular nearby)
+                return False
+        return not any(
+            bool(x.numel() and x.is_floating_point() and torch.equal(x, again))
+            and ((x - y).abs() > LOST * (1 + x.abs())).double().mean() > 1 / 2
+            for x, y, again in zip(*runs, strict=True)
+        )
 
     # --- Observed properties.
 
@@ -512,6 +540,8 @@ def _refusal(subject: Subject, backward: bool) -> str:
         return _refusal(subject, backward)
     if not all(bool(x.isfinite().all()) for x in outputs):
         return NOT_FINITE
+    if not subject.is_stable(inputs):
+        return UNSTABLE
     if backward and any(_crosses(subject, seed) for seed in (0, *SEEDS)):
         return CROSSED
     try:
@@ -571,6 +601,8 @@ def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
                 backpropagate(outputs, given)
                 if widened := _widened(subject, given):
                     raise RuntimeError(widened)
+            if not subject.is_stable(given):
+                raise RuntimeError(UNSTABLE)
         return outputs
 
     checks = subject.checks

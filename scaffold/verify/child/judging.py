@@ -7,6 +7,7 @@ Invariant: a check that would only repeat a reported fault is skipped, with the 
 
 import linecache
 import os
+import traceback
 from collections.abc import Iterator, Sequence
 from inspect import unwrap
 from operator import attrgetter
@@ -97,13 +98,22 @@ def _of_error(
     subject: Subject, name: str, error: Exception, lines: dict[str, int]
 ) -> Result:
     """Return the result of an error: a forward may refuse a call, a backward may not."""
-    refused = subject.stage == "forward" and not (subject.maps and name in CLAIMED)
+    refused = subject.stage == "forward" or _is_of_forward(error, subject)
+    refused &= not (subject.maps and name in CLAIMED)
     refused |= _is_on_purpose(error, subject)
     if refused or name in CLAIMED and not subject.maps:
         return Result(name, "skipped", f"refused: {sentence(first_line(error))}")
     line = line_of(error, subject.asked.source) or lines["backward"]
     hint = next((hint for part, hint in MENDS if part in str(error)), "")
     return Result(name, "failed", raised_briefly(error), line, hint)
+
+
+def _is_of_forward(error: Exception, subject: Subject) -> bool:
+    """Return whether the forward raised, and no backward had called it: differences call it, too."""
+    methods = map(unwrap, (subject.function.forward, subject.function.backward))
+    codes = [getattr(method, "__code__", None) for method in methods]
+    seen = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return codes[0] in seen and codes[1] not in seen
 
 
 NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": []}
@@ -113,7 +123,7 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
     """Return the results of all checks of a Function, or shapes for its inputs, or a failure."""
     given = request["function"]
     try:
-        at, found = with_inputs([*_subjects(request)])
+        at, found = _accepted([*_subjects(request)])
     except (SamplesError, NotLoadedError) as error:
         subject = "samples" if isinstance(error, SamplesError) else "module"
         told = {"subject": subject, "words": str(error), "hint": error.hint}
@@ -131,6 +141,16 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
         "checks": [one._asdict() for one in results],
         "call": describe(found.names, found.inputs()),
     }
+
+
+def _accepted(subjects: Sequence[Subject]) -> tuple[int, Any]:
+    """Return what `with_inputs` does; of the user's declarations the second is tried if the forward refuses the first."""
+    if not subjects[0].asked.declared or subjects[0].samples:
+        return with_inputs(subjects)
+    every = [with_inputs(subjects[:1])]
+    if isinstance(every[0][1], Refused) and len(subjects) > 1:
+        every.append(with_inputs(subjects[1:]))
+    return every[0] if isinstance(every[-1][1], Refused) else every[-1]
 
 
 def _subjects(request: dict[str, Any]) -> Iterator[Subject]:

@@ -288,13 +288,15 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
     for size in SIZES:
         cost = 1.5 if size > 2 else 2.5  # pairs hide factors
         yield cost, _with_sizes(shapes, dict.fromkeys(alike, size))
-    parameters = {*forward.undeclared[1:]}
-    one_by_one = [{at} for at in forward.undeclared]
-    ranks = [(1,), *((usual,) * rank for rank in RANKS)]
-    for several, shape in product((forward.data, parameters, *one_by_one), ranks):
-        changed = tuple(shape if at in several else x for at, x in enumerate(shapes))
-        if shape not in ((), (1,)) or several is not forward.data:
-            yield 1.0 if shape not in ((), (1,)) else 2.5, changed
+    small: list[tuple[int, ...]] = [(usual,), (1,), ()]
+    every = [*small, *((usual,) * rank for rank in RANKS[2:])]
+    sets = [(forward.data, [shape for shape in every if shape not in small[1:]])]
+    sets += [({*forward.undeclared[1:]}, small), *(({at}, every) for at in forward.undeclared)]
+    for several, of_each in sets:
+        for shape in of_each:
+            pairs = enumerate(shapes)
+            changed = tuple(shape if at in several else x for at, x in pairs)
+            yield 1.0 if shape not in small[1:] else 2.5, changed
     for slot in _slots(shapes):
         for size in (*SIZES, 1) if slot[0] in forward.undeclared else ():
             yield 2.0 if size > 1 else 4.0, _with_sizes(shapes, {slot: size})

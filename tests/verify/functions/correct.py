@@ -1472,3 +1472,39 @@ class BatchStatistics(Function):
     @staticmethod
     def backward(ctx, grad):
         return grad - grad.mean(0), None, None
+
+
+class OneScale(Function):
+    """Parameters of one element."""
+
+    @staticmethod
+    def forward(ctx, x, scale, shift):
+        ctx.save_for_backward(x, scale)
+        return scale * x.relu().square() + shift
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, scale = ctx.saved_tensors
+        r = x.relu()
+        whole = (grad * r * r).sum().view_as(scale), grad.sum().view_as(scale)
+        return 2 * grad * scale * r, *whole
+
+
+class CircularConvolution(Function):
+    """A kernel of one dim, though its rows could differ; conj() does not make it complex."""
+
+    @staticmethod
+    def forward(ctx, u, k):
+        ctx.save_for_backward(u, k)
+        n = u.shape[-1]
+        return torch.fft.irfft(torch.fft.rfft(u) * torch.fft.rfft(k, n=n), n=n)
+
+    @staticmethod
+    def backward(ctx, grad):
+        u, k = ctx.saved_tensors
+        n = u.shape[-1]
+        of_grad = torch.fft.rfft(grad)
+        grad_u = torch.fft.irfft(of_grad * torch.fft.rfft(k, n=n).conj(), n=n)
+        grad_k = torch.fft.irfft(of_grad * torch.fft.rfft(u).conj(), n=n)
+        dims = tuple(range(grad_k.ndim - 1))
+        return grad_u, grad_k.sum(dims)[: k.shape[-1]]
