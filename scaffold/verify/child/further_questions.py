@@ -632,11 +632,11 @@ def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
 
 
 class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode to notice a clamp with its lower limit above its upper one, maybe by `minimum`."""
+    """A dispatch mode to notice clamps, and one with its lower limit above its upper one, maybe by `minimum`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.crossed = False
+        self.crossed = self.clamps = False
         self.least = list[tuple[Tensor, Any]]()  # results, and their lower limits
 
     def __torch_dispatch__(
@@ -644,6 +644,7 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         result, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
         least, most = (*args[1:3], None, None)[:2]
+        self.clamps |= name.strip("_") in (*CLAMPS, "clamp_max")
         if name.strip("_") in CLAMPS and least is not None:
             self.least.append((result, least))
             if most is not None:

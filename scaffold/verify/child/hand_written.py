@@ -311,6 +311,16 @@ class Subject:
         gated = all(bool((x | y).all()) for x, y in pairs)
         return gated and not all(bool(x.all()) for x, _ in pairs)
 
+    @property
+    def clamps_backward(self) -> bool:
+        """Return whether its backward alone clamps values, as against infinite ones."""
+        forward, backward, inputs = Limits(), Limits(), self.inputs()
+        with forward:
+            outputs = self.call(inputs)
+        with backward:
+            backpropagate(outputs, inputs)
+        return backward.clamps and not forward.clamps
+
     def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
         given = [x for x in inputs if needs_gradient(x)]
         return all(

@@ -1508,3 +1508,17 @@ class CircularConvolution(Function):
         grad_k = torch.fft.irfft(of_grad * torch.fft.rfft(u).conj(), n=n)
         dims = tuple(range(grad_k.ndim - 1))
         return grad_u, grad_k.sum(dims)[: k.shape[-1]]
+
+
+class ExpOfBounded(Function):
+    """Backward limits its exponent on purpose, as a gradient is to stay finite."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.exp(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * torch.exp(x.clamp(-15, 15))
