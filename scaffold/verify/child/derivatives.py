@@ -211,7 +211,7 @@ def compared_tangents(
     ]
     if not any(tangent is not None for tangent in tangents):
         return []
-    actual = _pushed(checks.OPERATOR, given, tangents)  # this may raise
+    actual = pushed(checks.OPERATOR, given, tangents)  # this may raise
     expected = _expected(checks.REFERENCE, given, tangents)
     if expected is None:
         return []
@@ -233,7 +233,7 @@ def _expected(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents | None:
     """Return the tangents of plain PyTorch; None if it has none."""
-    for way in (_pushed, _transposed):
+    for way in (pushed, _transposed):
         try:
             return way(function, inputs, tangents)
         except (NotImplementedError, RuntimeError):
@@ -241,7 +241,7 @@ def _expected(
     return None
 
 
-def _pushed(
+def pushed(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents:
     """Push tangents forward by dual numbers."""

@@ -10,18 +10,20 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from inspect import unwrap
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from scaffold.spec.names import LABELS
 from scaffold.verify.child import function_questions as asked_of
 from scaffold.verify.child.cases import Case, describe, make_inputs, needs_gradient
-from scaffold.verify.child.derivatives import as_tuple, returned_gradients
+from scaffold.verify.child.derivatives import as_tuple, pushed, returned_gradients
 from scaffold.verify.child.diagnosis import Scene, diagnose
 from scaffold.verify.child.fast_torch import seeded_grad
-from scaffold.verify.child.function_questions import Asked, contiguous
+from scaffold.verify.child.function_questions import Asked, contiguous, needing
 from scaffold.verify.child.further_questions import other_values, values_by_differences
 from scaffold.verify.child.hand_written import PERMUTED, Subject, Weights
 from scaffold.verify.child.refusals import first_line, raised
@@ -287,6 +289,25 @@ def check_one_output(subject: Subject) -> None:
         _compare_roughly(subject, inputs, found, expected, words, UNMARKED)
 
 
+def check_forward_mode(subject: Subject) -> None:
+    """Check the tangents of jvp: weighted by grad_outputs they are the gradients' sum, weighted by the inputs' tangents."""
+    if subject.function.jvp is Function.jvp:
+        raise Unasked("there is no jvp")
+    inputs = [x.detach() if isinstance(x, Tensor) else x for x in subject.inputs()]
+    moved = dict(zip(subject.names, subject.inputs(), strict=True))
+    known = subject.checks.DIFFERENTIABLE
+    tangents = [contiguous(x) if n in known else None for n, x in moved.items()]
+    found = pushed(subject.checks.OPERATOR, inputs, tangents)
+    usual = gradients(subject, subject.inputs())
+    pairs = zip(needing(subject.names, subject.inputs()), usual, strict=True)
+    of_inputs = sum((x * contiguous(x.detach())).sum() for n, x in pairs if n in known)
+    ends = [found[at] for at in subject.positions]
+    of_ends = sum((x * contiguous(x)).sum() for x in ends if x is not None)
+    if not torch.isclose(torch.as_tensor(of_ends), torch.as_tensor(of_inputs)):
+        line = unwrap(subject.function.jvp).__code__.co_firstlineno
+        raise Wrong("jvp differs from what backward says of the same tangents", line)
+
+
 # --- Checks of other inputs.
 
 
@@ -540,6 +561,7 @@ CHECKS: dict[str, Check] = {
     "two calls before one backward": _asks(asked_of.two_calls_before_one_backward),
     "backward twice, with retain_graph": _asks(asked_of.backward_twice),
     "gradient with create_graph": _asks(asked_of.gradient_with_create_graph),
+    "forward mode": check_forward_mode,
     "outputs are freed": _asks(asked_of.outputs_are_freed),
     "input changed after the forward": _asks(asked_of.input_changed_after_forward),
     "second derivative": _asks(asked_of.second_derivative),

@@ -291,7 +291,10 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
     small: list[tuple[int, ...]] = [(usual,), (1,), ()]
     every = [*small, *((usual,) * rank for rank in RANKS[2:])]
     sets = [(forward.data, [shape for shape in every if shape not in small[1:]])]
-    sets += [({*forward.undeclared[1:]}, small), *(({at}, every) for at in forward.undeclared)]
+    sets += [
+        ({*forward.undeclared[1:]}, small),
+        *(({at}, every) for at in forward.undeclared),
+    ]
     for several, of_each in sets:
         for shape in of_each:
             pairs = enumerate(shapes)

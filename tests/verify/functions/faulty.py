@@ -1470,3 +1470,57 @@ class CentersOfSteps(Function):
         gx = -(diff * phi * weights).sum(-1) * grad
         gw = (phi * grad.unsqueeze(-1)).flatten(0, -2).sum(0)
         return gx, gw, None, None
+
+
+class Float32Buffer(Function):
+    """The gradient is gathered in float32, whatever the input is."""
+
+    @staticmethod
+    def forward(ctx, x, idx):
+        ctx.save_for_backward(idx)
+        ctx.shape = x.shape
+        return x.gather(1, idx)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (idx,) = ctx.saved_tensors
+        return torch.zeros(ctx.shape).scatter_add_(1, idx, grad), None
+
+
+class PowersToThree(Function):
+    """The factors are right for the usual degree."""
+
+    @staticmethod
+    def forward(ctx, x, degree=3):
+        ctx.save_for_backward(x)
+        ctx.degree = degree
+        return torch.stack([x**n for n in range(degree + 1)])
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        terms = (grad[n] * min(n, 3) * x ** (n - 1) for n in range(1, ctx.degree + 1))
+        return sum(terms, torch.zeros_like(x)), None
+
+
+class WrongTangent(Function):
+    """Of two derivatives that should agree the one of forward mode is wrong."""
+
+    @staticmethod
+    def forward(x):
+        return x / (1 + x.abs())
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad / (1 + x.abs()) ** 2
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        (x,) = ctx.saved_tensors
+        return tangent / (1 + x.abs())
