@@ -144,6 +144,7 @@ def _differing(tables: "Sequence[Table]") -> "Iterator[str]":
 
 
 def _as_data(table: "Table") -> dict[str, Any]:
+    """Return a table of measurements as JSON."""
     variants: list[dict[str, Any]] = []
     for name, found in table.found.measured.items():
         times = {part: getattr(found, part)._asdict() for part in PARTS}

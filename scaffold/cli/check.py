@@ -97,6 +97,7 @@ def _difference(project: "Project", item: "Checked") -> str:
 
 
 def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
+    """Print the status of each file as JSON."""
     files = []
     for item in found:
         one = {

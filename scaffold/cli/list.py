@@ -74,6 +74,7 @@ def _broken(project: "Project", ops: "list[Op]") -> Iterator[ScaffoldError]:
 
 
 def _row(project: "Project", op: "Op") -> Row:
+    """Return the row of an op: its name, its place in the manifest, its files, remarks."""
     from scaffold.project.console import from_here
 
     place = op.listed.entry.locate((), key=True)

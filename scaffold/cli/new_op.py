@@ -78,6 +78,7 @@ def _generated(
     problems: list[ScaffoldError],
     process: "Proving",
 ) -> "tuple[Generated, Settled | None]":
+    """Generate an op, and prove it if asked; return also the reason if its files cannot be written."""
     from scaffold.project.rendering import generate
 
     generated = generate(name, values, settings, problems)

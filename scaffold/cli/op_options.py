@@ -220,6 +220,7 @@ def _identifier(option: Option) -> str:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
+    """Return the parameter of a command for an option."""
     kinds = {bool: bool | None, int: int | None, list: list[str] | None}
     kind: Any = kinds.get(option.kind, str | None)
     metavar = None if option.kind is bool else option.metavar

@@ -420,6 +420,7 @@ def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
 
 
 def _for_people(outcome: "Outcome", diff: bool) -> None:
+    """Print the files of an outcome, with notes; raise its refusal."""
     notes = (*outcome.settled.notes, *outcome.notes)
     said = len(notes) if SAYING.get() == "much" else SAID
     more = (f"and {len(notes) - said} more",) * (len(notes) > said)
@@ -441,6 +442,7 @@ def _for_people(outcome: "Outcome", diff: bool) -> None:
 
 
 def _for_programs(outcome: "Outcome", diff: bool) -> None:
+    """Print an outcome as JSON."""
     from scaffold.workspace.changes import diff_change
 
     settled, files = outcome.settled, []

@@ -79,6 +79,7 @@ def _drawn(
 
 
 def _as_data(found: "Diagram") -> dict[str, object]:
+    """Return a diagram as JSON."""
     return {
         "name": found.name,
         "kept": found.here,

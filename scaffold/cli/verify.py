@@ -254,6 +254,7 @@ def _unlisted(name: str) -> ScaffoldError:
 
 
 def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
+    """Return the test of an op, with the files in a state to mention."""
     test, file = roles.get("test"), roles.get("op")
     return Tested(
         op,

@@ -139,6 +139,7 @@ class _Drawing:
                 )
 
     def _add_statement(self, part: Part, kind: Kind, statement: Statement) -> None:
+        """Add the box of a statement, with the shape of a value it makes."""
         bare = replace(statement, comments=())  # for lack of room
         lines = tuple(emit_lines([bare]))
         names = written(statement)

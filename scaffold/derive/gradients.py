@@ -389,6 +389,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
 def _statements(
     spec: OpSpec, walked: Walked, backward: BackwardGraph
 ) -> GradientStatements:
+    """Write the gradients as statements, with notes; raise for a forward they cannot serve."""
     results = walked.lowered.results
     _refuse_changed(spec, backward)
     found = gradient_statements(backward, spec.style)

@@ -102,6 +102,7 @@ def _moves(op: Op) -> bool:
 
 
 def _positive(op: Op) -> list[tuple[Op, Domain]]:
+    """Return the arguments to restrict, so that a value is positive."""
     if op.rule == "sub" and is_number(op.args[0], 1):
         return [(op.args[1], "unit")]
     if _is_product(op) and op.args[0] is op.args[1]:

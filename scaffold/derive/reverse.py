@@ -237,6 +237,7 @@ class Reverse:
         return rule is not None and rule.category == "elementwise"
 
     def _pass_on(self, op: Op) -> None:
+        """Pass an op's cotangent on to its arguments."""
         if op.kind == "group":
             self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
             return

@@ -146,6 +146,7 @@ def _in_place(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | None
 
 
 def _joins(node: Node, name: str) -> bool:
+    """Return whether a call joins all tensors of a variadic input: `sum(xs)`, `torch.stack(xs)`."""
     match node:
         case Node("call", _, (Node("name", "sum"), Node("name", read)), ()):
             return read == name

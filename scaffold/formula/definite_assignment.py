@@ -105,6 +105,7 @@ class _Walk:
                     self.facts.note_change(value)
 
     def read(self, node: ast.AST, way: Way) -> None:
+        """Check the names an expression reads, along the ways its tests open."""
         match node:
             case ast.Name(_, ast.Load()):
                 self.check(node, way)

@@ -273,6 +273,7 @@ class NameResolver(ast.NodeTransformer):
         self.definitions, self.locals, self.prefix = definitions, dict(around), prefix
 
     def function(self, name: str, node: Defined) -> Function:
+        """Return a function with its locals renamed and outer names resolved."""
         arguments, body = node.args, statements_of(node)
         constants = [self.visit(item) for item in arguments.defaults]
         arguments.defaults = constants

@@ -221,6 +221,7 @@ class ExpressionParser:
         return self._element(item, present | {name} if name else present)
 
     def _check_callee(self, callee: ast.expr) -> None:
+        """Report a call of a number or a tensor, such as `2(x + 1)`."""
         match callee:
             case ast.Constant(int() | float() as number):  # 2(x + 1)
                 hint = f"to multiply: {number} * (...)"
@@ -242,6 +243,7 @@ class ExpressionParser:
         return self.graph.node("slice", "", args)
 
     def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
+        """Return the node of an operator; a term that may be absent is left out if it is."""
         operator = BINARY[type(item.op)]
         left = self.absent_operand(item.left, present)
         right = self.absent_operand(item.right, present)

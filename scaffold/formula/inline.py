@@ -214,6 +214,7 @@ class Inliner:
         target: ast.expr | None,
         conditional: bool,
     ) -> tuple[Block, ast.expr]:
+        """Return the lines before an expression, and the expression with its calls inlined."""
         sites = Sites(self, known, value, target, conditional)
         try:
             found: ast.expr = sites.visit(copy.deepcopy(value))
@@ -228,6 +229,7 @@ class Inliner:
         return sites.before, found
 
     def _check(self, call: ast.Call, function: Function) -> None:
+        """Raise for a function that cannot be inlined: recursive, decorated, or called too often."""
         shown = own_name(function.name)
         self.count += 1
         if function.name in self.running:
@@ -558,6 +560,7 @@ class Sites(ast.NodeTransformer):
     def _check_order(
         self, node: ast.Call, function: Function, before: list[ast.stmt]
     ) -> None:
+        """Raise if the inlined lines would run before an expression they change or draw from."""
         swapped = (
             (changes(before) and self.seen)
             or (before and changes(self.seen))

@@ -74,6 +74,7 @@ def elements_of(tensor: ast.expr, known: Locals) -> Elements:
 
 
 def _of_call(call: ast.Call, known: Locals) -> Elements:
+    """Return the kind of elements of a tensor made by a call."""
     word = word_of(call)
     source, rest = _source(call)
     stated = [item.value for item in call.keywords if item.arg == "dtype"]

@@ -35,6 +35,7 @@ def without_checks(graph: Graph, statements: Lines) -> Lines:
 
 
 def _without_checks(graph: Graph, item: Statement) -> Lines:
+    """Return a statement without assertions in it; an `if` with a branch to raise becomes the other branch."""
     if not isinstance(item, If):
         return () if is_check(item) else (item,)
     body, orelse = without_checks(graph, item.body), without_checks(graph, item.orelse)

@@ -209,6 +209,7 @@ def _isolated(
 def _results(
     spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
 ) -> tuple[Lines, tuple[Node, ...]]:
+    """Return the statements before the results, and the results."""
     graph = formula.graph
     if len(spec.outputs) > 1:
         return _several(spec, formula, result, writer)

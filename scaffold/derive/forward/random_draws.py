@@ -97,6 +97,7 @@ class _Draws:
         return lines
 
     def _statement(self, item: Statement) -> Lines:
+        """Return a statement with its random draws on lines of their own."""
         if isinstance(item, If):
             return (self._choice(item),)
         changed = self._changed_draw(item)
@@ -125,6 +126,7 @@ class _Draws:
         return replace(item, body=body, orelse=orelse)
 
     def _learn(self, item: Statement) -> None:
+        """Update the names with a gradient, and those drawn without one."""
         if isinstance(item, If):
             self.kinds.after((item,))
             return

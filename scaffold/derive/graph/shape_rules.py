@@ -840,6 +840,7 @@ def _sizes_said(
 
 
 def _dims_said(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | None:
+    """Return the dims for a part of a shape in the rule table: `n`, `*x`, `x[0]`; None if unknown."""
     match part:
         case ast.Constant(int(size)):
             return (size,)

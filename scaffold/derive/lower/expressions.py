@@ -176,6 +176,7 @@ def _input(
     wanted: bool,
     known: Mapping[str, Dim],
 ) -> Op:
+    """Return the op of an input, of its declared shape."""
     if item.dims is None:
         shape = unknown(Input(item.name))
     else:

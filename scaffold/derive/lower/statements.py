@@ -289,6 +289,7 @@ class Lowering:
         self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
+        """Bind the names of a target to the value of an op or to its parts."""
         if target.kind == "name":
             once = self.writes.get(target.label) == 1
             if op.kind == "static" and once and target.label not in self.stale:

@@ -67,6 +67,7 @@ class Safety:
         return self.known[op]
 
     def _needs(self, op: Op) -> frozenset[Need]:
+        """Return the tests a value needs, because an optional input is read below it."""
         if op in self.optional:
             return self.inside.get(op) or frozenset({_named(op)})
         if op.rule == "static":

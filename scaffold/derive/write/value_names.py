@@ -217,6 +217,7 @@ class Namer:
         return users.pop() if len(users) == 1 else None
 
     def _possible(self, op: Op, value: Op | None) -> Iterator[str]:
+        """Yield possible names of a value in the backward, best first."""
         if op.rule == "item" and op.args[0].rule == "vjp":
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
