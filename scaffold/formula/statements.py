@@ -221,6 +221,7 @@ class StatementParser:
     def _present_after(
         self, item: ast.stmt, statement: Statement, present: Guarded
     ) -> Guarded:
+        """Return the optional inputs known to be present after a statement."""
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
@@ -271,6 +272,7 @@ class StatementParser:
     def _augmented(
         self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
+        """Return the statement of `y += value`, under a test if the value may be absent."""
         operator = BINARY[type(item.op)]
         self.expressions.parse(item.target, present)  # it is read first
         target = self._target(item.target)
@@ -304,6 +306,7 @@ class StatementParser:
         self.fail(item, *words_on(item))
 
     def _target(self, target: ast.expr) -> Node:
+        """Return the node of a target, and take its names as locals; report a name to avoid."""
         if isinstance(target, ast.Name):
             if target.id in RESERVED or target.id.startswith("__"):
                 hint = f"give it another name: {target.id.strip('_').lower()}_"
@@ -396,6 +399,7 @@ class StatementParser:
         return unassigned(body, self.scope.outer, self.scope.choices)
 
     def _check_targets(self, statements: Lines, targets: frozenset[str]) -> None:
+        """Report assignments of `grad_` names that are no gradients of the op."""
         read = {name for node in expressions(*statements) for name in node.names()}
         unknown = written(*statements) - targets - read - self.scope.names
         for name in sorted(x for x in unknown if x.startswith("grad_")):

@@ -181,6 +181,7 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Tex
 def _whole_file(
     module: ast.Module, definitions: Definitions, text: Text
 ) -> FunctionText:
+    """Return the lines of a file without functions as a formula."""
     body = program_of_file(module)
     if not body:
         hint = "write a function into it: def forward(x): return x * 2"
@@ -248,6 +249,7 @@ def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> No
 def _parameters(
     function: ast.FunctionDef, imports: Meanings, text: Text
 ) -> tuple[str, ...]:
+    """Return the names of a function's parameters; raise for those an op cannot have."""
     name, arguments = function.name, function.args
     place = place_in(text, function)
     try:

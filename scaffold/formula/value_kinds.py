@@ -121,6 +121,7 @@ class ValueKinds:
         return self.of(node) == "scalar"
 
     def _of_call(self, node: Node) -> ValueKind:
+        """Return the kind of a call's result."""
         callee, *args = node.args
         root = callee.root()
         if root.kind == "name" and root.label in self.arrays:

@@ -238,6 +238,7 @@ class VerbatimParser(StatementParser):
         return If(head, (*step, *body, *step, *body, *after), after)
 
     def _with(self, item: ast.With, present: Guarded) -> Statement:
+        """Return a `with` of a mode in outline; report any other."""
         read: list[Node] = []
         for part in item.items:
             match part:

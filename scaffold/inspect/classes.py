@@ -275,6 +275,7 @@ def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> 
 
 
 def _parameters(node: ast.FunctionDef) -> Iterator[Parameter]:
+    """Yield the parameters of a method, in order."""
     arguments = node.args
     plain = [*arguments.posonlyargs, *arguments.args]
     missing = len(plain) - len(arguments.defaults)

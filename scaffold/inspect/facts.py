@@ -58,6 +58,7 @@ def _changed_by(values: Values, step: Step) -> Iterator[Change]:
 
 
 def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Change]:
+    """Yield the tensors a call changes: by `out=`, by `inplace=True`, or by a method such as `add_`."""
     name = torch_call(node, values.names)
     for keyword in node.keywords:
         if name and keyword.arg == "out":

@@ -131,6 +131,7 @@ class Flow:
     def _unpack(
         self, step: Step, targets: list[ast.expr], value: ast.expr | None
     ) -> None:
+        """Bind several targets to the elements of a value, one to one if it is written out."""
         plain = not any(isinstance(t, ast.Starred) for t in targets)
         if isinstance(value, ast.Tuple | ast.List) and plain:
             stars = any(isinstance(v, ast.Starred) for v in value.elts)

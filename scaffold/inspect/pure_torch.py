@@ -123,6 +123,7 @@ def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
 def _is_known(
     call: ast.Call, facts: Facts, contexts: set[str | None], also: tuple[str, ...]
 ) -> bool:
+    """Return whether a call is of Python, of ctx, or of torch."""
     function = call.func
     if isinstance(function, ast.Name) and function.id not in facts.names.imported:
         return function.id in PYTHON

@@ -163,6 +163,7 @@ class Values:
         return None
 
     def _named(self, name: str, at: Step, depth: int) -> Root | None:
+        """Return the origin of a name's memory; None if unknown."""
         if self.flow.is_parameter(name, at):
             return Root("parameter", name)
         bound = self.flow.definite(name, at)
@@ -178,6 +179,7 @@ class Values:
         return None
 
     def _subscript(self, node: ast.Subscript, at: Step, depth: int) -> Root | None:
+        """Return the origin of the memory of `x[i]`: a saved tensor, an element of an input, or a view."""
         if self.is_saved(node.value, at):
             index = node.slice
             if isinstance(index, ast.Constant) and isinstance(index.value, int):

@@ -243,6 +243,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         original_node: cst.SimpleStatementLine,
         updated_node: cst.SimpleStatementLine,
     ) -> Any:
+        """Remove or replace a statement, if an edit names it."""
         if len(original_node.body) != 1:
             return updated_node
         small = original_node.body[0]
@@ -259,6 +260,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> Any:
+        """Remove a function, extend its signature or decorate it, if an edit names it."""
         line = self._at(original_node.name)[0]
         if line in self.dropped:
             return cst.RemoveFromParent()

@@ -58,6 +58,7 @@ def _findings(module: Module, rules: tuple[Rule, ...]) -> Iterator[Finding]:
 def _finding(
     path: str, lines: list[str], rule: Rule, found: Found, function: str
 ) -> Finding:
+    """Return the finding of a rule at its place."""
     line, column, end, _ = span(found.node)
     statement_end = getattr(found.node, "body", None)
     return Finding(

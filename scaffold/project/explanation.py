@@ -68,6 +68,7 @@ def _rules(found: Explanation) -> list[str]:
 
 
 def _kept(derivation: Derivation, found: Explanation) -> list[str]:
+    """Return the rows of a table of saved values, with sizes and the gradients they serve."""
     sizes = {item.name: tensor.size for item, tensor in found.saved}
     rows: list[tuple[str, str, str, str]] = [
         (

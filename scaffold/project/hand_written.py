@@ -77,6 +77,7 @@ def holds_functions(path: str) -> bool:
 
 
 def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
+    """Return the Functions of a file or directory with this name, or all; add notes on unread files."""
     tree = look_through([path])
     if not Path(path).is_dir():
         raise_all(list(tree.unread))

@@ -438,6 +438,7 @@ def record_passed(
 
 
 def _with_proof(op: Op, record: Record, begun: Begun, torch: str) -> Record:
+    """Return an op's record with the proof by its passed tests."""
     kept = record.kept("op")
     assert kept is not None  # or else there was an objection
     as_written = not op.standings[kept.path].edited

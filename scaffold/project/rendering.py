@@ -216,6 +216,7 @@ def generate_table(
 
 
 def _generated(specified: Specified, printed: bool = False) -> Generated:
+    """Return a generated op: its derivation, its files, its manifest and notes; nothing is written."""
     spec, where = specified.spec, specified.places
     manifest = None
     if specified.joins and not printed:

@@ -320,6 +320,7 @@ def _saved_names(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """Return the lines of backward, up to its return."""
     inlined = _inlined(spec, derivation)
     if inlined is not None:
         return inlined
@@ -492,6 +493,7 @@ def _element_lines(spec: OpSpec, element: Element) -> list[str]:
 
 
 def _returned(spec: OpSpec, derivation: Derivation) -> str:
+    """Return the expression backward returns: a gradient or None for each input."""
     differentiable = {item.name for item in spec.differentiable}
     values = []
     for item in spec.inputs:

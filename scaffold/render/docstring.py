@@ -171,6 +171,7 @@ def _formatted(formula: Formula) -> str:
 
 
 def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """Return the notes of a docstring: conditions, inputs changed in place, no second derivative."""
     notes = []
     conditions = [f"``{emit(one.result)}``" for one in spec.require if one.result]
     if conditions:
@@ -188,6 +189,7 @@ def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _surrogate_note(spec: OpSpec) -> str:
+    """Return the sentence on a gradient other than the derivative."""
     assert spec.surrogate is not None
     stated = spec.surrogate.forward
     source = (
@@ -212,6 +214,7 @@ def _arguments(spec: OpSpec) -> list[Described]:
 
 
 def _description(item: Input) -> str:
+    """Return the words for an input: its type, its shape, None."""
     if isinstance(item, Attribute):
         return CONSTANTS.get(item.annotation, "Constant.")
     if item.dims is None:

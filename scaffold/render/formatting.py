@@ -91,6 +91,7 @@ def _one_is_enough(line: str, below_imports: bool) -> bool:
 
 
 def _folded(line: str, length: int) -> Iterator[str]:
+    """Yield a line as black folds it."""
     code = line.lstrip()
     fits = len(line) <= length and not code.endswith(",)")
     if fits or code.startswith(('"', "'")) or "#" in line or ";" in line:

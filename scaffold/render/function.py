@@ -293,6 +293,7 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
+    """Return the lines of setup_context to unpack the inputs it reads."""
     read = {item.name for item in spec.inputs if _mentions(text, item.name)}
     if not read:
         return []

@@ -73,6 +73,7 @@ def names_read(code: str) -> frozenset[str]:
 
 
 def _read(left: list[ast.AST]) -> set[str]:
+    """Return the names read by some nodes, except parameters of the functions around them."""
     found: set[str] = set()
     while left:  # like ast.walk, in half the time
         node = left.pop()

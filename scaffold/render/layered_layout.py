@@ -66,6 +66,7 @@ class _Graph(NamedTuple):
 
 
 def _with_dummies(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> _Graph:
+    """Return a graph with a dummy box in each layer an edge passes."""
     every, paths = list(boxes), []
     for start, end in edges:
         path = [start]

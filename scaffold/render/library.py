@@ -143,6 +143,7 @@ def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def _vmap_lines(spec: OpSpec, returned: Sequence[str]) -> list[str]:
+    """Return the body of a vmap rule that calls the op for each sample."""
     lines, sample = [], "x if dim is None else x.select(dim, i)"
     if any(item.variadic for item in spec.tensors):  # a list; its dims are a list, too
         lines = [

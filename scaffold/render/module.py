@@ -325,6 +325,7 @@ def shows(item: Attribute) -> bool:
 
 
 def _joined(parts: list[str], line_length: int) -> list[str]:
+    """Return the pieces of `extra_repr` as rows of f-strings."""
     if not parts:
         return []
     rows = [parts[0]]

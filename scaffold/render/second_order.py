@@ -88,6 +88,7 @@ def refused_at_once(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _of_one(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
+    """Return the lines to return one gradient with a derivative that raises."""
     name = f"grad_{spec.inputs[0].name}"
     taken = {item.name for item in spec.inputs}
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
@@ -105,6 +106,7 @@ def _of_one(
 def _of_several(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
+    """Return the lines to return several gradients with derivatives that raise."""
     taken = {item.name for item in spec.inputs}
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
     grads = fresh("grads", taken)

@@ -96,6 +96,7 @@ def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
 def _refused(
     spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]
 ) -> Refused | None:
+    """Return an input, and a value of it to make a shape check fail; None if there is none."""
     name = check.name
     # An earlier check, of an optional input, may read the shape of this one, and refuse first.
     read = any(f"{name}.shape" in test for one in before for test in one.tests)

@@ -96,6 +96,7 @@ def read_templates(directories: Iterable[tuple[Path, Location]]) -> Templates:
 
 
 def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
+    """Read the templates of a directory; raise for unreadable ones."""
     shown = os.path.relpath(directory)
     if not directory.is_dir():
         hint = f"to start one: scaffold templates eject op --template-dir {shlex.quote(shown)}"

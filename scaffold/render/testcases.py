@@ -334,6 +334,7 @@ def _size(dim: Dim, starred: Mapping[str, str]) -> str:
 
 
 def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
+    """Yield the name and arguments of each case of a test."""
     yield "base", ""
     for absent in absences(spec):
         listed = ", ".join(f'"{name}"' for name in absent)

@@ -168,6 +168,7 @@ def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator
 
 
 def _calls(spec: OpSpec, derivation: Derivation, compared: bool) -> Iterator[Claim]:
+    """Yield claims about calls of the op: random, in place, kernels, attributes."""
     if spec.is_library and not has_vmap_rule(spec, derivation):
         yield Claim("supports_forward_vmap", "False")
     if derivation.random:

@@ -127,6 +127,7 @@ def _shaped(declared: Entries, shown: Entries) -> Entries:
 
 
 def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
+    """Return the problem of an input declared otherwise than in the schema."""
     name = shown.name
     hint = "with a schema, 'inputs' adds only shapes and traits: 'x[..., D], mask[N; bool]'"
     if shown.annotation or (shown.default and not shown.tensor):
@@ -145,6 +146,7 @@ def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
 def _output_entries(
     raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
+    """Return the declared outputs, joined with those of a schema."""
     declared = schema.outputs if schema else None
     if "outputs" not in raw:
         return declared or (Entry(Words("output", problems.within(("outputs",)))),)
@@ -215,6 +217,7 @@ def tensor_names(
 def _tensors(
     key: str, paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
 ) -> tuple[str, ...]:
+    """Return names of inputs, noting those of no tensor."""
     known = {item.name: item for item in inputs}
     found = []
     for name, path in paths.items():

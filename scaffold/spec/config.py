@@ -185,6 +185,7 @@ def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Source
 
 
 def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
+    """Return the nearest configuration at or above a directory."""
     variables = {key: Said(*said) for key, said in variables_of(environment).items()}
     nearest: Sources | None = None
     for directory in (start, *start.parents):
@@ -230,6 +231,7 @@ def read_configuration(text: str, path: str, root: str) -> Configuration | None:
 def _sources(
     text: str, path: str, root: str, variables: Mapping[str, Said]
 ) -> Sources | None:
+    """Return the configuration of a `pyproject.toml`; None if it has none."""
     from scaffold.spec.toml import Places, parse_toml
 
     data = parse_toml(text, path)

@@ -270,6 +270,7 @@ class _EntryParser(Cursor):
     """A recursive-descent parser of one entry's tokens."""
 
     def entry(self) -> Entry:
+        """Read one input: `*name`, `name[dims; traits]?`, `name: type = default`."""
         variadic = self.take("*")
         before = self.type_before()
         optional = before is not None and self.take("?")
@@ -298,6 +299,7 @@ class _EntryParser(Cursor):
         return None
 
     def unexpected_end(self, name: Words) -> ScaffoldError:
+        """Return an error for text behind a complete entry, with a hint of what was meant."""
         found = self.next
         if found.kind == "name":
             mark = ":" if found.text in PREFIXES else ","
@@ -315,6 +317,7 @@ class _EntryParser(Cursor):
         return self.unexpected("',' or the end")
 
     def shape(self) -> tuple[tuple[Words, ...] | None, tuple[Trait, ...]]:
+        """Read `[dims; traits]`; None for dims not stated."""
         if self.take(";"):
             if self.next.kind != "name":
                 raise self.unexpected("a trait", "for example: mask[N; bool]")

@@ -80,6 +80,7 @@ def schema_type(annotation: str) -> str | None:
 
 
 def _of(tree: ast.expr) -> str | None:
+    """Return a type as `torch.library` accepts it; None if it does not."""
     text = ast.unparse(tree)
     match tree:
         case ast.Name("dtype"):

@@ -243,6 +243,7 @@ class _Reader:
         without: str = "",
         targets: tuple[str, ...] | None = None,
     ) -> Formula | None:
+        """Parse the formula of a key; None if it is not stated or has problems."""
         if path[0] not in self.raw:
             return None
         text = self._text(path)

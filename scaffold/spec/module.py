@@ -259,6 +259,7 @@ def _parameters(
     configuration: Configuration,
     problems: Problems,
 ) -> Names:
+    """Return the inputs the module owns: those stated, or else by name."""
     if "params" in raw:
         return tensor_names("params", arguments.inputs, raw, problems)
     usual = set(configuration.parameter_names) - set(buffers) - set(arguments.dirty)
@@ -360,6 +361,7 @@ def _updates(
 def _inits(
     raw: Raw, arguments: Arguments, owned: Names, shapes: Shapes, problems: Problems
 ) -> tuple[Init, ...]:
+    """Return the stated first values of parameters, noting mistakes."""
     dims = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     found = []
     for name, text in raw.get("init", {}).items():

@@ -205,6 +205,7 @@ def op_names(
 
 
 def _check_spelling(name: str, snake: str, place: Location) -> None:
+    """Raise unless the name of an op is snake_case or CamelCase."""
     if is_identifier(name) and snake == snake.lower() and snake.strip("_"):
         problem = check_name(snake, place, "an op")
         if problem and not snake.startswith("grad_"):  # grad_reverse is a fine op

@@ -84,6 +84,7 @@ def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
 
 
 def _cut(facts: Facts, node: ast.AST) -> str:
+    """Return how an expression cuts a tensor off the graph: `.data`, `.detach()`; "" if it does not."""
     if (
         isinstance(node, ast.Attribute)
         and node.attr == "data"
