@@ -337,7 +337,7 @@ def context_of(
     )
     filled = _filled(spec, defined, names, incoming.may_be_none)
     if incoming.may_be_none:
-        filled = tuple(_as_saved(item, saved, spec, origins) for item in filled)
+        filled = tuple(_as_saved(item, saved, origins) for item in filled)
         watched = ()  # another gradient may be present
     return Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
 
@@ -635,9 +635,7 @@ def _filled(
     )
 
 
-def _as_saved(
-    item: Filled, saved: Iterable[Saved], spec: OpSpec, origins: Origins
-) -> Filled:
+def _as_saved(item: Filled, saved: Iterable[Saved], origins: Origins) -> Filled:
     """Make zeros like a tensor saved for every gradient: one of the output's shape, else with the shape on ctx."""
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))

@@ -45,7 +45,7 @@ def forward_body(
     locals_ = {item.attribute: item.local for item in passed if item.local}
     made = [item.local for item in passed if item.local]
     if own:
-        _rewrite_context(facts, text, passed, locals_)
+        _rewrite_context(text, passed, locals_)
     for step in forward.flow.returns:
         assert isinstance(step.statement, ast.Return)
         if made:
@@ -188,7 +188,7 @@ def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
 
 
 def _rewrite_context(
-    facts: Facts, text: "_Text", passed: Sequence[Handed], locals_: dict[str, str]
+    text: "_Text", passed: Sequence[Handed], locals_: dict[str, str]
 ) -> None:
     """Remove the statements on ctx; give a local name to values without a lasting one."""
     method = text.method

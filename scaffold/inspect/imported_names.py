@@ -24,7 +24,6 @@ class Names:
     def __init__(self, tree: ast.Module, found: list[ast.AST] | None = None) -> None:
         self.imported: dict[str, str] = {}
         self.starred: list[str] = []
-        self.sources: dict[str, str] = {}  # a name -> the module it was imported from
         for node in found if found is not None else ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
