@@ -125,6 +125,11 @@ def raise_all(problems: list[ScaffoldError]) -> None:
         raise ScaffoldErrors(problems)
 
 
+def why_unread(error: OSError | ValueError) -> str:
+    """Return the reason of a failed `read_text`, to put behind "cannot be read: "."""
+    return (error.strerror if isinstance(error, OSError) else "") or "not UTF-8"
+
+
 def did_you_mean(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
     """Return a hint with the closest known word, or None if none is similar enough (`alike`, from 0 to 1)."""
     close = get_close_matches(word, list(known), n=1, cutoff=alike)

@@ -25,6 +25,7 @@ from scaffold.errors import (
     ScaffoldError,
     did_you_mean,
     raise_all,
+    why_unread,
 )
 from scaffold.files import read_text
 from scaffold.lint import Finding, Rule, Unreadable, lint_text
@@ -308,10 +309,8 @@ def without_baseline(run: Run, path: str) -> Run:
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ScaffoldError(
-            f"cannot read '{path}': {reason}", Location("--baseline")
-        ) from None
+        message = f"cannot read '{path}': {why_unread(error)}"
+        raise ScaffoldError(message, Location("--baseline")) from None
     known = read_baseline(text, path)
     return run._replace(findings=without_known(run.findings, known), known=known)
 

@@ -13,7 +13,7 @@ import typer
 
 from scaffold.cli.options import FORMATS, PYTHON, check_format, format_help
 from scaffold.cli.output import TERMINAL, say_error, show_object
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError, did_you_mean, why_unread
 from scaffold.files import read_text
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
     try:
         text = read_text(file, "utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        message = f"cannot read '{file}': {reason}"
+        message = f"cannot read '{file}': {why_unread(error)}"
         hint = "name a TOML file of rules, as in: scaffold rules check rules.toml"
         raise ScaffoldError(message, Location("FILE"), hint) from None
     listed = [os.path.normpath(one.path) for one in configured]

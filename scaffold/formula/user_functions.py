@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError, did_you_mean, why_unread
 from scaffold.formula.definitions import (
     Binding,
     Defined,
@@ -557,8 +557,7 @@ class OtherFiles:
         try:
             source = self.read(str(path)).removeprefix("\ufeff")
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            message = f"cannot read '{path}': {reason}"
+            message = f"cannot read '{path}': {why_unread(error)}"
             raise ScaffoldError(message, place_in(self.text, statement)) from None
         text = with_plain_newlines(Text(source, Location(str(path))))
         module = with_patterns_written_out(with_math(parse_source(text)))

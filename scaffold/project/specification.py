@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError, did_you_mean, why_unread
 from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
@@ -501,8 +501,7 @@ def _entry(path: str, name: str) -> Entry:
     try:
         text = read_text(path, "utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        message = f"cannot read '{path}': {reason}"
+        message = f"cannot read '{path}': {why_unread(error)}"
         hint = "name a TOML file with a table [ops.NAME]"
         raise ScaffoldError(message, Location("--spec"), hint) from None
     entries = {entry.name: entry for entry in read_ops(text, path)}

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.errors import Location, ScaffoldError, raise_all, why_unread
 from scaffold.files import read_text
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
         try:
             text = read_text(path, "utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8"
-            message = f"cannot be read: {reason}"
+            message = f"cannot be read: {why_unread(error)}"
             problems.append(ScaffoldError(message, Location(f"{shown}/{name}")))
             continue
         found.append(Source(name, os.path.normpath(f"{shown}/{name}"), text))

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all, why_unread
 from scaffold.files import NOT_TEXT, read_text
 from scaffold.spec.config_keys import KEYS, PARAMETERS, Docstrings, Formatter, Typing
 from scaffold.spec.config_values import Convention, Stated
@@ -206,9 +206,8 @@ def _read(path: Path, shown: str) -> str:
     try:
         return read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        place = Location(shown)
-        raise ScaffoldError(f"cannot be read: {reason}", place, NOT_TEXT) from None
+        message = f"cannot be read: {why_unread(error)}"
+        raise ScaffoldError(message, Location(shown), NOT_TEXT) from None
 
 
 def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from scaffold.errors import ScaffoldError, did_you_mean
+from scaffold.errors import ScaffoldError, did_you_mean, why_unread
 from scaffold.files import read_text
 from scaffold.spec import config_values as values
 from scaffold.spec.config_values import Stated
@@ -65,22 +65,16 @@ def read_rule_files(stated: Stated) -> tuple[RuleFile, ...]:
     """Read the files, with paths relative to the pyproject.toml."""
     found = []
     for position, name in enumerate(stated.value):
-        text = _text(Path(stated.root, name))
-        if isinstance(text, str):
-            path = os.path.normpath(os.path.join(stated.shown, name))
-            found.append(RuleFile(path, text))
-        else:
+        path = os.path.normpath(os.path.join(stated.shown, name))
+        try:
+            text = read_text(Path(stated.root, name), "utf-8-sig")
+        except (OSError, ValueError) as error:
             place = stated.problems.within((stated.key, str(position)))
-            reason = getattr(text, "strerror", None) or "not UTF-8"
-            stated.problems.add(ScaffoldError(f"cannot read '{name}': {reason}", place))
+            message = f"cannot read '{name}': {why_unread(error)}"
+            stated.problems.add(ScaffoldError(message, place))
+        else:
+            found.append(RuleFile(path, text))
     return tuple(found)
-
-
-def _text(path: Path) -> str | Exception:
-    try:
-        return read_text(path, "utf-8-sig")
-    except (OSError, ValueError) as error:
-        return error
 
 
 # --- The keys of `[tool.scaffold]`, as data.

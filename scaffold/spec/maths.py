@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError, did_you_mean, why_unread
 from scaffold.formula import (
     Formula,
     Graph,
@@ -105,9 +105,8 @@ def read_reference(
     try:
         source = read(path)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
         hint = "give its path from here: '@file.py:function'"
-        message = f"cannot read '{path}': {reason}"
+        message = f"cannot read '{path}': {why_unread(error)}"
         raise ScaffoldError(message, place, hint) from None
     source = source.removeprefix("\ufeff")
     name = match["function"]
