@@ -161,11 +161,8 @@ def _finite_of(checks: Any) -> str:
     """Return one input and its domain, if this makes the forward finite; else ""."""
     inputs = checks.make()
     for position, name in enumerate(checks.NAMES[: len(inputs)]):
-        before, value, after = (
-            inputs[:position],
-            inputs[position],
-            inputs[position + 1 :],
-        )
+        value = inputs[position]
+        before, after = inputs[:position], inputs[position + 1 :]
         if not (isinstance(value, Tensor) and value.is_floating_point()):
             continue
         for word, least, width in RANGES:
