@@ -46,7 +46,12 @@ from scaffold.derive.reverse import (
 )
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
-from scaffold.derive.simplify.algebra import ALGEBRA, divided_first, scalars_first
+from scaffold.derive.simplify.algebra import (
+    ALGEBRA,
+    divided_first,
+    scalars_first,
+    shared_multiples,
+)
 from scaffold.derive.simplify.autocast_casts import with_casts
 from scaffold.derive.simplify.compositions import with_one_softmax, with_probabilities
 from scaffold.derive.simplify.constructors import Maker, in_order
@@ -363,6 +368,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
     known = scalars_first(walked.make, roots, whole)
     roots, of = _over(known, roots, of)
+    roots, of = _over(shared_multiples(walked.make, roots, whole), roots, of)
     amp = amp_of(walked.spec)
     # A compiler traces the backward of a registered op under the autocast around its call; what comes in has its dtype there.
     if amp == "region" or (walked.spec.is_library and amp != "off"):

@@ -10,7 +10,7 @@ a rule for a composition (`x * sigmoid(x)` is silu); by a function, if ranks or 
 of the one call, if there is no formula.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.autograd_fallback import pulled_back
@@ -384,7 +384,7 @@ class Reverse:
             try:
                 evaluate = FormulaEvaluator(self.make, env, home).value
                 gradient = evaluate(fused or formula)
-                if fused is not None and self._ends_derivatives(gradient):
+                if fused is not None and self._ends_derivatives(gradient, env.values()):
                     plain, recorded = evaluate(formula), is_recorded(self.program)
                     gradient = self.make.choose(recorded, plain, gradient)
             except UnsupportedError:
@@ -421,9 +421,8 @@ class Reverse:
         fused = table.fused(rule, name)
         if fused is None or self.once and "formula_in_place" in rule.facts.flags:
             return None
-        named = dict(
-            zip((item.name for item in rule.parameters), op.args, strict=False)
-        )
+        names = (item.name for item in rule.parameters)
+        named = {"result": op, **dict(zip(names, op.args, strict=False))}
         unread = {
             name
             for name in values_read(fused) & named.keys()
@@ -438,12 +437,13 @@ class Reverse:
             self.make.take_for_real(op.args)
         return fused
 
-    def _ends_derivatives(self, g: Op) -> bool:
-        """Return whether PyTorch does not differentiate a call, `silu_backward`, or one under some test."""
-        if g.rule in ("item", "cond"):
-            return any(map(self._ends_derivatives, g.args))
+    def _ends_derivatives(self, g: Op, given: Collection[Op]) -> bool:
+        """Return whether PyTorch does not differentiate a call, `silu_backward`, by which a gradient is computed of the values given."""
+        if self.once or g in given:
+            return False
         rule = self.make.applier.table.of_op(g.rule)
-        return not self.once and rule is not None and rule.ends_derivatives
+        ends = rule is not None and rule.ends_derivatives
+        return ends or any(self._ends_derivatives(arg, given) for arg in g.args)
 
     def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
         """Return the contributions of an op with several results; missing cotangents are zero."""

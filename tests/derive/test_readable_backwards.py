@@ -883,6 +883,25 @@ return torch.tanh(q @ k.transpose(-2, -1))
     assert "dims=([0, 1], [0, 1])" in text
 
 
+def test_a_number_that_two_products_share_is_multiplied_once() -> None:
+    text = backward("x", "x * F.relu6(x + 3) / 6", (tensor(3, 4),))
+    assert text.count("grad_output / 6") == text.count("/ 6") == 1
+    text = backward(
+        "x[N], y[N], s: float = 0.5", "x * y * s", (tensor(3), tensor(3), 0.5)
+    )
+    assert text.count("s * grad_output") == 1
+    # The same factor twice in one product is shared with nothing.
+    backward("x, kind: str", "F.gelu(x, approximate=kind)", (tensor(3, 4), "none"))
+
+
+def test_the_unit_vector_is_saved_only_where_it_is_read_again() -> None:
+    text = backward("x[N, D]", "F.normalize(x, dim=-1)", (tensor(3, 4),))
+    assert "output" not in text.replace("grad_output", "")
+    options = {"derive": True, "save-policy": "balanced"}
+    forward = "(F.normalize(x, dim=-1) * y).sum(-1)"
+    assert "x / clamped" not in op_text("x[N, D], y[N, D]", forward=forward, **options)
+
+
 def test_a_mean_divides_what_comes_in_once() -> None:
     text = backward(
         "logits[N, D], target[N, D], smooth: float = 1.0",

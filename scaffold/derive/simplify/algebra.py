@@ -333,6 +333,44 @@ def _counts(below: Op) -> Iterable[Op]:
     return (op for op in parts if not op.is_tensor and not is_literal(op))
 
 
+# A number that two products have in common, with a factor: multiplied once
+
+
+def shared_multiples(
+    make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
+) -> dict[Op, Op]:
+    """Return the replacements of `g * x / 6` and `g * y / 6` by `g / 6 * x` and `g / 6 * y`, with one pass less; `whole` ops stay."""
+    ops = {op for root in roots.values() for op in root.walk()} - {*whole}
+    readers = Counter(arg for op in ops for arg in op.args)
+    alone = {op for op in ops if op.facts.operator == "*" and readers[op] == 1}
+    # For each multiple of a product: the same multiples of the factors alone.
+    multiples = {
+        op: {
+            tuple(factor if arg is product else arg for arg in op.args): factor
+            for factor in product.args
+            if factor.is_tensor and factor.shape == op.shape
+        }
+        for op in ops
+        if op.facts.operator in ("*", "/") and len({*op.args}) == 2
+        for product in alone.intersection(op.args)
+        if len({*product.args}) == 2 and "static" in [arg.kind for arg in op.args]
+    }
+    shared = Counter(
+        (op.rule, args) for op, found in multiples.items() for args in found
+    )
+
+    def renewed_multiple(op: Op, of: Renewal) -> Op:
+        for args, factor in multiples.get(op, {}).items():
+            if shared[op.rule, args] > 1:
+                multiple = make.program.over(op, map(of, args))
+                (product,) = (arg for arg in op.args if arg in alone)
+                both = (multiple if arg is factor else of(arg) for arg in product.args)
+                return make.program.over(product, both)
+        return make.program.over(op, map(of, op.args))
+
+    return renewed(roots.values(), whole, renewed_multiple)
+
+
 # Products of whole gradients: scalars, tensors or not, are multiplied first
 
 

@@ -404,15 +404,25 @@ def test_an_ignored_target_may_be_any_number(loss: str, more: str) -> None:
     check_forward("x[N, C], t[N; int]", forward, [(x, target)])
 
 
+NORMS = (
+    "F.layer_norm(x, (x.shape[-1],), w, b)",
+    "F.group_norm(x, 2, w, b)",
+    "F.instance_norm(x, weight=w, bias=b)",
+)
+
+
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("more", ["{}", "F.silu({})", "{} * 2"])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_a_norm_takes_parameters_of_higher_precision(more: str, autocast: bool) -> None:
+def test_a_norm_takes_parameters_of_higher_precision(
+    norm: str, more: str, autocast: bool
+) -> None:
     """As those of a model are under autocast, also where the norm is not the result."""
-    norm = more.format("F.layer_norm(x, (x.shape[-1],), w, b)")
-    op = load(op_text("x[..., D], w[D]?, b[D]?", forward=norm, derive=True)).some_op
+    forward = more.format(norm)
+    op = load(op_text("x, w[D]?, b[D]?", forward=forward, derive=True)).some_op
     inputs = [
         torch.randn(shape, dtype=dtype, requires_grad=True)
-        for shape, dtype in (((3, 4), torch.bfloat16), (4, None), (4, None))
+        for shape, dtype in (((3, 4, 4), torch.bfloat16), (4, None), (4, None))
     ]
     with torch.autocast("cpu", torch.bfloat16, autocast):
         output = op(*inputs)

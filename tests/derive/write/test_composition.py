@@ -7,10 +7,9 @@ LOSS = "return F.normalize(x, dim=-1) @ F.normalize(w, dim=-1).t() * s"
 
 def test_branches_have_names_of_their_own() -> None:
     lines = backward("x[N, D], w[C, D], s=2.0", LOSS)
-    for line in ("mask = norm >= 1e-12", "clamped = torch.clamp_min(norm, 1e-12)"):
-        assert lines.count(line) == 2
+    assert lines.count("clamped = torch.clamp_min(norm, 1e-12)") == 2
     assert "norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True)" in lines
-    assert "grad_w = (ctx.s * projected_grad - masked_grad) / clamped" in lines
+    assert "masked = torch.where(norm >= 1e-12, w / clamped, 0)" in lines
 
 
 def test_what_stands_beside_another_of_its_role_keeps_its_name() -> None:
@@ -27,7 +26,7 @@ def test_what_is_read_once_stands_where_it_is_read() -> None:
         "image_features[N, D], text_features[N, D]",
         "(F.normalize(image_features, dim=-1) * text_features).sum(-1)",
     )
-    assert lines[-2].startswith("grad_image_features = (grad_normalized - ")
+    assert "grad_image_features = g / clamped" in lines
     assert not [line for line in lines if "net_grad" in line]
 
 

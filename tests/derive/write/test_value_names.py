@@ -208,7 +208,7 @@ def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
         (  # what plays one role for two inputs has names that are alike
             "x[N, D], w[C, D], s=2.0",
             "return F.normalize(x, dim=-1) @ F.normalize(w, dim=-1).t() * s",
-            {"normalized_x", "normalized_w", "norm", "mask", "inner"},
+            {"norm", "clamped", "masked", "inner", "projected_grad"},
         ),
         (  # a divisor, its cotangent but for the sign, and a dot product
             "a[N, D], b[N, D], eps=1e-8",
