@@ -105,8 +105,8 @@ class Known(NamedTuple):
 
     item: TensorInput
     sizes: tuple["Place | int | None", ...]
-    asked: tuple[int, ...]
-    of: frozenset[str]  # optional inputs that determine a size
+    to_test: tuple[int, ...]  # the dims
+    told_by: frozenset[str]  # optional inputs that determine a size
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -116,7 +116,7 @@ class Known(NamedTuple):
     @property
     def fully_known(self) -> bool:
         """Return whether the whole shape is known, so that one comparison is enough."""
-        return bool(self.asked) and None not in self.sizes
+        return bool(self.to_test) and None not in self.sizes
 
 
 def shape_checks(
@@ -140,9 +140,9 @@ def shape_checks(
     conditions = _conditions_needed(spec, found, derive)
     # The shapes a stated formula is for are unknown, so all are tested; and a condition
     # reads sizes by their names.
-    asked = any(item.asked for item in known) and not (stated or conditions)
+    asked = any(item.to_test for item in known) and not (stated or conditions)
     if asked and not _relies_on_more(found, _without_names(spec), derive):
-        known = [item._replace(asked=()) for item in known]
+        known = [item._replace(to_test=()) for item in known]
     alone = [item.item for item in known if _rank_is_free(item, ranks)]
     if (
         alone
@@ -358,16 +358,16 @@ def _known_of_each(
     named = {dim for item in required for dim in item.dims or ()}
     absent = [item for item in declared if item.optional]
     *_, beside = _known([*absent, each._replace(optional=True)], ())
-    told = [beside.sizes[at] for at in beside.asked]
+    told = [beside.sizes[at] for at in beside.to_test]
     asked = tuple(
         at
-        for at, size in zip(beside.asked, told, strict=True)
+        for at, size in zip(beside.to_test, told, strict=True)
         if isinstance(size, Place) and beside.dims[at] not in named
     )
     # Without the shape of the first tensor: its rank is unknown.
     found = [OfEach(several, known, tuple(others[:-1]))]
     if asked:
-        found.append(OfEach(several, beside._replace(item=each, asked=asked), ()))
+        found.append(OfEach(several, beside._replace(item=each, to_test=asked), ()))
     return tuple(found)
 
 
@@ -395,7 +395,7 @@ def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
 
 def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) -> OpSpec:
     """Return the op with only the last dim declared for these inputs, and for those compared with them."""
-    base = spec if any(item.asked for item in known) else _without_names(spec)
+    base = spec if any(item.to_test for item in known) else _without_names(spec)
     names = {item.name: item.dims for item in base.tensors}
     lasts = {item.dims[-1] for item in alone if item.dims}
     dims: dict[str, tuple[Dim, ...]] = {}
@@ -451,12 +451,12 @@ def _least_ranks(
 def _compared_leading(known: Known, others: Sequence[Known]) -> tuple[Part, ...]:
     """Return the parts used to compare an input's leading dims with another's."""
     first = Place(known.item, 0)
-    if not (known.asked and first.is_leading):
+    if not (known.to_test and first.is_leading):
         return ()
     if known.fully_known:
         part = _like_another(known, others) or _starred(known.sizes)
         return (part,) if part else ()
-    return _leading_run(known, others) if 0 in known.asked else ()
+    return _leading_run(known, others) if 0 in known.to_test else ()
 
 
 # Tests
@@ -467,7 +467,7 @@ def _check(
 ) -> ShapeCheck | None:
     """Return the check of one input, or None if there is nothing to test."""
     name, dims = known.item.name, known.dims
-    absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.of))
+    absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.told_by))
     declared = _declared(known.item)
     if known.fully_known:
         part = _starred(known.sizes)
@@ -487,9 +487,9 @@ def _check(
         return None
     shown = ", ".join(_shown(dim, known.sizes[at]) for at, dim in enumerate(dims))
     rank = f"at least {len(dims) - 1}-D" if leading(dims) else f"{len(dims)}-D"
-    expected = f"[{shown}]" if known.asked else rank
-    axis = Place(known.item, known.asked[0]).axis if known.asked else None
-    too_few = bool(leading(dims)) and not known.asked
+    expected = f"[{shown}]" if known.to_test else rank
+    axis = Place(known.item, known.to_test[0]).axis if known.to_test else None
+    too_few = bool(leading(dims)) and not known.to_test
     return ShapeCheck(name, absent, tuple(tests), declared, expected, axis, too_few)
 
 
@@ -530,7 +530,7 @@ def _runs(
     known: Known, others: Sequence[Known]
 ) -> Iterator[tuple[Part, Part | Place | int | None]]:
     """Yield the dims to test, adjacent ones together if adjacent in another input too, with their required sizes."""
-    asked = known.asked
+    asked = known.to_test
     if asked and Place(known.item, asked[0]).is_leading:
         part, there = _leading_run(known, others)
         yield part, there

@@ -197,7 +197,8 @@ def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Trait
     ]
     precision = Precision(backward.seeds)
     counts = Counter(op.shape for op in there)
-    numbers: dict[Hashable, int] = {}  # the same for another op, if as much is alike
+    # Numbers in place of shapes: the traits of an op declared otherwise compare equal.
+    numbers: dict[Hashable, int] = {}
 
     def number(value: Hashable) -> int:
         return numbers.setdefault(value, len(numbers))
