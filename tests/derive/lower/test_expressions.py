@@ -119,3 +119,14 @@ return torch.softmax(scores, -1)
     calls = [(tensor(3, 4), tensor(4), mask), (tensor(3, 4), tensor(4), None)]
     text = check_forward("q[N, M], p[M], mask[N, M; bool]?", forward, calls)
     assert "torch.func.vjp" not in text
+
+
+SIZES = ("len(y)", "len(y.shape)", "y.dim()", "y.numel()", "(y.size(-1) % 3 + 1)")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_size_of_a_value_that_two_branches_assign(size: str) -> None:
+    body = "if flag:\n    y = x * 2\nelse:\n    y = x.sum(0)"
+    calls = [(tensor(3, 4), flag) for flag in (True, False)]
+    text = check_forward("x[N, D], flag: bool", f"{body}\nreturn y * {size}", calls)
+    assert "torch.func.vjp" not in text
