@@ -384,7 +384,11 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
             continue
         rows = {} if PERMUTED.fullmatch(name) else {"0": torch.zeros_like(value)}
         for other, x in pairs:
-            if needs_gradient(x) and x.shape == value.shape and x is not value:
+            alike = needs_gradient(x) and (x.shape, x.dtype) == (
+                value.shape,
+                value.dtype,
+            )
+            if alike and x is not value:
                 rows[f"that of {other}"] = x.detach()
             elif type(x) is int and re.search("ignore|pad", other):
                 rows[other] = torch.full_like(value, x)

@@ -291,14 +291,17 @@ class Subject:
     def hands_on(self) -> bool:
         """Return whether its outputs equal its inputs, so that only the gradient may differ."""
         usual = self.inputs()
-        large = [
-            (LARGE * x.detach()).requires_grad_() if needs_gradient(x) else x
-            for x in usual
+        scaled = [
+            [
+                (by * x.detach()).requires_grad_() if needs_gradient(x) else x
+                for x in usual
+            ]
+            for by in (LARGE, -LARGE)
         ]
         further = (Case(name, dict(x)) for name, x in self.checks.FURTHER_CASES.items())
         others = (make_inputs(self.checks, case, None) for case in further)
         return self._is_handed_on(usual) and all(
-            self._is_handed_on(x) for x in (large, *others) if self.takes(x)
+            self._is_handed_on(x) for x in (*scaled, *others) if self.takes(x)
         )
 
     @property
