@@ -23,9 +23,19 @@ from scaffold.verify.child.cases import Case, describe, make_inputs, needs_gradi
 from scaffold.verify.child.derivatives import as_tuple, pushed, returned_gradients
 from scaffold.verify.child.diagnosis import Scene, diagnose
 from scaffold.verify.child.fast_torch import seeded_grad
-from scaffold.verify.child.function_questions import Asked, contiguous, needing
+from scaffold.verify.child.function_questions import (
+    Asked,
+    contiguous,
+    needing,
+    with_layout,
+)
 from scaffold.verify.child.further_questions import other_values, values_by_differences
-from scaffold.verify.child.hand_written import PERMUTED, Subject, Weights
+from scaffold.verify.child.hand_written import (
+    PERMUTED,
+    Subject,
+    Weights,
+    backpropagate,
+)
 from scaffold.verify.child.refusals import first_line, raised
 from scaffold.verify.child.shared_questions import questions_of
 
@@ -313,14 +323,15 @@ def check_forward_mode(subject: Subject) -> None:
 
 def check_arguments(subject: Subject) -> None:
     """Check gradients for other values of branch-choosing arguments."""
-    tried = False
+    tried, usual = False, enumerate(subject.inputs())
+    tensors = [at for at, x in usual if isinstance(x, Tensor)]
     for name, values in subject.asked.arguments.items():
         for value in values if name in subject.names else ():
             at = subject.names.index(name)
-            for usual in subject.cases:
-                case = usual._replace(attributes=((at, value),))
+            for given in subject.cases:
+                case = given._replace(attributes=((at, value),))
                 inputs = make_inputs(subject.checks, case, None)
-                if isinstance(inputs[at], Tensor) or not subject.takes(inputs):
+                if at in tensors or not subject.takes(inputs):
                     continue
                 tried = True
                 _derivative(subject, inputs, f" with {name}={value!r}")
@@ -350,6 +361,27 @@ def check_broadcast(subject: Subject) -> None:
                 return
 
 
+class _Context:
+    """A ctx that keeps nothing, for a forward that autograd records."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "needs_input_grad":
+            return (True,) * 99
+        return lambda *_, **__: None
+
+
+def _is_lost(subject: Subject, inputs: Sequence[Any]) -> bool:
+    """Return whether autograd of the forward's own text, too, gives no number."""
+    forward = unwrap(subject.function.forward)
+    given = [with_layout(x, torch.clone) for x in inputs]
+    try:
+        outputs = forward(*[_Context()] * (not subject.transforms), *given)
+        found = backpropagate(as_tuple(outputs), given)
+    except Exception:  # noqa: BLE001 (whatever the user's code raises)
+        return False
+    return any(bool(x.isnan().any()) for x in found)
+
+
 def check_values(subject: Subject) -> None:
     """Check zeros, ties, large values, and values near the numbers in the Function's text."""
     if subject.surrogate or subject.single:
@@ -359,6 +391,11 @@ def check_values(subject: Subject) -> None:
         if subject.takes(inputs):
             returned = gradients(subject, inputs)
             numbers = [torch.where(x.isnan(), 0, x) for x in returned]
+            lost = any(bool(x.isnan().any()) for x in returned)
+            if lost and not exact and _is_lost(subject, inputs):
+                where = words.format("no gradient, as autograd of the forward has none")
+                subject.note(where)
+                continue
             expected = subject.expected(inputs, contiguous) if exact else numbers
             compare(subject, inputs, returned, expected, words, exact=False)
     question = values_by_differences if checks.REFERENCE is None else other_values

@@ -1522,3 +1522,57 @@ class ExpOfBounded(Function):
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
         return grad * torch.exp(x.clamp(-15, 15))
+
+
+class CountedMean(Function):
+    """No output depends on what is counted beside it, whatever its name."""
+
+    @staticmethod
+    def forward(ctx, x, average, momentum=0.1):
+        mean = x.mean(0)
+        average.lerp_(mean, momentum)
+        return x - mean
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad - grad.mean(0), None, None
+
+
+class PolarForm(Function):
+    """At the origin PyTorch itself has no gradient."""
+
+    @staticmethod
+    def forward(ctx, xy):
+        x, y = xy.unbind(-1)
+        r = torch.hypot(x, y)
+        ctx.save_for_backward(xy, r)
+        return torch.stack([r, torch.atan2(y, x)], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        xy, r = ctx.saved_tensors
+        x, y = xy.unbind(-1)
+        of_r, of_angle = grad.unbind(-1)
+        of_angle = of_angle / r
+        return (
+            torch.stack([of_r * x - of_angle * y, of_r * y + of_angle * x], -1)
+            / r[..., None]
+        )
+
+
+class CopiedSum(Function):
+    """Edges have as many sources as x has elements, but no float stands for an index."""
+
+    @staticmethod
+    def forward(ctx, x, edge_index, num_nodes):
+        src, dst = edge_index
+        ctx.save_for_backward(src, dst)
+        ctx.rows = x.shape[0]
+        return x.new_zeros(num_nodes, x.shape[1]).index_add_(0, dst, x[src])
+
+    @staticmethod
+    def backward(ctx, grad):
+        src, dst = ctx.saved_tensors
+        zeros = grad.new_zeros(ctx.rows, grad.shape[1])
+        return zeros.index_add(0, src, grad[dst]), None, None

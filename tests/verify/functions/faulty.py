@@ -1188,7 +1188,7 @@ class DistanceAtZero(Function):
 
     @staticmethod
     def forward(ctx, x, y):
-        d = ((x - y) ** 2).sum(-1).sqrt()
+        d = (x - y).norm(dim=-1)
         ctx.save_for_backward(x, y, d)
         return d
 
@@ -1524,3 +1524,18 @@ class WrongTangent(Function):
     def jvp(ctx, tangent):
         (x,) = ctx.saved_tensors
         return tangent / (1 + x.abs())
+
+
+class FallingRows(Function):
+    """A minimum so far has several gradients, though rows that fall are returned as they are."""
+
+    @staticmethod
+    def forward(ctx, x):
+        values, indices = torch.cummin(x, -1)
+        ctx.save_for_backward(indices)
+        return values
+
+    @staticmethod
+    def backward(ctx, grad):
+        (indices,) = ctx.saved_tensors
+        return torch.zeros_like(grad).scatter(-1, indices, grad)
