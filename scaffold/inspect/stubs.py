@@ -6,7 +6,6 @@ one that needs values says which, and is never green.
 """
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from scaffold.inspect.trial_inputs import (
     shapes_for,
     with_vectors,
 )
+from scaffold.primitives.calls import may_be
 from scaffold.spec.names import LABELS
 
 TENSORS = ("tensor", "optional", "constant")
@@ -34,7 +34,6 @@ PLAIN: Shape = (3, 4)
 FEW = 4  # shapes that are tried with the other values of arguments
 ORDER = {"perm", "perms", "permutation", "order"}  # no value twice
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(2).long()", "": ".detach()"}
-CLAMPS = re.compile(r"(clamp|clamp_max|clip|minimum)_?")
 HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
 
 Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expression
@@ -208,7 +207,8 @@ def _limits(facts: Facts) -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             limits = node.args[ast.unparse(node.func.value) == "torch" :]
             values = (*limits, *(item.value for item in node.keywords))
-            found |= names_in(values) if CLAMPS.fullmatch(node.func.attr) else set()
+            name = node.func.attr.removesuffix("_")
+            found |= names_in(values) if may_be(name, "bounded") else set()
     return found
 
 

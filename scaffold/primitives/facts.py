@@ -168,6 +168,17 @@ class Wrong(NamedTuple):
     hint: str
 
 
+BOUND = re.compile(r"\bnot [a-z]")  # another argument is where an element has a kink
+
+
+def _flags(section: Section, category: str) -> Iterator[str]:
+    """Yield the true flags of a section, and `bounded` if an argument bounds another."""
+    yield from (x for x in FLAGS if section.get(x, _is_usual(x, category)))
+    domains = " ".join(section.get("domain", {}).values())
+    if category == "elementwise" and BOUND.search(domains):
+        yield "bounded"
+
+
 def facts_of(section: Section) -> Facts:
     """Return the facts of a valid section."""
     category, domains = section["category"], section.get("domain", {}).items()
@@ -182,7 +193,7 @@ def facts_of(section: Section) -> Facts:
         kinds,
         memory,
         section.get("singular", ""),
-        frozenset(key for key in FLAGS if section.get(key, _is_usual(key, category))),
+        frozenset(_flags(section, category)),
         tuple(section.get("grad", section.get("differentiable", ()))),
         tuple(name for name, said in domains if said.startswith("index(")),
         tuple(name for name, said in domains if said == "bool"),

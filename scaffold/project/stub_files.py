@@ -15,6 +15,8 @@ ALSO = (
     Import("operator", "attrgetter"),
     Import("functools", "partial"),
     Import("contextlib", "suppress"),
+    Import("inspect", "unwrap"),
+    Import("unittest.mock", "MagicMock"),
     Import("typing", "NoReturn"),
     Import("warnings"),
     Import("torch.utils.checkpoint"),

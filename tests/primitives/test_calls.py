@@ -325,3 +325,9 @@ def test_what_makes_a_tensor_of_the_shape_of_another(word: str) -> None:
     like = getattr(torch, word)(x)
     assert (made.shape, made.dtype) == (like.shape, like.dtype)
     assert not by_shape(word, creates=False) and not by_shape(same, creates=True)
+
+
+@pytest.mark.parametrize("word", ["clamp", "clip", "minimum", "hardtanh", "threshold"])
+def test_an_argument_bounds_another_where_that_has_a_kink_at_it(word: str) -> None:
+    assert may_be(word, "bounded")
+    assert not any(may_be(other, "bounded") for other in ("relu", "mul", "l1_loss"))

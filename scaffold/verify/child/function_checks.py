@@ -26,16 +26,11 @@ from scaffold.verify.child.fast_torch import seeded_grad
 from scaffold.verify.child.function_questions import (
     Asked,
     contiguous,
+    is_lost,
     needing,
-    with_layout,
 )
 from scaffold.verify.child.further_questions import other_values, values_by_differences
-from scaffold.verify.child.hand_written import (
-    PERMUTED,
-    Subject,
-    Weights,
-    backpropagate,
-)
+from scaffold.verify.child.hand_written import PERMUTED, Subject, Weights
 from scaffold.verify.child.refusals import first_line, raised
 from scaffold.verify.child.shared_questions import questions_of
 
@@ -361,27 +356,6 @@ def check_broadcast(subject: Subject) -> None:
                 return
 
 
-class _Context:
-    """A ctx that keeps nothing, for a forward that autograd records."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "needs_input_grad":
-            return (True,) * 99
-        return lambda *_, **__: None
-
-
-def _is_lost(subject: Subject, inputs: Sequence[Any]) -> bool:
-    """Return whether autograd of the forward's own text, too, gives no number."""
-    forward = unwrap(subject.function.forward)
-    given = [with_layout(x, torch.clone) for x in inputs]
-    try:
-        outputs = forward(*[_Context()] * (not subject.transforms), *given)
-        found = backpropagate(as_tuple(outputs), given)
-    except Exception:  # noqa: BLE001 (whatever the user's code raises)
-        return False
-    return any(bool(x.isnan().any()) for x in found)
-
-
 def check_values(subject: Subject) -> None:
     """Check zeros, ties, large values, and values near the numbers in the Function's text."""
     if subject.surrogate or subject.single:
@@ -392,7 +366,7 @@ def check_values(subject: Subject) -> None:
             returned = gradients(subject, inputs)
             numbers = [torch.where(x.isnan(), 0, x) for x in returned]
             lost = any(bool(x.isnan().any()) for x in returned)
-            if lost and not exact and _is_lost(subject, inputs):
+            if lost and not exact and is_lost(subject.function, inputs):
                 where = words.format("no gradient, as autograd of the forward has none")
                 subject.note(where)
                 continue
