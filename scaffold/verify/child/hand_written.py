@@ -142,7 +142,7 @@ class Subject:
 
         tests.make = staticmethod(make)
         tests.function = self.function
-        tests.op = staticmethod(_tensors_of(self.function.apply))
+        tests.op = staticmethod(lambda *given: _tensors(self.function.apply(*given)))
         tests.changed_in_place = self.dirty
         tests.reference = staticmethod(reference) if reference else None
         self._settle()
@@ -433,13 +433,8 @@ def backpropagate(
     return tuple(seeded_grad(ends, needed, given, materialize_grads=True))
 
 
-def _tensors_of(apply: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
-    """Keep only the tensors among a call's outputs: a Function may return other values."""
-
-    return lambda *inputs: _tensors(apply(*inputs))
-
-
 def _tensors(outputs: Any) -> tuple[Tensor, ...]:
+    """Keep only the tensors among a call's outputs: a Function may return other values."""
     several = outputs if isinstance(outputs, tuple | list) else (outputs,)
     return tuple(x for x in several if isinstance(x, Tensor))
 
