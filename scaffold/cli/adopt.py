@@ -131,9 +131,9 @@ def adopt(
 ) -> None:
     """Write the specification of a hand-written Function, as TOML.
 
-    Its forward and backward stay as they are, as functions of a file that the op calls. The op is compared with the Function,
-    values and gradients, if it runs; else a note says "not compared". A gradient that differs from the derivative is an error,
-    unless the text of the Function, or --surrogate, says that it is intended.
+    Its forward and backward become functions of a file, unchanged, and the op calls them. If the Function runs, the op's values
+    and gradients are compared with it; if not, a note says "not compared". A gradient unlike the derivative is an error, unless
+    the text of the Function, or --surrogate, says that it is intended.
 
     Example: scaffold adopt src/ops.py:ScaleFunction
     """

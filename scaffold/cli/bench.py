@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 HELP = """Measure an op beside plain autograd and torch.compile.
 
-Each variant runs in a process of its own; they take turns. Times are medians of all rounds; the brackets hold the quartiles of both
-passes together. Bytes are those of a call: `peak` is the most that it has beside its inputs, `saved` is what waits for the backward,
-inputs included. Unless sizes are stated, the largest input has about half a million elements. --sizes and --dtype may be given several
-times.
+The variants take turns, each in a process of its own. A time is the median of all rounds; the brackets show the quartiles of forward
+and backward together. Bytes are those of one call: `peak` is the most it holds beside its inputs, `saved` is kept for the backward,
+inputs included. Without --sizes, the largest input has about half a million elements. --sizes and --dtype may be repeated.
 
 Example: scaffold bench swish --inputs 'x' --forward 'x * torch.sigmoid(x)' --against 'F.silu(x)'
 

@@ -36,10 +36,10 @@ def check(
 ) -> None:
     """Check that the files are up to date with the manifest.
 
-    A file is ok, edited, stale (the manifest, a template or the configuration changed), missing, orphaned, interrupted,
-    holds conflict markers, or has lost its record in .scaffold/. A Function without a valid record of a proof is unproven,
-    and unprovable if a gradient is missing: advice, or a failure with require = ["proof"] in the configuration.
-    Exit code 1: a file is neither ok nor edited; with --strict, not ok. Nothing is written.
+    The state of a file is ok, edited, stale (the manifest, a template or the configuration changed), missing, orphaned,
+    interrupted, conflict-markers, or lost (it has no record in .scaffold/). A Function without a valid proof on record is
+    unproven, or unprovable if a gradient is not written yet; with require = ["proof"] in the configuration, this is a
+    failure. Exit code 1: a file is neither ok nor edited, or with --strict not ok. Nothing is written.
 
     Example: scaffold check --diff
     """

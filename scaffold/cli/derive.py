@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HELP = """Print the Function of an op, its backward derived.
 
---explain adds, above it, the rules that were used, what is saved and why, and its bytes beside those that plain autograd keeps.
+--explain also shows the rules of differentiation in use, the values saved and why, and their bytes beside those of plain autograd.
 
 Example: scaffold derive swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
 

@@ -31,10 +31,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "init": "Make a directory a project.",
         "sync": "Write the files of every op of a manifest, or update them.",
         "check": "Check that the files are up to date with the manifest.",
-        "verify": "Run the tests of ops, or judge hand-written Functions.",
+        "verify": "Run the tests of ops, or check hand-written Functions.",
         "upgrade": "Bring ops up to date and keep what was edited by hand.",
-        "rename": "Rename an op: its files, its table, the names in them.",
-        "remove": "Remove ops: their files, their tables, their records.",
+        "rename": "Rename an op: its files, its entry in the manifest, its names.",
+        "remove": "Remove ops: their files, records and entries in the manifest.",
         "list": "List the ops of the manifest and their files.",
     },
     "Functions written by hand": {
@@ -85,9 +85,9 @@ _SAID_OTHERWISE = Panel(
 _GRADIENTS = Panel(
     "Gradients, in detail",
     (
-        *("--surrogate", "--derive", "--once-differentiable", "--reason"),
+        *("--derive", "--once-differentiable", "--reason"),
         *("--materialize-grads", "--save-policy", "--transforms"),
-        "--forward-ad",
+        *("--forward-ad", "--amp"),
     ),
     common=False,
 )
@@ -103,7 +103,7 @@ _MATHS = (
     ),
     Panel(
         "Gradients of your own, in place of derived ones",
-        ("--grad", "--backward", "--surrogate-forward"),
+        ("--grad", "--backward", "--surrogate", "--surrogate-forward"),
     ),
 )
 _OPERATION = (

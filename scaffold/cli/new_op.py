@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HELP = """Write an op: its Function, wrapper, Module and tests.
 
-Without --forward and --grad the bodies are left for you to write, and the tests say so. Without any argument, on a terminal, it asks.
+Without --forward and --grad you write the bodies later, and the tests wait for them. On a terminal, scaffold new-op without arguments asks for all it needs.
 
 Example: scaffold new-op swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
 

@@ -46,9 +46,9 @@ def remove(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Remove ops: their files, their tables, their records.
+    """Remove ops: their files, records and entries in the manifest.
 
-    A file that was edited stops the run: nothing is removed, and the exit code is 1.
+    If a file was edited, nothing is removed, and the exit code is 1.
 
     Example: scaffold remove linear
     """

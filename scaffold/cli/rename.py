@@ -61,10 +61,10 @@ def rename(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Rename an op: its files, its table, the names in them.
+    """Rename an op: its files, its entry in the manifest, its names.
 
-    Hand edits are kept, with the names in them changed. Where they collide with the newly generated text, the file gets
-    conflict markers, and the exit code is 1.
+    Your edits are kept, under the new name. If an edit and the new text changed the same lines, the file gets conflict
+    markers, and the exit code is 1.
 
     Example: scaffold rename linear dense
     """

@@ -58,8 +58,8 @@ def sync(
 ) -> None:
     """Write the files of every op of a manifest, or update them.
 
-    An op that was edited and is out of date is left as it is, and the exit code is 1: scaffold upgrade merges both. Ops whose
-    Function changes are proven first, in processes with PyTorch. If a proof fails, nothing is written, and the exit code is 1.
+    If an op is out of date and was edited, it stays as it is, and the exit code is 1: scaffold upgrade merges the changes into
+    it. New and changed Functions are proven first. If a proof fails, nothing is written, and the exit code is 1.
 
     Example: scaffold sync
     """

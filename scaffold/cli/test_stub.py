@@ -79,10 +79,10 @@ def test_stub(
     """Write gradient tests for hand-written autograd.Functions.
 
     They run gradcheck and the checks of `scaffold verify FILE`. If the arguments of a Function are unknown, its test is
-    skipped, and says what it needs.
+    skipped, and the reason names them.
 
     With --record, your tests run once, in a process of their own. The stubs then call each Function with tensors of the
-    shapes, dtypes and strides that it got there.
+    same shapes, dtypes and strides as your tests.
 
     Example: scaffold test-stub src/ops.py::ScaleFunction
 

@@ -96,9 +96,9 @@ def verify(
     compile_: COMPILE = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Run the tests of ops, or judge hand-written Functions.
+    """Run the tests of ops, or check hand-written Functions.
 
-    Tests run in a process of their own; the files stay as they are. An op whose tests pass is recorded as proven, in .scaffold/. A Function (FILE.py, FILE.py:CLASS, a directory) is called with inputs that fit, and its gradients are compared with finite differences, or with those of the reference. Exit code 1: something failed, or part of a skeleton is not written.
+    Tests run in a process of their own, and change no file. If the tests of an op pass, it is recorded as proven, in .scaffold/. A Function (FILE.py, FILE.py:CLASS, a directory) is called with suitable inputs, and its gradients are compared with finite differences, or with those of the reference. Exit code 1: something failed, or a part of an op is not written yet.
 
     Example: scaffold verify layers.py:FusedNorm --reference layers.py:plain_norm
     """

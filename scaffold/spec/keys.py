@@ -69,14 +69,14 @@ KEYS: dict[str, Key] = {
         option="Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6' (default: the forward's).",
     ),
     "outputs": Key(
-        TEXT, "Outputs: 'values, indices[N; int]'. Without it one, named output."
+        TEXT, "Outputs: 'values, indices[N; int]' (default: one, named output)."
     ),
     "schema": Key(
         TEXT, "A PyTorch schema instead: 'scale(Tensor x, float a) -> Tensor'."
     ),
     "class-name": Key(
         TEXT,
-        "How classes call the op: RMSNorm. Without it, the name in CamelCase.",
+        "The op's name in class names: RMSNorm (default: its name in CamelCase).",
         proven=False,
     ),
     "doc": Key(TEXT, "A description; the first lines of the docstring.", proven=False),
@@ -100,16 +100,16 @@ KEYS: dict[str, Key] = {
         EITHER,
         "The gradient is not the forward's derivative; a string is the function whose derivative it is.",
         formula=True,
-        option="The gradient is not the forward's derivative.",
+        option="The gradient is meant to differ from the forward's derivative.",
     ),
     "import": Key(TEXTS, "Functions of yours to use: 'my_kernels:fwd, bwd'."),
-    "optional": Key(NAMES, "Inputs that may be None, as 'name?' says."),
-    "nondiff": Key(NAMES, "Inputs without a gradient, as '; const' says."),
+    "optional": Key(NAMES, "Inputs that may be None, like 'name?'."),
+    "nondiff": Key(NAMES, "Inputs without a gradient, like 'name[; const]'."),
     "dirty": Key(NAMES, "Inputs that the forward changes in place."),
     "require": Key(TEXTS, "Conditions on the sizes: 'H % G == 0'."),
     "test-shapes": Key(
         TEXT,
-        "Shapes of undeclared inputs in the tests alone, and conditions on their sizes: 'x[B, T, D], w[D, N]; D % 2 == 0'.",
+        "Shapes for the tests alone, of inputs declared without, and conditions on their sizes: 'x[B, T, D], w[D, N]; D % 2 == 0'.",
     ),
     "samples": Key(
         TEXT, "Test inputs of your own: '@file.py:make'.", formula=True, function=False
@@ -119,17 +119,17 @@ KEYS: dict[str, Key] = {
     ),
     "once-differentiable": Key(
         SWITCH,
-        "Forbid a second derivative (where the backward demands it).",
+        "Forbid a second derivative (default: if the backward has none).",
         default=True,
     ),
     "reason": Key(TEXT, "Why the op can be differentiated only once.", proven=False),
     "transforms": Key(
         SWITCH,
-        "A vmap rule and tests of torch.func (true, unless it leaves torch).",
+        "Write a vmap rule and tests of torch.func (default: if PyTorch sees all of the op).",
         default=True,
     ),
     "materialize-grads": Key(
-        SWITCH, "Zeros for the gradients of unused outputs (true).", default=True
+        SWITCH, "Zeros, not None, for gradients of unused outputs (true).", default=True
     ),
     "forward-ad": Key(
         SWITCH,
@@ -138,7 +138,7 @@ KEYS: dict[str, Key] = {
     ),
     "sharding": Key(
         TEXT,
-        "How an op in library style is split over devices: 'mk, nk -> mn', with _ for a dim that is not.",
+        "How an op in library style is split over devices: 'mk, nk -> mn', with _ for a dim that is not split.",
     ),
     "style": Key(
         STYLE,
@@ -146,7 +146,7 @@ KEYS: dict[str, Key] = {
     ),
     "namespace": Key(
         TEXT,
-        "The part before the :: of an op in library style: 'mylib' of mylib::linear (the name of its package).",
+        "The part before the :: of an op in library style: 'mylib' of mylib::linear (default: the name of its package).",
         proven=False,
     ),
     "save-policy": Key(SAVE_POLICY, "The values saved for the backward."),
@@ -163,7 +163,7 @@ KEYS: dict[str, Key] = {
     ),
     "shape-checks": Key(
         SWITCH,
-        "Raise where a declared shape that the backward relies on is broken (true).",
+        "Raise an error for a shape that is not as declared, if the backward relies on it (true).",
     ),
     "tolerance": Key(
         TOLERANCE,
