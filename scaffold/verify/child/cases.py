@@ -6,6 +6,7 @@ Invariant: the forward may refuse a case; then the case says nothing about the g
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from inspect import signature
 from itertools import combinations, islice, product
 from typing import Any, NamedTuple
 
@@ -58,6 +59,7 @@ def list_cases(checks: Any) -> Iterator[Case]:
     for name, arguments in checks.CASES.items():
         yield Case(name, arguments)
     yield from _broadcast(checks)
+    yield from _of_more_dims(checks)
     yield from _of_attributes(checks)
     further = checks.FURTHER_CASES | checks.EMPTY_CASES
     for name, arguments in further.items():
@@ -130,6 +132,32 @@ def _broadcast(checks: Any) -> Iterator[Case]:
                     yield Case(name, arguments, True, checks.LOOSE, position, change)
 
 
+def _of_more_dims(checks: Any) -> Iterator[Case]:
+    """Yield calls with more dims of an input, all of one size, if the gradients are derived and its shape was searched for."""
+    parameters = signature(checks.make).parameters.items()
+    sizes = {k: EQUAL for k, x in parameters if type(x.default) is int and k != "seed"}
+    searched = sizes and not checks.ASKED_MORE
+    values = zip(checks.NAMES, checks.make(), strict=False) if searched else ()
+    for at, (name, value) in enumerate(values):
+        undeclared = checks.INPUT_SHAPES.get(name, ()) is None
+        if undeclared and isinstance(value, Tensor) and value.ndim > 1:
+            for words, change in MORE_DIMS.items():
+                yield Case(f"{name} with {words}", sizes, True, True, at, change)
+
+
+EQUAL = 4  # the size of all dims
+
+
+def _wider(value: Tensor, _: int = 0) -> Tensor:
+    return value[..., None] * torch.linspace(1, 0.5, EQUAL).to(value.dtype)
+
+
+MORE_DIMS: dict[str, Change] = {
+    "one more dim": _wider,
+    "two more dims": lambda x, n: _wider(_wider(x)),
+}
+
+
 def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | None]]:
     """Return names and functions of the memory orders to try; None without a gradient."""
     if not checks.HAS_GRADIENT:
@@ -161,7 +189,7 @@ def make_inputs(
         inputs[at] = other
     if case.change is not None:
         value = inputs[case.position]
-        declared = checks.BROADCAST[case.position]
+        declared = checks.BROADCAST.get(case.position, 0)
         smaller = case.change(value.detach(), value.ndim - declared)
         copied = (layout or torch.clone)(smaller)
         inputs[case.position] = copied.requires_grad_(value.requires_grad)

@@ -207,6 +207,18 @@ def test_shapes_that_are_not_declared_broadcast_only_where_derived() -> None:
     assert found is not None and "instead of ()" in found.words
 
 
+def test_an_input_whose_shape_was_searched_for_has_more_dims_too() -> None:
+    raw: dict[str, Any] = {"inputs": "x, w[C]", "forward": "x * w", "derive": True}
+    op, checks = texts(**raw, test_shapes="x[N, C]")
+    assert judged(op, checks).failure is None
+    narrow = op.replace(
+        "(grad_output * x).sum_to_size(w.shape)", "(grad_output * x).sum(0)"
+    )
+    found = judged(narrow, checks).failure
+    assert found is not None and found.subject == "grad_w"
+    assert found.case == "x with one more dim"
+
+
 def test_tensors_without_dims_have_some_where_the_forward_takes_that() -> None:
     raw: dict[str, Any] = {
         "inputs": "x, a, b",
