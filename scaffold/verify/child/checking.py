@@ -398,12 +398,17 @@ def _note_refusal(checks: Any, run: Run, name: str, refused: Refusal) -> None:
     """Note a case of the tests that the forward refuses, with the sizes it accepts; sizes that divide are used."""
     of_sizes = name == "other-sizes" and may_be_of_shapes(refused.words)
     conditions = size_conditions(checks) if of_sizes else []
-    if conditions and all(" % " in one for one in conditions):
-        run.shapes = Shapes({}, tuple(conditions))
+    run.shapes = _of_factors(conditions)
     advice = f"; {ACCEPTED.format(' and '.join(conditions))}" if conditions else ""
     advice = LEADING if name in ("no-batch", "higher-rank") else advice
     words = f"the forward refuses the tests' case '{name}', so that test fails: it {refused.words}"
     run.notes.append(words.removesuffix(".") + advice)
+
+
+def _of_factors(conditions: Sequence[str]) -> Shapes | None:
+    """Return conditions to add to the op: those on factors of sizes, if there are no others."""
+    factors = conditions and all(" % " in one for one in conditions)
+    return Shapes({}, tuple(conditions)) if factors else None
 
 
 def _search_shapes(checks: Any, run: Run) -> None:
@@ -417,6 +422,7 @@ def _search_shapes(checks: Any, run: Run) -> None:
         run.shapes = Shapes({}, relation)
     elif found is None and (conditions := size_conditions(checks)):
         run.failure["hint"] = ACCEPTED.format(" and ".join(conditions))
+        run.shapes = _of_factors(conditions)
     elif found is None:
         instead = shapes_taken(checks, declared=False)
         if isinstance(instead, Shapes):

@@ -39,11 +39,6 @@ def test_what_the_forward_wants_is_found(relation: str) -> None:
             "x[N, L], p[M], w[K]",
             "x[:, :-1].topk(w.shape[0]).values.sum() * w * p.sum()",
         ),
-        # Other multiples are taken too.
-        (
-            "q[4, N, D, K], k[4, 4, M, K], v[4, 4, M, H]",
-            "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)",
-        ),
     ],
 )
 def test_where_nothing_is_wrong_or_no_size_mends_it_nothing_is_wanted(
@@ -86,6 +81,11 @@ def test_of_sizes_that_no_relation_mends_shapes_and_conditions_are_told(
         ("x[B, C, T], weight[O, C, K]", "F.conv1d(x, weight)", "K <= T"),
         ("x[N, D], w[K]", "x.topk(w.shape[0], dim=1).values * w", "K <= D"),
         ("x[N, C, H]", "F.avg_pool1d(x, 7)", "H >= 7"),
+        (  # other multiples are taken too, so it is no equation
+            "q[4, N, D, K], k[4, 4, M, K], v[4, 4, M, H]",
+            "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)",
+            "N % 4 == 0",
+        ),
         (
             "x[N, C, L], weight[C], bias[C]",
             "F.group_norm(x, 32, weight, bias)",
@@ -130,5 +130,7 @@ def test_conditions_on_several_sizes_are_told_in_the_declared_names(
     assert found.failure is not None
     hint = f"declare the sizes it accepts: --require '{conditions}'"
     assert found.failure.hint == hint
+    factors = " % " in conditions and "==" not in conditions.replace("== 0", "")
+    assert found.conditions == ((conditions,) if factors else ())  # which are added
     mended = verdict(inputs=inputs, forward=forward, require=[conditions], derive=True)
     assert mended.failure is None
