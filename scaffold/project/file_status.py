@@ -186,9 +186,7 @@ def _op(
         data = present(project.root, item.path)
         told = Checked(item.path, name, "missing", "", SYNC, None, item)
         if data is not None:
-            told = told._replace(
-                status="stale", reason="it has no record in .scaffold/"
-            )
+            told = told._replace(status="stale", reason="no record in .scaffold/")
             if not says_the_same(decoded(data, item.path), item.text):
                 reason = f"{told.reason}; differs"
                 hint = f"{op.upgrade} --on-conflict overwrite"

@@ -144,7 +144,7 @@ def test_what_is_gone_is_missed_and_written_again(synced: Path) -> None:
     assert contents(synced) == before
     (synced / RECORD).unlink()
     told = scaffold(synced, "check")
-    reason = "it has no record in .scaffold/"
+    reason = "no record in .scaffold/"
     assert told.out == f"stale  {FILE}: {reason}\n4 ok, 1 stale\n"
     assert scaffold(synced, "sync").code == 0
     assert contents(synced) == before
