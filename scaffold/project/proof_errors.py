@@ -32,7 +32,7 @@ BOUNDED = (
     "right for {0}={1}, wrong for {0}={2}: if {0} is never {3}, "
     "`assert {0} > 0` in the forward; "
 )
-UNLIKE = "a gradient has the shape and dtype of its input, also that of a surrogate"
+UNLIKE = "a gradient, even of a surrogate, has the shape and dtype of its input"
 NO_GRADIENT = "if the input has no gradient, declare it in --inputs: '{}[; const]'"
 LEADING = (
     "the '...' of two inputs may differ and broadcast: sum the gradient, or name "
