@@ -51,27 +51,29 @@ def forward_kernel(
     output_ptr,
     mean_ptr,
     rstd_ptr,
+    rows,
     D,
     eps: tl.constexpr,
     DTYPE: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < D
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows) & (cols < D)
     x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
-    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(DTYPE)
-    bias = tl.load(bias_ptr + cols, mask=mask, other=0.0).to(DTYPE)
+    weight = tl.load(weight_ptr + cols, mask=cols < D, other=0.0).to(DTYPE)
+    bias = tl.load(bias_ptr + cols, mask=cols < D, other=0.0).to(DTYPE)
 
-    mean = tl.sum(x, axis=0) / D
+    mean = tl.sum(x, axis=1, keep_dims=True) / D
     centred = x - mean
-    var = tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D
+    var = tl.sum(tl.where(mask, centred * centred, 0.0), axis=1, keep_dims=True) / D
     rstd = tl.rsqrt(var + eps)
     x_hat = centred * rstd
     output = x_hat * weight + bias
     tl.store(output_ptr + row * D + cols, output, mask=mask)
-    tl.store(mean_ptr + row, mean)
-    tl.store(rstd_ptr + row, rstd)
+    tl.store(mean_ptr + row, mean, mask=row < rows)
+    tl.store(rstd_ptr + row, rstd, mask=row < rows)
 
 
 @triton.jit
@@ -92,27 +94,30 @@ def backward_kernel(
     NEEDS_GRAD_WEIGHT: tl.constexpr,
     NEEDS_GRAD_BIAS: tl.constexpr,
     DTYPE: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     program = tl.program_id(0).to(tl.int64)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < D
-    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(DTYPE)
-    grad_weight = tl.zeros((BLOCK,), dtype=DTYPE)
-    grad_bias = tl.zeros((BLOCK,), dtype=DTYPE)
-    for row in range(program, rows, tl.num_programs(0)):
+    cols = tl.arange(0, BLOCK)[None, :]
+    weight = tl.load(weight_ptr + cols, mask=cols < D, other=0.0).to(DTYPE)
+    grad_weight = tl.zeros((ROWS, BLOCK), dtype=DTYPE)
+    grad_bias = tl.zeros((ROWS, BLOCK), dtype=DTYPE)
+    for start in range(program * ROWS, rows, tl.num_programs(0) * ROWS):
+        row = start + tl.arange(0, ROWS)[:, None]
+        mask = (row < rows) & (cols < D)
         grad_output_row = grad_output_ptr + row * grad_output_stride
         grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
         x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
-        mean = tl.load(mean_ptr + row).to(DTYPE)
-        rstd = tl.load(rstd_ptr + row).to(DTYPE)
+        mean = tl.load(mean_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
+        rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
 
         centred = x - mean
         x_hat = centred * rstd
         if NEEDS_GRAD_X:
             grad_x_hat = grad_output * weight
-            inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D
-            mean_grad = tl.sum(grad_x_hat, axis=0) / D
+            product = grad_x_hat * x_hat
+            inner = tl.sum(tl.where(mask, product, 0.0), axis=1, keep_dims=True) / D
+            mean_grad = tl.sum(grad_x_hat, axis=1, keep_dims=True) / D
             grad_x = rstd * (grad_x_hat - inner * x_hat - mean_grad)
             tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
         if NEEDS_GRAD_WEIGHT:
@@ -120,9 +125,11 @@ def backward_kernel(
         if NEEDS_GRAD_BIAS:
             grad_bias += grad_output
     if NEEDS_GRAD_WEIGHT:
-        tl.store(grad_weight_ptr + program * D + cols, grad_weight, mask=mask)
+        grad_weight = tl.sum(grad_weight, axis=0, keep_dims=True)
+        tl.store(grad_weight_ptr + program * D + cols, grad_weight, mask=cols < D)
     if NEEDS_GRAD_BIAS:
-        tl.store(grad_bias_ptr + program * D + cols, grad_bias, mask=mask)
+        grad_bias = tl.sum(grad_bias, axis=0, keep_dims=True)
+        tl.store(grad_bias_ptr + program * D + cols, grad_bias, mask=cols < D)
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
@@ -132,14 +139,12 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 
 def blocks(columns: int) -> dict[str, int]:
-    """Hold a row in one block."""
-    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
-
-
-def warps_of(columns: int) -> int:
-    """Give 256 numbers of a row a warp, up to 8; a long row has all there can be."""
-    numbers = triton.next_power_of_2(columns)
-    return min(max(numbers // 256, 1), 8 if numbers < 16384 else MOST_WARPS)
+    """Hold rows of 2,048 numbers in one block, or one row that is longer."""
+    block = triton.next_power_of_2(columns)
+    # In the interpreter a few rows shall fill several blocks.
+    rows = 2 if INTERPRETED else max(2048 // block, 1)
+    warps = 8 if block < 16384 else MOST_WARPS
+    return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -149,11 +154,12 @@ def as_rows(tensor: Tensor) -> Tensor:
 
 
 def programs_of(rows: int, columns: int, device: torch.device) -> int:
-    """Give a multiprocessor eight warps, or one program; each sums its rows."""
+    """Give each multiprocessor one program, which sums its rows."""
+    tiles = triton.cdiv(rows, blocks(columns)["ROWS"])
     if device.type != "cuda":
-        return min(rows, 4)
+        return min(tiles, 2)
     count = torch.cuda.get_device_properties(device).multi_processor_count
-    return min(rows, count * max(8 // warps_of(columns), 1))
+    return min(tiles, count)
 
 
 @torch.library.custom_op("custom_ops::fused_layer_norm_forward_triton", mutates_args=())
@@ -167,7 +173,7 @@ def fused_layer_norm_forward(
     rstd = x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias))
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
-        forward_kernel[(rows,)](
+        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
             x_rows,
             x_rows.stride(0),
             weight.contiguous(),
@@ -175,6 +181,7 @@ def fused_layer_norm_forward(
             output,
             mean,
             rstd,
+            rows,
             D,
             eps,
             DTYPE=PRECISION[precision(x, weight, bias)],

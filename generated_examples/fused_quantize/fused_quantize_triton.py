@@ -51,17 +51,20 @@ def forward_kernel(
     x_ptr,
     x_stride,
     output_ptr,
+    rows,
     D,
     bits: tl.constexpr,
     DTYPE: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < D
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    mask = (row < rows) & (cols < D)
     x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
 
-    row_max = tl.reduce(tl.abs(x), 0, _nan_max)
+    magnitude = tl.abs(x)
+    row_max = tl.reduce(magnitude, axis=1, combine_fn=_nan_max, keep_dims=True)
     scale = _divide(
         tl.maximum(row_max, 1e-08, propagate_nan=tl.PropagateNan.ALL),
         2 ** (bits - 1) - 1,
@@ -78,14 +81,12 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 
 def blocks(columns: int) -> dict[str, int]:
-    """Hold a row in one block."""
-    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
-
-
-def warps_of(columns: int) -> int:
-    """Give 256 numbers of a row a warp, up to 8; a long row has all there can be."""
-    numbers = triton.next_power_of_2(columns)
-    return min(max(numbers // 256, 1), 8 if numbers < 16384 else MOST_WARPS)
+    """Hold rows of 2,048 numbers in one block, or one row that is longer."""
+    block = triton.next_power_of_2(columns)
+    # In the interpreter a few rows shall fill several blocks.
+    rows = 2 if INTERPRETED else max(2048 // block, 1)
+    warps = 8 if block < 16384 else MOST_WARPS
+    return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -101,10 +102,11 @@ def fused_quantize_forward(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
-        forward_kernel[(rows,)](
+        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
             x_rows,
             x_rows.stride(0),
             output,
+            rows,
             D,
             bits,
             DTYPE=PRECISION[precision(x)],

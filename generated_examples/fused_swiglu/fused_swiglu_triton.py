@@ -91,20 +91,12 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 
 def blocks(columns: int) -> dict[str, int]:
-    """Hold rows of 2,048 numbers in one block, or one that is longer."""
-    numbers = triton.next_power_of_2(2 * columns)
-    rows = max(2048 // numbers, 1)
-    return {
-        "ROWS": rows,
-        "BLOCK": triton.next_power_of_2(columns),
-        "num_warps": warps_of(rows * columns),
-    }
-
-
-def warps_of(columns: int) -> int:
-    """Give 256 numbers of a row a warp, up to 8; a long row has all there can be."""
-    numbers = triton.next_power_of_2(2 * columns)
-    return min(max(numbers // 256, 1), 8 if numbers < 16384 else MOST_WARPS)
+    """Hold rows of 2,048 numbers in one block, or one row that is longer."""
+    block = triton.next_power_of_2(columns)
+    # In the interpreter a few rows shall fill several blocks.
+    rows = 2 if INTERPRETED else max(1024 // block, 1)
+    warps = 8 if block < 8192 else MOST_WARPS
+    return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
 
 
 def as_rows(tensor: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ behind the end of a row has no part in what the row comes to.
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from scaffold.derive.graph.static_values import UnsupportedError
@@ -23,6 +24,7 @@ from scaffold.kernels.row_program import (
     Number,
     Reduce,
     RowProgram,
+    Space,
     Value,
     Word,
     free_name,
@@ -137,7 +139,8 @@ class Printer:
         """Return the read of one number of a row, or of what stands for an absent input."""
         load = self.loaded[value.load]
         at = self.address(load, self.text(value.index))
-        given = f"mask={self.text(value.inside)}, other=float('nan')"
+        inside = f"({self.inside(value.space)}) & {self.text(value.inside)}"
+        given = f"mask={inside}, other=float('nan')"
         text = f"tl.load({at}, {given}).to({self.own.DTYPE})"
         if load.source in self.absent:
             other = self.absent[load.source]
@@ -145,15 +148,17 @@ class Printer:
         return _parsed(text)
 
     def assign(self, name: str, value: Value) -> None:
-        """Write a line to name a value; if it is long, its reductions have lines of their own."""
+        """Write a line to name a value; if it is long, what it reduces and its reductions have lines of their own."""
         before = len(self.lines)
         text = self.text(value)
-        if len(f"{name} = {text}") > LONGEST:
+        for steps in (self._reduced, _reductions):
+            if len(f"{name} = {text}") <= LONGEST:
+                break
             del self.lines[before:]
-            for word, item in _reductions(value):
+            for word, item in steps(value):
                 given = self._named(word, item, self.node(item)).id
                 self.named.setdefault(_key(item), given)
-            text = self.text(value)
+            before, text = len(self.lines), self.text(value)
         self.lines.append(f"{name} = {text}")
         if not isinstance(value, Name | Number):
             self.named.setdefault(_key(value), name)
@@ -178,7 +183,9 @@ class Printer:
         counts = [node.id for node in ast.walk(end) if isinstance(node, ast.Name)]
         for name, item in value.args:
             if counts.count(name) > 1 and not isinstance(item, Name | Number | Word):
-                known[name] = self._named(self._word(value, item), item, known[name])
+                known[name] = self._named(
+                    self._word(item, rule.facts.argument), item, known[name]
+                )
         return _filled(end, known)
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:
@@ -194,13 +201,19 @@ class Printer:
         for item in inner(value):
             yield from self._rounded(item, later)
 
-    def _word(self, value: Apply, item: Value) -> str:
+    def _word(self, value: Value, role: str = "") -> str:
         """Return a name for an argument: by its role, or by the primitive that computes it."""
-        role = self.table.rule(value.primitive).facts.argument
-        if role or not isinstance(item, Apply):
+        if role or not isinstance(value, Apply):
             return role or "value"
-        rule = self.table.rule(item.primitive)
+        rule = self.table.rule(value.primitive)
         return next((word for word in rule.facts.words if "{" not in word), rule.name)
+
+    def _reduced(self, value: Value) -> Iterator[tuple[str, Value]]:
+        """Yield what reductions inside of a value reduce, with a word for each."""
+        for item in inner(value):
+            yield from self._reduced(item)
+        if isinstance(value, Reduce) and isinstance(value.value, Apply):
+            yield self._word(value.value), value.value
 
     def _named(self, word: str, value: Value, node: ast.expr) -> ast.Name:
         if isinstance(node, ast.Name):
@@ -211,65 +224,70 @@ class Printer:
         return ast.Name(name)
 
     def _reduction(self, value: Reduce) -> ast.expr:
-        item = self._within(value)
+        given = f"{self._within(value)}, axis=1"
         if value.nan and value.kind == "real":
-            return _call("reduce", item, "0", self.helpers.of_fold(value.fold))
-        found = _call(value.fold, item)
-        found.keywords.append(ast.keyword("axis", _parsed("0")))
-        return found
+            combined = self.helpers.of_fold(value.fold)
+            return _parsed(f"tl.reduce({given}, combine_fn={combined}, keep_dims=True)")
+        return _parsed(f"tl.{value.fold}({given}, keep_dims=True)")
 
-    def _within(self, value: Reduce) -> ast.expr:
+    def _within(self, value: Reduce) -> str:
         """Return the reduced value, with a neutral element past the end of the row."""
-        inside = value.value
-        if inside.kind == "bool":
-            test_inside = f"{self.own.mask} & ({self.text(inside)})"
-            return _call("where", test_inside, "1.0", "0.0")
+        text, test = self.text(value.value), self.inside(value.value.space)
+        if value.value.kind == "bool":
+            return f"tl.where(({test}) & ({text}), 1.0, 0.0)"
         if self._is_neutral(value):
-            return self.node(inside)
+            return text
         neutral = NEUTRAL[value.fold]
         if value.kind == "int" and value.fold == "min":  # of the number of a column
             neutral = self.program.width
-        return _call("where", self.own.mask, self.node(inside), neutral)
+        return f"tl.where({test}, {text}, {neutral})"
+
+    def inside(self, space: Space) -> str:
+        """Return the test of whether a number of a value is none past the end."""
+        own, width = self.own, self.program.width
+        if space.is_row or not width:
+            return own.mask
+        return (
+            f"{own.cols} < {width}" if space.has_columns else f"{own.row} < {own.rows}"
+        )
 
     def _is_neutral(self, value: Reduce) -> bool:
         """Return whether numbers past the end surely have no part in a reduction."""
         inside = value.value
-        if inside.kind != "real" or not self._ends_in_zeros(inside):
+        if inside.kind != "real" or not self.ends_in_zeros(inside):
             return False
         rule = isinstance(inside, Apply) and self.table.rule(inside.primitive)
         large = rule and value.fold == "max" and rule.facts.sign == "nonnegative"
         return value.fold == "sum" or bool(large)
 
-    def _ends_in_zeros(self, value: Value) -> bool:
-        """Return whether it is surely 0 past the end of a row, as inputs are."""
+    def ends_in_zeros(self, value: Value, rows: bool = False) -> bool:
+        """Return whether it is surely 0 past the end of a row, or past the last row, as inputs are."""
+        zeros, finite = (
+            partial(f, rows=rows) for f in (self.ends_in_zeros, self._ends_finite)
+        )
         match value:
+            case Name(text) if text in self.loaded:
+                load = self.loaded[text]
+                space, absent = load.space, self.absent.get(load.source, "0.0")
+                there = space.rows if rows else space.has_columns
+                return there and not load.single and absent == "0.0"
             case Name(text):
-                load, line = self.loaded.get(text), self.values.get(text)
-                if load is not None:
-                    whole = load.space.has_columns and not load.single
-                    zeros = self.absent.get(load.source, "0.0") == "0.0"
-                    return whole and zeros
-                return line is not None and self._ends_in_zeros(line)
+                return text in self.values and zeros(self.values[text])
             case Apply("mul"):
                 one, two = inner(value)
-                return any(
-                    self._ends_in_zeros(a) and self._ends_finite(b)
-                    for a, b in ((one, two), (two, one))
-                )
+                return zeros(one) and finite(two) or zeros(two) and finite(one)
             case Apply(primitive) if primitive in PLAIN:
-                return all(map(self._ends_in_zeros, inner(value)))
+                return all(map(zeros, inner(value)))
         return False
 
-    def _ends_finite(self, value: Value) -> bool:
+    def _ends_finite(self, value: Value, rows: bool) -> bool:
         """Return whether it is surely finite there: 0 times infinity is NaN."""
         match value:
-            case Number():
-                return True
             case Name(text) if text in self.values:
-                return self._ends_finite(self.values[text])
+                return self._ends_finite(self.values[text], rows)
             case Apply(primitive) if primitive in (*PLAIN, "mul"):
-                return all(map(self._ends_finite, inner(value)))
-        return self._ends_in_zeros(value)
+                return all(self._ends_finite(item, rows) for item in inner(value))
+        return isinstance(value, Number) or self.ends_in_zeros(value, rows)
 
 
 def _key(value: Value) -> Value:
@@ -296,11 +314,6 @@ def _reductions(value: Value) -> Iterator[tuple[str, Value]]:
 
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
-
-
-def _call(function: str, *args: ast.expr | str) -> ast.Call:
-    given = [_parsed(item) if isinstance(item, str) else item for item in args]
-    return ast.Call(_parsed(f"tl.{function}"), given, [])
 
 
 def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:

@@ -13,6 +13,7 @@ from scaffold.kernels.expressions import LONGEST, Helpers, Printer
 from scaffold.kernels.names import FIXED
 from scaffold.kernels.pair import PLAIN, Pair
 from scaffold.kernels.row_program import (
+    NUMBER,
     Gather,
     Line,
     Load,
@@ -47,7 +48,6 @@ class KernelBody:
         self.program = program = program._replace(loads=tuple(loads))
         self.read = [name for name in tensors if self.loads(name)]
         self.summed = any(item.summed for item in program.results)
-        self.tiled = pair.tiled
         self.flags = _flags(program) if direction == "backward" else {}
         self.begun: list[str] = []  # names of the places where rows begin
         named = {*tensors, *(item.name for item in spec.inputs), self.width}
@@ -114,8 +114,7 @@ class KernelBody:
         """Return the names of how much there is to compute."""
         if not self.width:
             return [self.own.size]
-        rows = [self.own.rows] * (self.summed or self.tiled)
-        return [*rows, self.width, *self.sizes]
+        return [self.own.rows, self.width, *self.sizes]
 
     def parameters(self) -> Iterator[str]:
         """Yield the parameters of the kernel."""
@@ -125,10 +124,10 @@ class KernelBody:
                 yield f"{name}_stride"
         yield from (f"{item.name}_ptr" for item in self.program.results)
         yield from self.counts
-        fixed, tile = [x.name for x in self.attributes], [self.own.ROWS] * self.tiled
-        fixed += [*self.flags.values(), self.own.DTYPE, *tile, self.own.BLOCK]
-        for name in fixed:
-            yield f"{name}: tl.constexpr"
+        fixed = [x.name for x in self.attributes]
+        fixed += [*self.flags.values(), self.own.DTYPE]
+        fixed += [self.own.ROWS] if self.width else []
+        yield from (f"{name}: tl.constexpr" for name in (*fixed, self.own.BLOCK))
 
     # Its lines.
 
@@ -140,27 +139,25 @@ class KernelBody:
             at = f"{pid} * {own.BLOCK} + {block}"
             inside = f"{own.mask} = {own.offsets} < {own.size}"
             return [f"{own.offsets} = {at}", inside, *self._row(lambda rows: True)]
-        columns = [f"{own.cols} = {block}", f"{own.mask} = {own.cols} < {self.width}"]
-        if self.tiled:
-            row = f"{own.row} = {pid} * {own.ROWS} + tl.arange(0, {own.ROWS})[:, None]"
-            inside = f"({own.row} < {own.rows}) & ({own.cols} < {self.width})"
-            tile = [row, f"{own.cols} = {block}[None, :]", f"{own.mask} = {inside}"]
-            return [*tile, *self._row(lambda rows: True)]
+        columns = f"{own.cols} = {block}[None, :]"
+        row, several = f"tl.arange(0, {own.ROWS})[:, None]", f"* {own.ROWS}"
+        inside = f"{own.mask} = ({own.row} < {own.rows}) & ({own.cols} < {self.width})"
         if not self.summed:
-            row = f"{own.row} = {pid}"
-            return [row, *columns, *self._row(lambda rows: True)]
+            row = f"{own.row} = {pid} {several} + {row}"
+            return [row, columns, inside, *self._row(lambda rows: True)]
         before = self._read(lambda rows: not rows)
         sums = [item for item in self.program.results if item.summed]
-        zeros = f"tl.zeros(({own.BLOCK},), dtype={own.DTYPE})"
-        walk = f"range({own.program}, {own.rows}, tl.num_programs(0))"
+        zeros = f"tl.zeros(({own.ROWS}, {own.BLOCK}), dtype={own.DTYPE})"
+        walk = f"{own.program} {several}, {own.rows}, tl.num_programs(0) {several}"
+        each = [f"{own.row} = {own.start} + {row}", inside]
         return [
             f"{own.program} = {pid}",
-            *columns,
+            columns,
             *before,
             *(f"{item.name} = {zeros}" for item in sums),
-            f"for {own.row} in {walk}:",
-            *_indented(self._row(lambda rows: rows)),
-            *(line for x in sums for line in self._asked_for(x, [self._store_sum(x)])),
+            f"for {own.start} in range({walk}):",
+            *_indented([*each, *self._row(lambda rows: rows)]),
+            *(line for x in sums for line in self._asked_for(x, self._store_sum(x))),
         ]
 
     def _read(self, wanted: Callable[[bool], bool]) -> list[str]:
@@ -223,47 +220,48 @@ class KernelBody:
             yield from lines
             return
         if load.space.has_columns or not self.width and load.space.rows:
-            number = f"tl.full(({self.own.BLOCK},), {number}, {self.own.DTYPE})"
+            shape = f"(1, {self.own.BLOCK})" if self.width else f"({self.own.BLOCK},)"
+            number = f"tl.full({shape}, {number}, {self.own.DTYPE})"
         yield f"if {load.source}_ptr is not None:"
         yield from _indented(lines)
         yield from ("else:", f"    {load.name} = {number}")
 
     def _load(self, load: Load) -> Iterator[str]:
         """Yield the line to read an input; if it is long, its row's start has a line of its own."""
-        space, pointer = load.space, f"{load.source}_ptr"
-        cast = f".to({self.own.DTYPE})" if load.kind == "real" else ""
-        other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
-        masked = f", mask={self.own.mask}, other={other}"
-        if load.single:
-            yield f"{load.name} = tl.load({pointer}){cast}"
-        elif not self.width and space.rows:
-            yield f"{load.name} = tl.load({pointer} + {self.own.offsets}{masked}){cast}"
-        elif not space.has_columns:
-            at = f"{pointer} + {self._row_of(load)}" if space.rows else pointer
-            yield f"{load.name} = tl.load({at}){cast}"
-        else:
-            line = f"{load.name} = {self._loaded(load, masked, cast)}"
-            several = len(self.loads(load.source)) > 1 or load.name in self.gathered
-            long = len(line) > LONGEST + 4 - 4 * self.summed
-            begin = self._begin(load.source)
-            if space.rows and (long or several) and begin not in self.begun:
-                yield f"{begin} = {self._start(load)}"
-                self.begun.append(begin)
-            yield f"{load.name} = {self._loaded(load, masked, cast)}"
+        begin, line = self._begin(load.source), self._loaded(load)
+        several = len(self.loads(load.source)) > 1 or load.name in self.gathered
+        long = len(line) > LONGEST + 4 - 4 * self.summed
+        row = load.space.is_row and not load.single
+        if row and (long or several) and begin not in self.begun:
+            yield f"{begin} = {self._start(load)}"
+            self.begun.append(begin)
+        yield self._loaded(load)
 
-    def _loaded(self, load: Load, masked: str, cast: str) -> str:
-        return f"tl.load({self._address(load, self.own.cols)}{masked}){cast}"
+    def _loaded(self, load: Load) -> str:
+        """Return the line to read an input."""
+        cast = f".to({self.own.DTYPE})" if load.kind == "real" else ""
+        given = self._address(load, self.own.cols)
+        if not load.single and load.space != NUMBER:
+            other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
+            given += f", mask={self.printer.inside(load.space)}, other={other}"
+        return f"{load.name} = tl.load({given}){cast}"
 
     def _address(self, load: Load, column: str) -> str:
         """Return the place of an input's numbers at some columns, from the start of its row if that has a name."""
         begin = self._begin(load.source)
         start = begin if begin in self.begun else self._start(load)
+        if load.single or not load.space.has_columns:
+            return start
         return f"{start} + {self._columns(load.part, column)}"
 
     def _start(self, load: Load) -> str:
-        """Return the place of an input's row."""
-        row = f" + {self._row_of(load)} * {load.source}_stride"
-        return f"{load.source}_ptr{row if load.space.rows else ''}"
+        """Return the place of an input's row, or of its numbers."""
+        pointer = f"{load.source}_ptr"
+        if load.single or not load.space.rows:
+            return pointer
+        stride = f" * {load.source}_stride" if load.space.has_columns else ""
+        row = f"{self._row_of(load)}{stride}" if self.width else self.own.offsets
+        return f"{pointer} + {row}"
 
     def _row_of(self, load: Load) -> str:
         """Return the number of the row to read of an input."""
@@ -304,13 +302,16 @@ class KernelBody:
                 lines.append(self._store(item, part, text))
         return lines
 
-    def _store_sum(self, item: Result) -> str:
-        own = self.own
-        if not item.space.has_columns:
-            total = f"tl.sum(tl.where({own.mask}, {item.name}, 0.0), axis=0)"
-            return f"tl.store({item.name}_ptr + {own.program}, {total})"
-        at = f"{item.name}_ptr + {own.program} * {self.width} + {own.cols}"
-        return f"tl.store({at}, {item.name}, mask={own.mask})"
+    def _store_sum(self, item: Result) -> list[str]:
+        """Return the lines to write what a program has summed."""
+        name, at, masked = item.name, f"{item.name}_ptr + {self.own.program}", ""
+        inside = self.printer.inside(item.space)
+        total = f"tl.sum(tl.where({self.own.cols} < {self.width}, {name}, 0.0))"
+        if item.space.has_columns:
+            total = f"tl.sum({name}, axis=0, keep_dims=True)"
+            at += f" * {self.width} + {self.own.cols}"
+            masked = f", mask={inside}"
+        return [f"{name} = {total}", f"tl.store({at}, {name}{masked})"]
 
     def _added(self, item: Result, value: Value, text: str) -> str:
         """Return the line to add a row to a sum over rows."""
@@ -319,20 +320,18 @@ class KernelBody:
             total = f"tl.sum(tl.where({own.mask}, {text}, 0.0), axis=0)"
             return f"tl.store({item.name}_ptr + tl.program_id(0), {total})"
         if not value.space.has_columns:  # once, not for each column
-            text = f"tl.where({own.cols} == 0, {text}, 0.0)"
+            text = f"tl.where({own.mask} & ({own.cols} == 0), {text}, 0.0)"
+        elif not self.printer.ends_in_zeros(value, rows=True):
+            text = f"tl.where({own.mask}, {text}, 0.0)"
         return f"{item.name} += {text}"
 
     def _store(self, item: Result, part: Part | None, text: str) -> str:
-        name, own = f"{item.name}_ptr", self.own
-        masked = f"{text}, mask={own.mask}"
-        if not self.width:
-            return f"tl.store({name} + {own.offsets}, {masked})"
-        if not item.space.has_columns:
-            return f"tl.store({name} + {own.row}, {text})"
-        of = len(item.pieces)
-        length = f"({of} * {self.width})" if of > 1 else self.width
-        start = f"{name} + {own.row} * {length}"
-        return f"tl.store({start} + {self._columns(part, self.own.cols)}, {masked})"
+        at, of = self.own.row if self.width else self.own.offsets, len(item.pieces)
+        if item.space.has_columns:
+            length = f"({of} * {self.width})" if of > 1 else self.width
+            at += f" * {length} + {self._columns(part, self.own.cols)}"
+        inside = self.printer.inside(item.space)
+        return f"tl.store({item.name}_ptr + {at}, {text}, mask={inside})"
 
 
 def _flags(program: RowProgram) -> dict[str, str]:

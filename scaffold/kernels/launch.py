@@ -123,11 +123,11 @@ class Launch:
 
     def _grid(self) -> str:
         own = self.own
-        if not self.width and not self.summed:
-            return f"(triton.cdiv({self.first}.numel(), ELEMENTS),)"
-        if self.body.tiled:
-            return f"lambda tile: (triton.cdiv({own.rows}, tile['{own.ROWS}']),)"
-        return f"({own.programs if self.summed else own.rows},)"
+        if self.summed:
+            return f"({own.programs},)"
+        tiles = f"triton.cdiv({own.rows}, tile['{own.ROWS}'])"
+        flat = f"triton.cdiv({self.first}.numel(), ELEMENTS)"
+        return f"lambda tile: ({tiles},)" if self.width else f"({flat},)"
 
     # What the op makes.
 

@@ -19,6 +19,7 @@ class Own(NamedTuple):
     size: str = "size"
     offsets: str = "offsets"
     program: str = "program"
+    start: str = "start"
     programs: str = "programs"
     dtype: str = "dtype"
     BLOCK: str = "BLOCK"
@@ -32,14 +33,14 @@ class Own(NamedTuple):
 
 
 OTHERS = (
-    "row_index columns in_row row_count count positions program_index program_count"
+    "row_index columns in_row row_count count positions program_index first_row program_count"
     " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE launch_blocks compute_dtype given item reason"
 )
 OTHER = Own(*OTHERS.split())
 # Of modules, builtins, functions and constants of the file, and of what Triton takes at a launch.
 MADE = (
     "os tl torch triton warnings Tensor range float any as_rows programs_of takes why_not"
-    " forward_kernel backward_kernel warps_of MOST_WARPS INTERPRETED DEVICES PRECISION"
+    " forward_kernel backward_kernel MOST_WARPS INTERPRETED DEVICES PRECISION"
     " DTYPES INDICES ELEMENTS MOST_COLUMNS num_warps num_stages num_ctas grid warmup"
 )
 FIXED = frozenset(MADE.split())

@@ -85,15 +85,6 @@ class Pair(NamedTuple):
         """Return the numbers of each row that the forward saves."""
         return tuple(item.name for item in self.forward.results if item.saved)
 
-    @property
-    def tiled(self) -> bool:
-        """Return whether several rows can share a block: all is computed number by number, from rows to rows."""
-        programs = [*filter(None, (self.forward, self.backward))]
-        rows = all(x.space.is_row for item in programs for x in item.loads)
-        rows &= all(x.space.is_row for item in programs for x in item.results)
-        folds = (isinstance(x, Reduce) for item in programs for x in item.values())
-        return rows and not any(folds)
-
 
 def kernel_pair(spec: OpSpec) -> Pair:
     """Return the row programs of an op, elementwise if possible; UnsupportedError names the reason if there are none."""

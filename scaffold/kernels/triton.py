@@ -27,8 +27,7 @@ class TritonView(NamedTuple):
 
     op: str
     namespace: str
-    parts: int  # of a row; 0 of an op element by element
-    tiled: bool  # several rows share a program
+    numbers: int  # of a block, in each part of its rows; 0 of an op element by element
     forward: Kernel
     forward_arguments: tuple[str, ...]
     backward: Kernel | None
@@ -74,8 +73,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     return TritonView(
         op=spec.name,
         namespace=spec.namespace,
-        parts=pair.shapes.of if pair.forward.width else 0,
-        tiled=pair.tiled,
+        numbers=2048 >> (pair.shapes.of - 1).bit_length() if pair.shapes.width else 0,
         forward=forward_kernel,
         forward_arguments=tuple(forward_kernel.arguments.split(", ")[:-1]),
         backward=backward,

@@ -30,7 +30,8 @@ ATTRIBUTES |= {
 }
 TYPES = {"int": "*i64", "bool": "*i1"}
 FLAG = "NEEDS_"  # of a gradient
-COLUMNS = {80: 4096, 90: 8192}  # by the GPU
+SHORT = (90, 128)  # a GPU, and columns of which several rows share a block
+SIZES = ((80, 4096), (90, 8192), SHORT)
 
 
 def main() -> None:
@@ -49,11 +50,11 @@ def main() -> None:
             flags = (
                 [x for x in kernel.arg_names if x.startswith(FLAG)] if kernel else []
             )
-            wanted = [(flags, capability) for capability in COLUMNS]
-            wanted += [([flag], 90) for flag in flags]
-            for needed, capability in wanted if kernel is not None else ():
+            wanted = [(flags, size) for size in SIZES]
+            wanted += [([flag], SHORT) for flag in flags]
+            for needed, size in wanted if kernel is not None else ():
                 given = {flag: flag in needed for flag in flags}
-                told = compiled(module, kernel, kinds, capability, given)
+                told = compiled(module, kernel, kinds, size, given)
                 alone = needed[0] if len(needed) < len(flags) else ""
                 words = {"name": name, "direction": direction, "alone": alone}
                 print(json.dumps(words | told))
@@ -63,11 +64,11 @@ def compiled(
     module: ModuleType,
     kernel: Any,
     kinds: dict[str, str],
-    capability: int,
+    size: tuple[int, int],
     given_flags: dict[str, bool],
 ) -> dict[str, Any]:
     """What comes out for rows of bfloat16."""
-    columns = getattr(module, "ELEMENTS", COLUMNS[capability])
+    capability, columns = size[0], getattr(module, "ELEMENTS", size[1])
     flat = {"BLOCK": columns, "num_warps": 4}
     launched = module.blocks(columns) if hasattr(module, "blocks") else flat
     warps = launched.pop("num_warps")

@@ -359,6 +359,20 @@ OPS = {
         "x - x.amax(-1, keepdim=True) + (x * shift).std(-1, keepdim=True)",
         lambda lead, size: (torch.randn(*lead, size), torch.randn(size)),
     ),
+    "shares": FusedOp(  # of a row of zeros NaN
+        "x[..., D], weight[D]",
+        "x / x.abs().sum(-1, keepdim=True) * weight",
+        lambda lead, size: (torch.randn(*lead, size), torch.randn(size)),
+    ),
+    "scored": FusedOp(  # a number added to one of each row
+        "x[N, D], weight[D], bias[]",
+        "torch.sigmoid((x * weight).sum(-1) + bias)",
+        lambda lead, size: (
+            torch.randn(math.prod(lead), size),
+            torch.randn(size),
+            torch.randn(()),
+        ),
+    ),
     "huber": FusedOp(  # of float64, times a sign
         "x[N, D], y[N, D], delta: float = 0.8",
         "F.huber_loss(x, y, reduction='none', delta=delta).mean(-1)",

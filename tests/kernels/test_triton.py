@@ -29,28 +29,43 @@ def lines_of(name: str, direction: str = "forward") -> list[str]:
 
 def test_a_norm_reads_as_its_formula() -> None:
     assert lines_of("rms_norm")[-4:] == [
-        "inv_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)",
+        "inv_rms = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / D + eps)",
         "output = x * inv_rms * weight",
         "tl.store(output_ptr + row * D + cols, output, mask=mask)",
-        "tl.store(inv_rms_ptr + row, inv_rms)",
+        "tl.store(inv_rms_ptr + row, inv_rms, mask=row < rows)",
     ]
 
 
 def test_a_gradient_of_all_rows_is_summed_by_each_program() -> None:
     lines = lines_of("rms_norm", "backward")
-    assert "for row in range(program, rows, tl.num_programs(0)):" in lines
+    walk = "program * ROWS, rows, tl.num_programs(0) * ROWS"
+    assert f"for start in range({walk}):" in lines
+    assert "grad_weight = tl.zeros((ROWS, BLOCK), dtype=DTYPE)" in lines
     at = lines.index("grad_weight += grad_output * x_hat")
     assert lines[at - 1] == "if NEEDS_GRAD_WEIGHT:"
-    assert lines[-2] == "if NEEDS_GRAD_WEIGHT:"
+    assert lines[-3:-1] == [
+        "if NEEDS_GRAD_WEIGHT:",
+        "grad_weight = tl.sum(grad_weight, axis=0, keep_dims=True)",
+    ]
     assert lines[-1].startswith("tl.store(grad_weight_ptr + program * D + cols")
+
+
+def test_what_lies_past_the_last_row_has_no_part_in_a_sum_over_rows() -> None:
+    lines = lines_of("rms_norm", "backward")  # 0 there, and finite
+    assert "grad_weight += grad_output * x_hat" in lines
+    (added,) = (x for x in lines_of("shares", "backward") if "grad_weight +=" in x)
+    assert added.startswith("grad_weight += tl.where(mask, ")  # 0 / 0
+    (added,) = (x for x in lines_of("scored", "backward") if "grad_bias +=" in x)
+    assert added.startswith("grad_bias += tl.where(mask & (cols == 0), ")
 
 
 def test_what_only_one_gradient_needs_stands_under_its_test() -> None:
     lines = lines_of("rms_norm", "backward")
     start = lines.index("if NEEDS_GRAD_X:")
-    assert lines[start + 1 : start + 5] == [
+    assert lines[start + 1 : start + 6] == [
         "grad_x_hat = grad_output * weight",
-        "inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D",
+        "product = grad_x_hat * x_hat",
+        "inner = tl.sum(tl.where(mask, product, 0.0), axis=1, keep_dims=True) / D",
         "grad_x = inv_rms * (grad_x_hat - inner * x_hat)",
         "tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)",
     ]
@@ -87,7 +102,7 @@ def test_a_class_loss_reads_as_its_formula() -> None:
 
 def test_the_number_at_an_index_is_read_alone() -> None:
     lines = lines_of("weighted_classes")
-    given = "mask=in_range, other=float('nan')).to(DTYPE)"
+    given = "mask=(row < rows) & in_range, other=float('nan')).to(DTYPE)"
     assert f"picked = tl.load(x_row + index, {given}" in lines
     assert f"picked_weight = tl.load(weight_ptr + index, {given}" in lines
     assert "nll = -(picked * picked_weight - lse)" in lines
@@ -132,38 +147,33 @@ def test_a_number_of_math_is_told() -> None:
     assert sum(line.startswith("#") for line in lines) == 1
 
 
-def test_a_row_of_several_parts_has_the_warps_of_all_its_numbers() -> None:
+def test_a_row_of_several_parts_has_the_block_of_all_its_numbers() -> None:
     _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
-    assert "numbers = triton.next_power_of_2(2 * columns)" in kernel_draft(view)
+    assert "rows = 2 if INTERPRETED else max(1024 // block, 1)" in kernel_draft(view)
+    assert "warps = 8 if block < 8192 else MOST_WARPS" in kernel_draft(view)
 
 
-def test_short_rows_share_a_program() -> None:
+@pytest.mark.parametrize(("name", "width"), [("rotary_heads", "R"), ("softmax", "D")])
+def test_short_rows_share_a_program(name: str, width: str) -> None:
     for direction in ("forward", "backward"):
-        lines = lines_of("rotary_heads", direction)
+        lines = lines_of(name, direction)
         at = "tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)"
         assert lines[:3] == [
             f"row = {at}[:, None]",
             "cols = tl.arange(0, BLOCK)[None, :]",
-            "mask = (row < rows) & (cols < R)",
+            f"mask = (row < rows) & (cols < {width})",
         ]
-    _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
+    _, view = triton_kernels(OPS[name].spec("op"), Location("op"))
     text = kernel_draft(view)
     assert "[lambda tile: (triton.cdiv(rows, tile['ROWS']),)](" in text
-    assert '{"ROWS": rows, "BLOCK": triton.next_power_of_2(columns)' in text
-
-
-@pytest.mark.parametrize("name", ["softmax", "rms_norm", "modulated", "tanh_norm"])
-def test_rows_that_are_reduced_have_a_program_each(name: str) -> None:
-    pair, view = triton_kernels(OPS[name].spec("op"), Location("op"))
-    assert not pair.tiled
-    assert "ROWS" not in kernel_draft(view)
+    assert '{"ROWS": rows, "BLOCK": block' in text
 
 
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
     lines = lines_of("two_softmaxes")
     assert "scores = teacher / temperature" in lines
     assert "scores_student = student / temperature" in lines
-    assert "lse_student = row_max_student + tl.log(total_student)" in lines
+    assert "exp_student = tl.exp(scores_student - row_max_student)" in lines
     assert not any(line.partition(" = ")[0].endswith("_2") for line in lines)
 
 
@@ -176,7 +186,7 @@ def test_an_optional_input_is_read_if_it_is_there() -> None:
     lines = lines_of("optional_norm")
     at = lines.index("if weight_ptr is not None:")
     assert lines[at + 1].startswith("weight = tl.load(weight_ptr + cols")
-    assert lines[at + 3] == "weight = tl.full((BLOCK,), 1.0, DTYPE)"
+    assert lines[at + 3] == "weight = tl.full((1, BLOCK), 1.0, DTYPE)"
 
 
 @pytest.mark.parametrize(
@@ -224,19 +234,19 @@ def test_a_quotient_that_is_rounded_is_exact() -> None:
 
 def test_what_lies_behind_a_row_has_no_part_in_a_sum() -> None:
     lines = lines_of("layer_norm")
-    assert "mean = tl.sum(x, axis=0) / D" in lines  # where it is 0
+    assert "mean = tl.sum(x, axis=1, keep_dims=True) / D" in lines  # where it is 0
     assert any("tl.where(mask, centred * centred, 0.0)" in line for line in lines)
     assert any(
         "tl.where(mask, scores, float('-inf'))" in x for x in lines_of("softmax")
     )
     lines = lines_of("cross_entropy")
-    inside = "tl.where(mask, tl.exp(logits - row_max), 0.0)"
-    assert f"total = tl.sum({inside}, axis=0)" in lines
+    total = "tl.sum(tl.where(mask, exp, 0.0), axis=1, keep_dims=True)"
+    assert f"lse = row_max + tl.log({total})" in lines
 
 
 def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
     lines = lines_of("masked_softmax")
-    assert "in_row = cols < D" in lines
+    assert "in_row = (row_index < rows) & (cols < D)" in lines
     assert any(line.startswith("mask = tl.load(mask_") for line in lines)
     assert any(line.startswith("row = tl.load(row_row + cols") for line in lines)
     assert "row_row = row_ptr + row_index * row_stride" in lines
@@ -353,7 +363,7 @@ def test_a_name_of_the_block_is_also_that_of_its_launch() -> None:
         "x[..., D], BLOCK[D]", "torch.softmax(x, -1) * BLOCK", OPS["swish"].make
     )
     _, view = triton_kernels(op.spec("op"), Location("op"))
-    assert '"BLOCK_SIZE": triton.next_power_of_2(columns)' in kernel_draft(view)
+    assert '"BLOCK_SIZE": block' in kernel_draft(view)
 
 
 @pytest.mark.triton
