@@ -38,8 +38,9 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # What each dtype is computed in.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-INDICES = (torch.int32, torch.int64)
+INDICES = (torch.int32, torch.int64)  # one that is out of range gives NaN
 MOST_COLUMNS = 65536  # of a row, which is one block
+PROGRAMS = 4 if INTERPRETED else 128  # among which few rows are shared out
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
@@ -127,13 +128,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def blocks(columns: int) -> dict[str, int]:
-    """Hold rows of 2,048 numbers in one block, or one row that is longer."""
+def blocks(rows: int, columns: int) -> dict[str, int]:
+    """Hold 2,048 numbers in a block: several short rows, or one that is longer."""
     block = triton.next_power_of_2(columns)
-    # In the interpreter a few rows shall fill several blocks.
-    rows = 2 if INTERPRETED else max(2048 // block, 1)
-    warps = 8 if block < 16384 else MOST_WARPS
-    return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
+    share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
+    several = min(share, max(2048 // block, 1))
+    warps = max(several * block // 256, 1)
+    most = 8 if block < 16384 else MOST_WARPS
+    return {"ROWS": several, "BLOCK": block, "num_warps": min(warps, most)}
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -169,7 +171,7 @@ def fused_cross_entropy_forward(
             smoothing,
             ignore_index,
             DTYPE=PRECISION[precision(logits)],
-            **blocks(V),
+            **blocks(rows, V),
         )
     return output, lse
 
@@ -210,7 +212,7 @@ def fused_cross_entropy_backward(
             smoothing,
             ignore_index,
             DTYPE=PRECISION[precision(grad_output, logits)],
-            **blocks(V),
+            **blocks(rows, V),
         )
     return grad_logits
 

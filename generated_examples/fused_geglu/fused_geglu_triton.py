@@ -40,6 +40,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+PROGRAMS = 4 if INTERPRETED else 128  # among which few rows are shared out
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
@@ -100,8 +101,7 @@ def backward_kernel(
     grad_preactivation = grad_product * gate * sigmoid * (1 - sigmoid)
     grad_total = 1.5957691216057308 * grad_preactivation
     g = grad_preactivation * (gate * gate)
-    grad_gate_via_power = 0.21406444881780073 * g
-    grad_gate = grad_product * sigmoid + grad_total + grad_gate_via_power
+    grad_gate = grad_product * sigmoid + grad_total + 0.21406444881780073 * g
     grad_value = grad_output * gate * sigmoid
     tl.store(grad_x_ptr + row * (2 * half) + cols, grad_gate, mask=mask)
     tl.store(grad_x_ptr + row * (2 * half) + half + cols, grad_value, mask=mask)
@@ -113,13 +113,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def blocks(columns: int) -> dict[str, int]:
-    """Hold rows of 2,048 numbers in one block, or one row that is longer."""
+def blocks(rows: int, columns: int) -> dict[str, int]:
+    """Hold 2,048 numbers in a block: several short rows, or one that is longer."""
     block = triton.next_power_of_2(columns)
-    # In the interpreter a few rows shall fill several blocks.
-    rows = 2 if INTERPRETED else max(1024 // block, 1)
-    warps = 8 if block < 8192 else MOST_WARPS
-    return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
+    share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
+    several = min(share, max(1024 // block, 1))
+    warps = max(several * block // 128, 1)
+    most = 8 if block < 8192 else MOST_WARPS
+    return {"ROWS": several, "BLOCK": block, "num_warps": min(warps, most)}
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -142,7 +143,7 @@ def fused_geglu_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
             rows,
             half,
             DTYPE=PRECISION[precision(x)],
-            **blocks(half),
+            **blocks(rows, half),
         )
     return output
 
@@ -169,7 +170,7 @@ def fused_geglu_backward(grad_output: Tensor, x: Tensor) -> Tensor:
             rows,
             half,
             DTYPE=PRECISION[precision(grad_output, x)],
-            **blocks(half),
+            **blocks(rows, half),
         )
     return grad_x
 

@@ -27,6 +27,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+PROGRAMS = 4 if INTERPRETED else 128  # among which few rows are shared out
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
@@ -88,13 +89,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def blocks(columns: int) -> dict[str, int]:
-    """Hold rows of 2,048 numbers in one block, or one row that is longer."""
+def blocks(rows: int, columns: int) -> dict[str, int]:
+    """Hold 2,048 numbers in a block: several short rows, or one that is longer."""
     block = triton.next_power_of_2(columns)
-    # In the interpreter a few rows shall fill several blocks.
-    rows = 2 if INTERPRETED else max(2048 // block, 1)
-    warps = 8 if block < 16384 else MOST_WARPS
-    return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
+    share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
+    several = min(share, max(2048 // block, 1))
+    warps = max(several * block // 256, 1)
+    most = 8 if block < 16384 else MOST_WARPS
+    return {"ROWS": several, "BLOCK": block, "num_warps": min(warps, most)}
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -118,7 +120,7 @@ def fused_softmax_forward(x: Tensor, temperature: float, dtype: torch.dtype) -> 
             D,
             temperature,
             DTYPE=PRECISION[precision(x)],
-            **blocks(D),
+            **blocks(rows, D),
         )
     return output
 
@@ -148,7 +150,7 @@ def fused_softmax_backward(
             D,
             temperature,
             DTYPE=PRECISION[precision(grad_output, output)],
-            **blocks(D),
+            **blocks(rows, D),
         )
     return grad_x
 

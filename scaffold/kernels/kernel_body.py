@@ -50,8 +50,9 @@ class KernelBody:
         self.summed = any(item.summed for item in program.results)
         self.flags = _flags(program) if direction == "backward" else {}
         self.begun: list[str] = []  # names of the places where rows begin
-        named = {*tensors, *(item.name for item in spec.inputs), self.width}
-        taken = FIXED | {*self.own} | named
+        taken = {*FIXED, *self.own, *tensors, self.width} | {
+            x.name for x in spec.inputs
+        }
         self.absent = absent = pair.absent
         self.printer = Printer(
             table_of(spec), program, taken, self.own, helpers, absent, self._address
@@ -61,14 +62,12 @@ class KernelBody:
         self.whole = {x.text for x in every if isinstance(x, Name)}  # values read
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
         packed = [x for x in loads if x.part is not None and x.source in tensors]
-        whole = (x for x in [*packed, *loads] if self._is_whole(x))
-        self.lead = next(whole, None)
+        self.lead = next(filter(self._is_whole, [*packed, *loads]), None)
         self._refuse()
 
     def _is_whole(self, load: Load) -> bool:
         """Return whether it tells how many rows there are."""
-        space = load.space
-        known = space.rows and (space.has_columns or not self.width)
+        known = load.space.is_row or load.space.rows and not self.width
         optional = load.source in self.absent
         return known and load.repeat is None and not (load.single or optional)
 
@@ -112,9 +111,8 @@ class KernelBody:
     @property
     def counts(self) -> list[str]:
         """Return the names of how much there is to compute."""
-        if not self.width:
-            return [self.own.size]
-        return [self.own.rows, self.width, *self.sizes]
+        rows = [self.own.rows, self.width, *self.sizes]
+        return rows if self.width else [self.own.size]
 
     def parameters(self) -> Iterator[str]:
         """Yield the parameters of the kernel."""

@@ -49,16 +49,17 @@ class Launch:
 
     def kernel(self) -> Kernel:
         """Return the kernel and its op."""
-        body, own = self.body, self.own
+        body = self.body
         given = [f"{name}: {typed(self.spec, name)}" for name in self.read]
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
         for source, (name, _) in self.dtypes.items():
             given.append(f"{name}: torch.dtype{' | None' * (source in body.absent)}")
         given += [f"{needed(name)}: bool" for name in body.flags]
         if self.direction == "forward":
-            given.append(f"{own.dtype}: torch.dtype")
+            names = dict.fromkeys(map(self.pair.dtype_of, self.pair.dtypes))
+            given += [f"{name}: torch.dtype" for name in names]
         repeats = (load.repeat for load in body.program.loads)
-        several = ", ".join("Tensor" for _ in self.results)
+        several = ", ".join(["Tensor"] * len(self.results))
         shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
         return Kernel(
             name=f"{self.spec.name}_{self.direction}",
@@ -94,22 +95,22 @@ class Launch:
         yield from (item.name for item in body.attributes)
         yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())
         yield f"{self.own.DTYPE}=PRECISION[{self._precision()}]"
-        flat = f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
-        yield f"**{self.own.blocks}({self.width})" if self.width else flat
+        tile = f"**{self.own.blocks}({self.own.rows}, {self.width})"
+        yield tile if self.width else f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
 
     def _count(self) -> str | None:
         """Return the divisor of the total as code; None of a sum."""
         total = self.total
         if total is None or total.over is None:
             return None
-        if total.over.isidentifier() or not total.over:
-            if not self.width:
-                return f"{self.first}.numel()"
-            rows = self.own.rows
-            return f"({rows} * {self.width})" if self.pair.columns else rows
         if total.over.endswith(".shape[0]"):
             return f"{self.first}.shape[0]"
-        return total.over
+        if total.over:
+            return total.over
+        if not self.width:
+            return f"{self.first}.numel()"
+        rows = self.own.rows
+        return f"({rows} * {self.width})" if self.pair.columns else rows
 
     def _precision(self) -> str:
         """Return the dtype the kernel computes in."""
@@ -168,7 +169,7 @@ class Launch:
         """Return an empty tensor like a result of the op."""
         first, shape, source = self.first, self._shape(item), item.source
         if self._is_total(item):
-            return f"torch.empty((), dtype={self.own.dtype}, device={first}.device)"
+            return self._output(item, "()")
         if self.direction == "forward":
             return self._allocated(item)
         if self._is_there(source):
@@ -183,6 +184,10 @@ class Launch:
             shape = self._wanted(item, shape)
         return self._empty(source, shape)
 
+    def _output(self, item: Result, shape: str) -> str:
+        dtype = self.pair.dtype_of(item.name)
+        return f"torch.empty({shape}, dtype={dtype}, device={self.first}.device)"
+
     def _allocated(self, item: Result) -> str:
         """Return an empty tensor for the kernel to fill."""
         first, own, shape, none = self.first, self.own, self._shape(item), "0"
@@ -190,7 +195,7 @@ class Launch:
         if self._is_total(item):
             shape = own.rows if self.width else own.programs
         elif self.direction == "forward" and not item.saved:
-            return f"torch.empty({shape}, dtype={own.dtype}, device={first}.device)"
+            return self._output(item, shape)
         elif item.summed:
             columns = item.space.has_columns
             shape = f"({own.programs},{f' {self.width}' * columns})"
@@ -235,8 +240,8 @@ class Launch:
         if not self.width:
             return f"{first}.shape"
         if not item.space.has_columns:
-            last = ", 1" if item.space.width else ""
-            return f"(*{first}.shape[:-1]{last})" if last else f"{first}.shape[:-1]"
+            one = item.space.width == ONE
+            return f"(*{first}.shape[:-1], 1)" if one else f"{first}.shape[:-1]"
         of = len(item.pieces)
         if of == self.parts:
             return f"{first}.shape"
@@ -248,7 +253,7 @@ class Launch:
         if self._is_total(item):
             count = self._count()
             found = f"({item.name}.sum() / {count})" if count else f"{item.name}.sum()"
-            return f"{found}.to({self.own.dtype})"
+            return f"{found}.to({self.pair.dtype_of(item.name)})"
         source = item.source
         like = source if self._is_there(source) else self.first
         dtype, _ = self.dtypes.get(source, (f"{like}.dtype", ""))

@@ -14,17 +14,8 @@ from typing import NamedTuple
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import (
-    OfShape,
-    Op,
-    Operator,
-    Position,
-    SizeOf,
-    literal,
-)
+from scaffold.derive.graph.op import OfShape, Op, Operator, Position, SizeOf, literal
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
-from scaffold.derive.graph.shapes import Dim as Size
-from scaffold.derive.graph.shapes import NamedSize
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.rules.table import Table
@@ -83,7 +74,6 @@ class Shapes(NamedTuple):
     of: int = 1  # how many values of that width the rows of some inputs hold
     repeats: Mapping[str, Repeat] = {}  # of inputs that lack leading dims
     singles: frozenset[str] = frozenset()  # inputs of one number for all rows
-    scalars: frozenset[str] = frozenset()  # inputs without dims: of no say in a dtype
     lse: bool = False  # a softmax reads the logarithm of its sum, which is saved
 
 
@@ -183,7 +173,8 @@ class Lowering:
             return value
         if value not in self.names:
             word = "condition" if word == "mask" in self.reserved else word
-            free = own and word not in self.reserved | self._assigned()
+            given = {line.name for line in self.lines} | {*self.loads}
+            free = own and word not in self.reserved | given
             name = word if free else free_name(word, value, self.taken, self._line)
             self.taken.add(name)
             self.lines.append(Line(name, value))
@@ -196,9 +187,6 @@ class Lowering:
 
     def _line(self, name: str) -> Value | None:
         return next((item.value for item in self.lines if item.name == name), None)
-
-    def _assigned(self) -> set[str]:
-        return {line.name for line in self.lines} | {*self.loads}
 
     # --- What is the same in all rows.
 
@@ -231,7 +219,7 @@ class Lowering:
             self.constants[_constant(known)] = emit(as_text(op))
             return Node("constant", _constant(known))
         if op.rule not in ("const", "static", "python") or not self._is_plain(node):
-            raise UnsupportedError("a number that a kernel cannot compute")
+            raise UnsupportedError(f"a kernel cannot compute the number {emit(node)}")
         return node
 
     def _is_plain(self, node: Node) -> bool:
@@ -250,8 +238,8 @@ class Lowering:
             raise UnsupportedError("a kernel knows only the size of a row")
         return Node("name", self.shapes.width)
 
-    def _size(self, dim: Size | None) -> Node:
-        if not isinstance(dim, NamedSize) or dim.name != self.shapes.width:
+    def _size(self, dim: shapes.Dim | None) -> Node:
+        if not isinstance(dim, shapes.NamedSize) or dim.name != self.shapes.width:
             raise UnsupportedError("a kernel knows only the size of a row")
         return Node("name", dim.name)
 
@@ -324,14 +312,13 @@ def _word(op: Op) -> str:
 
 def _is_reduced(value: Value) -> bool:
     """Return whether it is a number of each row, computed from a row there and then."""
-    if value.space.has_columns:
-        return False
-    return isinstance(value, Reduce) or any(map(_is_reduced, inner(value)))
+    reduced = isinstance(value, Reduce) or any(map(_is_reduced, inner(value)))
+    return reduced and not value.space.has_columns
 
 
 UNNAMED = {"call": "a call without a rule", "cond": "a choice"}
 SEVERAL = ("max_dim", "min_dim", "var_mean")  # results
-TAKEN_APART = frozenset({*SEVERAL, "chunk", "item", "cat", "index", "slice"})
+TAKEN_APART = (*SEVERAL, "chunk", "item", "cat", "index", "slice")
 
 
 def refuse_foreign(table: Table, op: Op) -> None:

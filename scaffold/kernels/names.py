@@ -40,7 +40,7 @@ OTHER = Own(*OTHERS.split())
 # Of modules, builtins, functions and constants of the file, and of what Triton takes at a launch.
 MADE = (
     "os tl torch triton warnings Tensor range float any as_rows programs_of takes why_not"
-    " forward_kernel backward_kernel MOST_WARPS INTERPRETED DEVICES PRECISION"
+    " forward_kernel backward_kernel MOST_WARPS PROGRAMS INTERPRETED DEVICES PRECISION"
     " DTYPES INDICES ELEMENTS MOST_COLUMNS num_warps num_stages num_ctas grid warmup"
 )
 FIXED = frozenset(MADE.split())

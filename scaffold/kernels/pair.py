@@ -77,13 +77,18 @@ class Pair(NamedTuple):
     rows: frozenset[str] = frozenset()  # inputs that are read in parts
     absent: Mapping[str, str] = {}  # the number that stands for an optional input
     views: Mapping[str, tuple[Dim, ...]] = {}  # dims that an input is read with
-    dtypes: tuple[str, ...] = ()  # of inputs and casts: what results are promoted of
-    float32: bool = False  # autocast computes a result in float32
+    # Of each output: inputs and casts that it is promoted of, and whether autocast has it in float32.
+    dtypes: Mapping[str, tuple[tuple[str, ...], bool]] = {}
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """Return the numbers of each row that the forward saves."""
         return tuple(item.name for item in self.forward.results if item.saved)
+
+    def dtype_of(self, output: str) -> str:
+        """Return the name for the dtype of an output, which may be that of all."""
+        several = {(frozenset(read), wide) for read, wide in self.dtypes.values()}
+        return self.own.dtype if len(several) == 1 else f"{output}_dtype"
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
@@ -93,14 +98,17 @@ def kernel_pair(spec: OpSpec) -> Pair:
     spec, absent = with_all(spec)
     # Asked of calls as they are written; autocast sums in float32.
     lowered = _lowered(bound_once(spec))
-    float32 = any(map(_is_float32, lowered.results))
-    float32 |= total is not None and total.over != ""
+    for op in (x for result in lowered.results for x in result.walk()):
+        _refuse_rounding(op, op in lowered.results)
+    summed = total is not None and total.over != ""
     known = {name: op for op, name in lowered.held.items()}
-    every = (name for op in lowered.results for name in _dtypes(op, spec, known))
-    dtypes = tuple(dict.fromkeys(every))
+    dtypes = {
+        item.name: (_dtypes(op, spec, known), summed or _is_float32(op))
+        for item, op in zip(spec.outputs, lowered.results, strict=True)
+    }
     spec, views = unsqueezed(bound_once(written_out(spec)))
     pair = _whole_pair(spec, total)
-    return pair._replace(absent=absent, views=views, float32=float32, dtypes=dtypes)
+    return pair._replace(absent=absent, views=views, dtypes=dtypes)
 
 
 def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:
@@ -157,6 +165,14 @@ def _lowered(spec: OpSpec) -> Lowered:
     assert spec.forward is not None
     forward = write_forward(spec, spec.forward)
     return lower(spec, forward, applier_of(spec), frozenset())
+
+
+def _refuse_rounding(op: Op, is_result: bool) -> None:
+    """Refuse a cast that rounds a value within the formula: a kernel has one precision."""
+    if op.rule in ("to", "cast") and op.args[0].kind == "real" and not is_result:
+        text = emit(as_text(op.args[1]))
+        if text.startswith("torch.") and text[6:] not in DTYPES.values():
+            raise UnsupportedError(f"a cast to {text} inside of the formula")
 
 
 def _is_float32(op: Op) -> bool:
@@ -246,24 +262,18 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
         back = back._replace(results=tuple(results))
     read = {load.source for load in pair.backward.loads} if pair.backward else set()
     lines = [x for x in packed.lines if read & {*x.partition(" = ")[0].split(", ")}]
-    saved = dict.fromkeys(packed.inputs.get(name, (name,))[0] for name in pair.saved)
+    row_of = {name: row for name, (row, _) in packed.inputs.items()}
+    saved = dict.fromkeys(row_of.get(name, name) for name in pair.saved)
+    repeats = {row_of.get(k, k): repeat for k, repeat in pair.shapes.repeats.items()}
     return pair._replace(
         forward=_with_rows(pair.forward, packed.inputs, packed.outputs, packed.inputs),
         backward=back,
         saved=tuple(saved),
-        shapes=pair.shapes._replace(
-            spaces=spaces, of=packed.of, repeats=dict(_repeats(packed, pair.shapes))
-        ),
+        shapes=pair.shapes._replace(spaces=spaces, of=packed.of, repeats=repeats),
         rows=frozenset(rows),
         formula=(*packed.lines, *pair.formula),
         gradient=(*lines, *pair.gradient),
     )
-
-
-def _repeats(packed: Packed, shapes: Shapes) -> Iterator[tuple[str, Repeat]]:
-    """Yield how the rows of each input repeat, also of one that is read in parts."""
-    for name, repeat in shapes.repeats.items():
-        yield packed.inputs.get(name, (name,))[0], repeat
 
 
 def _with_rows(
@@ -337,13 +347,12 @@ def _shapes(spec: OpSpec) -> Shapes:
     rows = [given for given in dims.values() if given and given[-1] not in (1, "1")]
     longest = max(rows, key=len, default=())
     names = frozenset(item.name for item in spec.attributes)
-    scalars = frozenset(name for name, given in dims.items() if given == ())
     if longest == (ROWS,):
         spaces = {
             name: NUMBER if given in SCALARS else Space(rows=True)
             for name, given in dims.items()
         }
-        return Shapes(spaces, longest, "", names, scalars=scalars)
+        return Shapes(spaces, longest, "", names)
     lead, width = longest[:-1], str(longest[-1:][0]) if longest else ""
     if not lead or is_leading(width) or not width.isidentifier():
         raise UnsupportedError("no input has rows of a named size")
@@ -353,7 +362,7 @@ def _shapes(spec: OpSpec) -> Shapes:
     for name, given in dims.items():
         spaces[name], repeats[name] = _space(name, given, lead)
     repeated = {name: item for name, item in repeats.items() if item is not None}
-    return Shapes(spaces, lead, width, names, repeats=repeated, scalars=scalars)
+    return Shapes(spaces, lead, width, names, repeats=repeated)
 
 
 def _space(
@@ -527,6 +536,8 @@ def _backward(
     names = [f"grad_{item.name}" for item in spec.differentiable]
     applier = applier_of(back)
     lowered = lower_lines(back, lines, tuple(map(graph.name, names)), applier)
+    held = {op: x for op, x in lowered.held.items() if "_via_" not in x}
+    lowered = lowered._replace(held=held)  # a part of a gradient needs no name
     origins = {item.name: item.origin for item in derivation.saved}
     repeats = {
         name: shapes.repeats[origins.get(name, name)]

@@ -59,10 +59,10 @@ def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
 def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     """The template's data for the file."""
     every = [item.name for item in spec.tensors]
-    names = {item.name for item in spec.inputs}
-    helpers, backward = Helpers(_all_names(pair) | names), None
+    helpers, backward = Helpers(_all_names(pair) | {x.name for x in spec.inputs}), None
     forward = KernelBody(spec, pair.forward, "forward", every, pair, helpers)
     forward_kernel = Launch(spec, forward, pair).kernel()
+    dtypes = {*map(pair.dtype_of, pair.dtypes)}
     if pair.backward is not None:
         grads = [grad_name(spec, item.name) for item in spec.outputs]
         saved = [load.source for load in pair.backward.loads]
@@ -75,7 +75,9 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         namespace=spec.namespace,
         numbers=2048 >> (pair.shapes.of - 1).bit_length() if pair.shapes.width else 0,
         forward=forward_kernel,
-        forward_arguments=tuple(forward_kernel.arguments.split(", ")[:-1]),
+        forward_arguments=tuple(
+            x for x in forward_kernel.arguments.split(", ") if x not in dtypes
+        ),
         backward=backward,
         formula=pair.formula,
         gradient=pair.gradient,
@@ -87,7 +89,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         ),
         first=first,
         refused=tuple(_refused(spec, pair, first)),
-        float32=pair.float32,
+        float32=any(float32 for _, float32 in pair.dtypes.values()),
         dtype=tuple(_dtype(pair, first)),
         helpers=tuple(helpers.found),
         own=pair.own,
@@ -97,12 +99,8 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
 def _all_names(pair: Pair) -> set[str]:
     """Return the names in the kernels of an op."""
     programs = filter(None, (pair.forward, pair.backward))
-    return {
-        name
-        for program in programs
-        for given in (program.loads, program.lines, program.results)
-        for name in (item.name for item in given)
-    }
+    every = (given for x in programs for given in (x.loads, x.lines, x.results))
+    return {item.name for given in every for item in given}
 
 
 def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
@@ -134,25 +132,28 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
         elif not space.rows:
             shape = f"{first}.shape[-1:]" if space.has_columns else "(1,)"
         elif space.rows and not space.has_columns and width:
-            ending = ", 1)" if space.width else ""
-            shape = f"(*{first}.shape[:-1]{ending}" if ending else f"{first}.shape[:-1]"
+            shape = f"{first}.shape[:-1]"
+            shape = f"(*{shape}, 1)" if space.width else shape
         there = f"{name} is not None and " if name in pair.absent else ""
         yield f"{there}{name}.shape != {shape}", f"{name} is broadcast"
 
 
 def _dtype(pair: Pair, first: str) -> Iterator[str]:
-    """Yield the lines to compute the dtype of the outputs."""
-    name, read = pair.own.dtype, pair.dtypes
-    given = [x if x.startswith("torch.") else f"{x}.dtype" for x in read or [first]]
-    sure = [x for x in given if x.removesuffix(".dtype") not in pair.absent]
-    text = sure[0]
-    for other in sure[1:]:
-        text = f"torch.promote_types({text}, {other})"
-    yield f"{name} = {text}"
-    for other in read:
-        if other in pair.absent:
-            yield f"if {other} is not None:"
-            yield f"    {name} = torch.promote_types({name}, {other}.dtype)"
-    if pair.float32:
-        yield f"if torch.is_autocast_enabled({first}.device.type):"
-        yield f"    {name} = torch.promote_types({name}, torch.float32)"
+    """Yield the lines to compute the dtypes of the outputs."""
+    for name, given in {pair.dtype_of(x): y for x, y in pair.dtypes.items()}.items():
+        read, float32 = given
+        dtypes = [
+            x if x.startswith("torch.") else f"{x}.dtype" for x in read or [first]
+        ]
+        sure = [x for x in dtypes if x.removesuffix(".dtype") not in pair.absent]
+        text = sure[0]
+        for other in sure[1:]:
+            text = f"torch.promote_types({text}, {other})"
+        yield f"{name} = {text}"
+        for other in read:
+            if other in pair.absent:
+                yield f"if {other} is not None:"
+                yield f"    {name} = torch.promote_types({name}, {other}.dtype)"
+        if float32:
+            yield f"if torch.is_autocast_enabled({first}.device.type):"
+            yield f"    {name} = torch.promote_types({name}, torch.float32)"

@@ -70,9 +70,9 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         indexed=any(allowed == "INDICES" for _, allowed, _ in triton.dtypes),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},
         autocast=_autocast(triton) if triton.float32 else "",
-        forward_signature=triton.forward.signature.removesuffix(
-            f", {triton.own.dtype}: torch.dtype"
-        ),
+        forward_signature=triton.forward.signature.partition(
+            f", {triton.dtype[0].partition(' = ')[0]}: torch.dtype"
+        )[0],
     )
     single = house.single_line_imports
     return with_imports(

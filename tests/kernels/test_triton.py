@@ -16,6 +16,7 @@ from scaffold.kernels.triton import triton_kernels
 from scaffold.render.files import drafts
 from scaffold.render.kernel_file import kernel_draft
 from scaffold.render.layout import Directories
+from tests.derive.building import spec_of
 from tests.kernels.interpreted import plain
 from tests.kernels.ops import OPS, FusedOp
 
@@ -149,8 +150,8 @@ def test_a_number_of_math_is_told() -> None:
 
 def test_a_row_of_several_parts_has_the_block_of_all_its_numbers() -> None:
     _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
-    assert "rows = 2 if INTERPRETED else max(1024 // block, 1)" in kernel_draft(view)
-    assert "warps = 8 if block < 8192 else MOST_WARPS" in kernel_draft(view)
+    assert "several = min(share, max(1024 // block, 1))" in kernel_draft(view)
+    assert "most = 8 if block < 8192 else MOST_WARPS" in kernel_draft(view)
 
 
 @pytest.mark.parametrize(("name", "width"), [("rotary_heads", "R"), ("softmax", "D")])
@@ -166,7 +167,7 @@ def test_short_rows_share_a_program(name: str, width: str) -> None:
     _, view = triton_kernels(OPS[name].spec("op"), Location("op"))
     text = kernel_draft(view)
     assert "[lambda tile: (triton.cdiv(rows, tile['ROWS']),)](" in text
-    assert '{"ROWS": rows, "BLOCK": block' in text
+    assert '{"ROWS": several, "BLOCK": block' in text
 
 
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
@@ -315,6 +316,65 @@ CALLS = {
     "softmax": "torch.softmax(x, -1, dtype=torch.float32) * y",
     "local": "dtype = x.dtype\nreturn (x.float() * y).to(dtype)",
 }
+
+
+def test_a_part_of_a_gradient_has_no_name_of_its_own() -> None:
+    lines = lines_of("geglu", "backward")
+    assert any(line.startswith("grad_gate = ") for line in lines)
+    assert not any("_via_" in line for line in lines)
+
+
+def test_a_number_that_cannot_be_computed_is_named() -> None:
+    forward = "torch.logsumexp(x, -1) - math.log(x.shape[-1])"
+    spec = FusedOp("x[..., D]", forward, OPS["swish"].make).spec("op")
+    with pytest.raises(ScaffoldError, match=r"the number math.log\(x.shape\[-1\]\)"):
+        triton_kernels(spec, Location("op"))
+
+
+def test_each_output_has_its_own_dtype() -> None:
+    spec = spec_of(
+        "x[..., D], y[..., D], weight[D]",
+        "op",
+        outputs="normed[..., D], summed[..., D], same[..., D]",
+        forward="h = x + y\nreturn torch.softmax(h, -1) * weight, h, x * 2",
+        kernels=["triton"],
+    )
+    _, view = triton_kernels(spec, Location("op"))
+    half, whole = torch.bfloat16, torch.float32
+    x, y, weight = torch.ones(2, 3, dtype=half), torch.ones(2, 3), torch.ones(3)
+    for given, expected in (
+        ((x, y, weight), (whole, whole, half)),
+        ((x, y.to(half), weight), (whole, half, half)),
+        ((x, y.to(half), weight.to(half)), (half, half, half)),
+    ):
+        names = ("x", "y", "weight")
+        scope = {"torch": torch, **dict(zip(names, given, strict=True))}
+        exec("\n".join(view.dtype), scope)  # noqa: S102
+        found = [scope[f"{name}_dtype"] for name in ("normed", "summed", "same")]
+        assert found == [*expected]
+    (made,) = (x for x in view.forward.outputs if x.startswith("summed = "))
+    assert "dtype=summed_dtype" in made
+    assert "dtype=summed_dtype" in view.forward.fake
+    assert view.forward_arguments == ("x", "y", "weight")
+
+
+@pytest.mark.parametrize(
+    "forward", ["x.to(torch.bfloat16) * 2", "x + (x.to(torch.float16).to(x.dtype) - x)"]
+)
+def test_a_cast_that_rounds_within_a_formula_is_refused(forward: str) -> None:
+    spec = FusedOp("x[..., D]", forward, OPS["swish"].make).spec("op")
+    with pytest.raises(
+        ScaffoldError, match=r"a cast to torch\.\w+ inside of the formul"
+    ):
+        triton_kernels(spec, Location("op"))
+
+
+def test_a_result_may_be_rounded() -> None:
+    op = FusedOp("x[..., D]", "(x * 2).to(torch.bfloat16)", OPS["swish"].make)
+    _, view = triton_kernels(op.spec("op"), Location("op"))
+    assert view.dtype == ("dtype = torch.bfloat16",)
+
+
 MIXED = OPS | {
     f"call_of_{name}": FusedOp(
         "x[..., D], y[D]" if "norm" in name else "x[..., D], y[..., D]",
