@@ -299,3 +299,55 @@ def test_sizes_of_a_singular_system_are_no_fault(tmp_path: Path) -> None:
     assert verdict.failure is None
     assert verdict.call == "Q (3, 3), p (3,), A (2, 3), b (2,)"
     assert {one.status for one in verdict.checks} == {"passed", "skipped"}
+
+
+ROWS = """
+import torch
+from torch.autograd import Function
+
+
+class Distance(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return (x - y).square().sum(1).mean()
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        one = grad * 2 / len(x) * (x - y)
+        return one, -one
+
+
+class Deviation(Function):
+    @staticmethod
+    def forward(ctx, x):
+        d = x - x.mean(-1, keepdim=True)
+        std = d.square().mean(-1, keepdim=True).sqrt()
+        ctx.save_for_backward(d, std)
+        return std
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        d, std = ctx.saved_tensors
+        return grad * d / std / d.shape[-1]
+"""
+NOTED = {
+    "Distance": "grad_x: factor 3 for x (3, 3, 3), y (3, 3, 3)",
+    "Deviation": "no gradient, as autograd of the forward has none, where a row of x is 0",
+}
+
+
+def test_what_its_forward_was_not_meant_for_is_noted(tmp_path: Path) -> None:
+    """A forward that sums along dim 1 means rows; and a deviation of 0 has no gradient in PyTorch, either."""
+    path = tmp_path / "rows.py"
+    path.write_text(ROWS)
+    (meant,) = find_functions((str(path),)).meant
+    questions = [Question(meant, one, Stated()) for one in meant.functions]
+    for question, verdict in zip(
+        questions, judge(questions, sys.executable, LIMIT, 1), strict=True
+    ):
+        failed = [x for x in verdict.checks if x.status == "failed"]
+        assert verdict.failure is None and not failed
+        assert NOTED[question.function.name] in verdict.notes

@@ -173,9 +173,9 @@ def computes_in_single(
 
 def is_lost(function: Any, inputs: Sequence[Any]) -> bool:
     """Return whether autograd of the forward's own text, too, gives no number."""
-    given = [with_layout(x, torch.clone) for x in inputs]
-    old = function.setup_context is torch.autograd.Function.setup_context
     try:
+        given = [with_layout(x, torch.clone) for x in inputs]
+        old = function.setup_context is torch.autograd.Function.setup_context
         found = unwrap(function.forward)(*[MagicMock()] * old, *given)
         ends = found if isinstance(found, tuple) else (found,)
         total: Any = sum(x.sum() for x in ends if x.requires_grad)

@@ -30,6 +30,7 @@ from scaffold.verify.child.function_questions import (
     FEW_DIGITS,
     as_type,
     first_expanded,
+    is_lost,
     needing,
     with_layout,
 )
@@ -529,7 +530,9 @@ def values_by_differences(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         for at in (at for at in checks.VALUES if needs_gradient(inputs[at])):
             name = checks.NAMES[at]
             tied = _with(inputs, {at: torch.full_like(inputs[at].detach(), TIED)})
-            if not _has_its_slope(checks, tied, name, torch.ones_like(inputs[at])):
+            ones = torch.ones_like(inputs[at])
+            lost = is_lost(checks.TESTS.function, tied)
+            if not (lost or _has_its_slope(checks, tied, name, ones)):
                 return Answer(name, f"wrong where all elements of {name} are equal")
     return None
 
@@ -652,6 +655,27 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for limited, limit in self.least if name == "minimum" else ():
             for one, other in (args, args[::-1]):
                 self.crossed |= one is limited and bool((other < limit).any())
+        return result
+
+
+class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode to notice a reduction of a tensor of a rank along a dim."""
+
+    def __init__(self, rank: int, dim: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.rank, self.dim, self.found = rank, dim, False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        of_rank = args and isinstance(args[0], Tensor) and args[0].ndim == self.rank
+        end = result if isinstance(result, Tensor) else (result or [None])[0]
+        picks = func.overloadpacket.__name__ in ("select", "slice", "split")
+        if of_rank and end is not None and not picks and end.numel() < args[0].numel():
+            named = zip(func._schema.arguments, args)
+            dims = [x for parameter, x in named if parameter.name.startswith("dim")]
+            self.found |= any(x in (self.dim, [self.dim]) for x in dims)
         return result
 
 

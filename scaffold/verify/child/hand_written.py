@@ -35,7 +35,7 @@ from scaffold.verify.child.function_questions import (
     needing,
     with_layout,
 )
-from scaffold.verify.child.further_questions import Limits
+from scaffold.verify.child.further_questions import Limits, Reductions
 from scaffold.verify.child.op_tests import (
     backpropagating,
     making,
@@ -324,6 +324,17 @@ class Subject:
         with backward:
             backpropagate(outputs, inputs)
         return backward.clamps and not forward.clamps
+
+    def reduces_last(self, inputs: Sequence[Any]) -> bool:
+        """Return whether a dim that its forward reduces, counted from the first, is the last one of the usual inputs alone."""
+        ranks = [
+            max(x.ndim for x in given if isinstance(x, Tensor))
+            for given in (self.inputs(), inputs)
+        ]
+        seen = Reductions(ranks[1], ranks[0] - 1)
+        with seen:
+            self.call(inputs)
+        return seen.found
 
     def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
         given = [x for x in inputs if needs_gradient(x)]
