@@ -313,6 +313,7 @@ CALLS = {
     "layer_norm_of_a_sum": "F.layer_norm(x + y, x.shape[-1:], y)",
     "huber_loss": "F.huber_loss(x, y, reduction='none')",
     "l1_loss": "F.l1_loss(x, y, reduction='none')",
+    "binary": "F.binary_cross_entropy_with_logits(x, y, reduction='none')",
     "softmax": "torch.softmax(x, -1, dtype=torch.float32) * y",
     "local": "dtype = x.dtype\nreturn (x.float() * y).to(dtype)",
 }
