@@ -127,7 +127,8 @@ def detach(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
     """A value that second derivatives do not flow through.
 
     Not where there are none: of an op that is differentiable once, of an input without a gradient, of what is only compared; nor of a
-    surrogate gradient, whose tests compare first derivatives, or in the backward of a backward, where it would be third ones.
+    surrogate gradient, whose tests compare first derivatives; nor in the backward of a backward, or of the gradient of a saved
+    value, where it would be third ones.
     """
     surrogate = "The gradient is that of" in op.text
     if op.once_differentiable or surrogate or _is_second(op):
@@ -138,7 +139,8 @@ def detach(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
         places = [
             slot
             for slot in op.reads(op.backward, name)
-            if name not in constant and not _compared(op, slot)
+            if name not in constant and not name.startswith("extra_grad_")
+            if not _compared(op, slot)
         ]
         if places:
             yield name, lambda places=places: _put(places, "_.detach()")  # type: ignore[misc]
@@ -173,15 +175,19 @@ def _is_saved(op: Op, slot: Slot) -> bool:
 
 
 def grad_output_view(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The same of what comes in; not of a loss, whose one number lies in memory in one way."""
+    """The same of what comes in; not of a loss, whose one number lies in memory in one way, nor of a saved value's gradient."""
     end = op.forward.body[-1]
     value = end.value if isinstance(end, ast.Return) else None
+    if isinstance(value, ast.Tuple):
+        value = value.elts[0]
     if isinstance(value, ast.UnaryOp):
         value = value.operand
     match value:
         case ast.Call(args=[], keywords=[]) if callee(value) in ("mean", "sum"):
             return
     for name in op.grad_outputs:
+        if name.startswith("extra_grad_"):
+            continue
         places = op.reads(op.backward, name)
         yield name, lambda places=places: _put(places, VIEW)  # type: ignore[misc]
 
@@ -193,8 +199,11 @@ def tensor_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
     position, names = op.unpacked()
     for slot, name in zip(op.saved(), names, strict=False):
         value = slot.node.body if isinstance(slot.node, ast.IfExp) else slot.node
-        if isinstance(value, ast.Starred) or f"_{name} = apply(" in op.text:
-            continue  # no caller ever has what the wrapper drops
+        dropped = re.search(rf"\b_{name}\b.* = \w+\.apply\(", op.text)
+        if isinstance(value, ast.Starred) or (
+            dropped and "_OnceDifferentiable" in op.text
+        ):
+            continue  # no caller has it, and no second derivative reads it
 
         def move(slot: Slot = slot, name: str = name, value: ast.expr = value) -> None:
             slot.replace(expression("None"))
