@@ -1525,7 +1525,7 @@ class ExpOfBounded(Function):
 
 
 class CountedMean(Function):
-    """No output depends on what is counted beside it, whatever its name."""
+    """A running mean is there to be changed, whatever its name; no output reads it."""
 
     @staticmethod
     def forward(ctx, x, average, momentum=0.1):
