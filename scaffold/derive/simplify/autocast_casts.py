@@ -27,8 +27,7 @@ def with_casts(
 
     def with_cast(op: Op, of: Renewal) -> Op:
         args = tuple(map(of, op.args))
-        facts = op.facts
-        if facts.dtype == "uniform" and facts.autocast not in CAST_BY_PYTORCH:
+        if op.facts.dtype == "uniform" and op.facts.autocast not in CAST_BY_PYTORCH:
             args = _in_one_dtype(make, op, args, known)
         if op.rule == "zeros":
             args = (_of_its_dtype(args[0]), *args[1:])
@@ -43,8 +42,8 @@ def _in_one_dtype(
     """Return the arguments cast to the dtype of a computed one, one in full precision if there is one."""
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
-    positions = [arg for arg, item in named if item.name in op.facts.indices]
-    fixed = [*positions, *filter(_is_statistic, args)]
+    fixed = [arg for arg, item in named if item.name in op.facts.indices]
+    fixed += filter(_is_statistic, args)
     alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
     if not computed:
@@ -107,6 +106,8 @@ def _precision_of(op: Op) -> tuple[bool, bool, bool]:
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
     """Return whether autocast may have changed its dtype, which then is not an input's alone."""
+    while op.rule == "cast" or op.facts.category == "view":
+        op = op.args[op.rule == "cast"]  # a cast has the dtype of another value
     return any(
         inner.rule in ("cotangent", "vjp") or inner.facts.autocast
         for inner in op.walk()
@@ -128,6 +129,5 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
     said = op.facts.dtype
     if isinstance(said, int):
         return _has_dtype_of(op.args[said], like)
-    given = _alike(op, op.args)
-    promoted = said in ("promoted", "uniform") and bool(given)
-    return promoted and all(_has_dtype_of(arg, like) for arg in given)
+    given = _alike(op, op.args) if said in ("promoted", "uniform") else []
+    return bool(given) and all(_has_dtype_of(arg, like) for arg in given)

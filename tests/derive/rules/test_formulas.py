@@ -428,3 +428,19 @@ def test_a_norm_takes_parameters_of_higher_precision(
         output = op(*inputs)
     grads = torch.autograd.grad(output.sum(), inputs)
     assert [x.dtype for x in grads] == [x.dtype for x in inputs]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("key", [{"style": "library"}, {"amp": "off"}])
+def test_a_norm_takes_them_where_no_autocast_casts(
+    norm: str, key: dict[str, str]
+) -> None:
+    """PyTorch's layer_norm_backward takes only one dtype."""
+    op = load(op_text("x, w[D]?, b[D]?", forward=norm, derive=True, **key)).some_op
+    x, w = torch.randn(3, 4, 4), torch.randn(4, requires_grad=True)
+    grads = [
+        torch.autograd.grad(op(value, w, None).square().sum(), (value, w))
+        for value in (x.bfloat16().requires_grad_(), x.requires_grad_())
+    ]
+    for low, true in zip(*grads, strict=True):
+        torch.testing.assert_close(low.float(), true, rtol=0.05, atol=0.2)
