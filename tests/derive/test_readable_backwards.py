@@ -894,6 +894,20 @@ def test_a_number_that_two_products_share_is_multiplied_once() -> None:
     backward("x, kind: str", "F.gelu(x, approximate=kind)", (tensor(3, 4), "none"))
 
 
+def test_a_multiple_of_an_integer_is_not_shared() -> None:
+    """100 times 3 is no number of int8, and 0.1 times True has the digits of float32."""
+    integers = torch.tensor([[3, 2, 4], [1, 0, 2]], dtype=torch.int8)
+    for n, number in ((integers, "100"), (integers > 1, "0.1")):
+        kind = "bool" if n.dtype == torch.bool else "int"
+        text = backward(
+            f"x[B, N], y[B, N], n[B, N; {kind}]",
+            f"torch.stack((x * n * {number}, y * n * {number})).sin()",
+            (tensor(2, 3), tensor(2, 3), n),
+        )
+        assert f"= n * {number}" not in text
+        assert f"= {number} * n" not in text
+
+
 def test_the_unit_vector_is_saved_only_where_it_is_read_again() -> None:
     text = backward("x[N, D]", "F.normalize(x, dim=-1)", (tensor(3, 4),))
     assert "output" not in text.replace("grad_output", "")

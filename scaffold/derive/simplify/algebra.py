@@ -339,7 +339,10 @@ def _counts(below: Op) -> Iterable[Op]:
 def shared_multiples(
     make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
 ) -> dict[Op, Op]:
-    """Return the replacements of `g * x / 6` and `g * y / 6` by `g / 6 * x` and `g / 6 * y`, with one pass less; `whole` ops stay."""
+    """Return the replacements of `g * x / 6` and `g * y / 6` by `g / 6 * x` and `g / 6 * y`, with one pass less; `whole` ops stay.
+
+    An integer is no such factor: multiples of one can overflow, or lose digits in the default dtype.
+    """
     ops = {op for root in roots.values() for op in root.walk()} - {*whole}
     readers = Counter(arg for op in ops for arg in op.args)
     alone = {op for op in ops if op.facts.operator == "*" and readers[op] == 1}
@@ -348,7 +351,7 @@ def shared_multiples(
         op: {
             tuple(factor if arg is product else arg for arg in op.args): factor
             for factor in product.args
-            if factor.is_tensor and factor.shape == op.shape
+            if factor.kind == op.kind and factor.shape == op.shape
         }
         for op in ops
         if op.facts.operator in ("*", "/") and len({*op.args}) == 2
