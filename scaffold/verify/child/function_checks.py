@@ -8,9 +8,10 @@ strided input) is compared with one of the same numbers without it, so a gradien
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from inspect import unwrap
+from math import isclose
 from typing import Any, NoReturn
 
 import torch
@@ -305,12 +306,17 @@ def check_forward_mode(subject: Subject) -> None:
     found = pushed(subject.checks.OPERATOR, inputs, tangents)
     usual = gradients(subject, subject.inputs())
     pairs = zip(needing(subject.names, subject.inputs()), usual, strict=True)
-    of_inputs = sum((x * contiguous(x.detach())).sum() for n, x in pairs if n in known)
-    ends = [found[at] for at in subject.positions]
-    of_ends = sum((x * contiguous(x)).sum() for x in ends if x is not None)
-    if not torch.isclose(torch.as_tensor(of_ends), torch.as_tensor(of_inputs)):
+    of_inputs = _weighted(x for name, x in pairs if name in known)
+    of_ends = _weighted(found[at] for at in subject.positions)
+    if not isclose(of_ends, of_inputs, rel_tol=1e-4, abs_tol=1e-6):
         line = unwrap(subject.function.jvp).__code__.co_firstlineno
         raise Wrong("jvp differs from what backward says of the same tangents", line)
+
+
+def _weighted(several: Iterable[Tensor | None]) -> float:
+    """Sum tensors of any dtypes weighted by `contiguous`; of complex ones, as in a gradient, the real part."""
+    given = [x.detach() for x in several if x is not None]
+    return sum(float((x.conj() * contiguous(x)).sum().real) for x in given)
 
 
 # --- Checks of other inputs.
@@ -395,11 +401,8 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
             continue
         rows = {} if PERMUTED.fullmatch(name) else {"0": torch.zeros_like(value)}
         for other, x in pairs:
-            alike = needs_gradient(x) and (x.shape, x.dtype) == (
-                value.shape,
-                value.dtype,
-            )
-            if alike and x is not value:
+            alike = needs_gradient(x) and x.shape == value.shape
+            if alike and x.dtype == value.dtype and x is not value:
                 rows[f"that of {other}"] = x.detach()
             elif type(x) is int and re.search("ignore|pad", other):
                 rows[other] = torch.full_like(value, x)

@@ -404,9 +404,9 @@ def second_derivative(asked: Asked) -> None:
 
     if asked.single:
         asked.skip("it computes in float32")
-    if any(isinstance(x, Tensor) and x.is_complex() for x in inputs):
-        asked.skip("it takes complex numbers")
     ends = asked.run(*inputs)
+    if any(isinstance(x, Tensor) and x.is_complex() for x in (*inputs, *ends)):
+        asked.skip("it computes complex numbers")
     leaves = [*inputs, *(contiguous(end.detach()).requires_grad_() for end in ends)]
     needed = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
     names = [*needing(asked.names, inputs), *["grad_output"] * len(ends)]

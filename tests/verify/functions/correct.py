@@ -1047,6 +1047,49 @@ class JvpToo(Function):
         return JvpToo.apply(x, w), 0
 
 
+class JvpOfFourier(Function):
+    """The tangent of complex numbers is complex, the gradient of real ones is real."""
+
+    @staticmethod
+    def forward(x):
+        return torch.fft.fft(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.size = inputs[0].shape[-1]
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.fft.ifft(g).real * ctx.size
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return torch.fft.fft(tangent)
+
+
+class JvpInFloat32(Function):
+    """The output has another dtype than the input."""
+
+    @staticmethod
+    def forward(x, w):
+        return (x * w).float()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return (g * w).to(x.dtype), (g * x).to(w.dtype)
+
+    @staticmethod
+    def jvp(ctx, dx, dw):
+        x, w = ctx.saved_tensors
+        return (dx * w + x * dw).float()
+
+
 class PairwiseDistance(Function):
     @staticmethod
     def forward(ctx, x, y, eps=1e-8):
