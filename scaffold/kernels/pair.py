@@ -24,6 +24,7 @@ from scaffold.formula import (
     Node,
     emit,
     emit_lines,
+    nodes,
     rewritten,
     written,
 )
@@ -520,9 +521,8 @@ def _backward(
 ) -> RowProgram:
     graph = graph_of(spec)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
-    singles = frozenset[str]()
-    if total is not None:  # no loss is kept: one that is read is computed again
-        singles = frozenset(grad_name(spec, name) for name in outputs)
+    singles = frozenset(grad_name(spec, x) for x in outputs if total is not None)
+    if total is not None or _compares(lines, spec):  # such a result is computed again
         inputs = [item for item in derivation.saved if item.source == "input"]
         if len(inputs) < len(derivation.saved):
             lines = (*_recomputed(spec, derivation), *lines)
@@ -548,6 +548,17 @@ def _backward(
     lowering = Lowering(applier, lowered, shapes, _reserved(back, own))
     lowering.run()
     return _program(lowering, _gradients(spec, lowering, whole))
+
+
+def _compares(lines: Lines, spec: OpSpec) -> bool:
+    """Return whether a computed value is to equal an output, as the largest of a row: it does not if that was rounded."""
+    outputs = {item.name for item in spec.outputs}
+    inputs = {item.name for item in spec.tensors}
+    found = (x.args for x in nodes(*lines) if x.kind == "compare" and x.label == "==")
+    return any(
+        outputs & {*one.names(), *two.names()} and not inputs & {one.label, two.label}
+        for one, two in found
+    )
 
 
 def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]:

@@ -74,6 +74,11 @@ OPS = {
         "F.gelu(gate, approximate='tanh') * value",
         rows(1, 1),
     ),
+    "largest_product": FusedOp(
+        "x[..., D], weight[D]",
+        "(x * weight).amax(-1)",
+        lambda lead, size: (torch.randn(*lead, size), torch.randn(size)),
+    ),
     "rms_norm": FusedOp(
         "x[..., D], weight[D], eps: float = 1e-6",
         "x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight",
