@@ -908,6 +908,13 @@ def test_a_multiple_of_an_integer_is_not_shared() -> None:
         assert f"= {number} * n" not in text
 
 
+def test_the_size_of_a_group_is_counted_from_the_shape() -> None:
+    """No tensor is computed again for its shape alone."""
+    inputs, forward = "x[N, C, L], w[C]?", "F.group_norm(x, 2, w)"
+    text = backward_of(op_text(inputs, forward=forward, derive=True))
+    assert text.count("math.prod(grad_output.shape[1:]) // 2") == 2
+
+
 def test_the_unit_vector_is_saved_only_where_it_is_read_again() -> None:
     text = backward("x[N, D]", "F.normalize(x, dim=-1)", (tensor(3, 4),))
     assert "output" not in text.replace("grad_output", "")
