@@ -114,7 +114,7 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 
 def blocks(rows: int, columns: int) -> dict[str, int]:
-    """Hold 2,048 numbers in a block: several short rows, or one that is longer."""
+    """Hold 1,024 numbers of each part: several short rows, or one that is longer."""
     block = triton.next_power_of_2(columns)
     share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
     several = min(share, max(1024 // block, 1))

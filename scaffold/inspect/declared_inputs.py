@@ -167,7 +167,7 @@ def _is_call(node: ast.AST, name: str) -> bool:
 
 
 FLOAT = re.compile(r"-?(\d+\.\d*(e-?\d+)?|\d+e-\d+)")
-MANY = 9
+MANY = 9  # so large a number is likely a size, such as that of a chunk
 SMALL = 1e-2  # a larger eps than usual, but a usual one
 BRANCHES: dict[str, list[Any]] = {
     "dim": [0],
@@ -192,7 +192,7 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
             found[one.name] = [one.value == "False"]
         elif one.value.isdecimal():
             number = int(one.value)
-            several = 2 * number + 1 if number < MANY else 2  # as of a chunk's rows
+            several = 2 * number + 1 if number < MANY else 2  # for several chunks
             found[one.name] = [number + 1, several]
         elif one.value.startswith(("'", '"')):
             found[one.name] = [*_compared(facts, one.name)]

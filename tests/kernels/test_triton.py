@@ -150,6 +150,7 @@ def test_a_number_of_math_is_told() -> None:
 
 def test_a_row_of_several_parts_has_the_block_of_all_its_numbers() -> None:
     _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
+    assert "Hold 1,024 numbers of each part: " in kernel_draft(view)
     assert "several = min(share, max(1024 // block, 1))" in kernel_draft(view)
     assert "most = 8 if block < 8192 else MOST_WARPS" in kernel_draft(view)
 
