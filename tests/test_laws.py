@@ -557,7 +557,7 @@ BUDGET = {
     "inspect": 3707,  # other whole numbers as arguments; other whole numbers as arguments; a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers; shapes of convolutions, optional sizes
     "lint": 4774,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
     "primitives": 858,  # of which argument bounds another; of which argument bounds another; the names of dtypes  # of what a result is surely positive
-    "kernels": 3007,  # short rows share a program; fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
+    "kernels": 3000,  # short rows share a program; fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
     "project": 5398,  # ... and asked for; sizes that fall, if those that grow are refused
     "render": 6154,  # a Function calls kernels and saves their statistics, their file, their tests; vmap rules name the outputs
     "spec": 4670,  # kernels; conditions joined by `and`, or on a float

@@ -19,7 +19,6 @@ from scaffold.kernels.row_program import (
     Load,
     Name,
     Part,
-    Repeat,
     Result,
     RowProgram,
     Value,
@@ -105,7 +104,9 @@ class KernelBody:
     def sizes(self) -> list[str]:
         """Return the sizes of leading dims among its parameters."""
         repeats = [load.repeat for load in self.program.loads if load.repeat]
-        every = (size for item in repeats for size in _asked(item))
+        every = (
+            size for x in repeats for size in (*x.times, *(x.every if x.again else ()))
+        )
         return [size for size in dict.fromkeys(every) if size.isidentifier()]
 
     @property
@@ -342,10 +343,6 @@ def _flags(program: RowProgram) -> dict[str, str]:
 
 def _indented(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" if line else line for line in lines]
-
-
-def _asked(repeat: Repeat) -> tuple[str, ...]:
-    return (*repeat.times, *(repeat.every if repeat.again else ()))
 
 
 def _product(sizes: tuple[str, ...]) -> str:

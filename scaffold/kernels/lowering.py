@@ -531,9 +531,8 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 def _over(value: Value, space: Space) -> Value:
     """Return the same numbers over another space."""
-    if isinstance(value, Number | Column):
-        return value
-    return replace(value, space=space)
+    same = isinstance(value, Number | Column)
+    return value if same else replace(value, space=space)
 
 
 @meaning("contiguous", "clone", "detach", "cast", "to", "float", "double", "type_as")

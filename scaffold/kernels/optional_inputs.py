@@ -28,7 +28,6 @@ from scaffold.formula import (
 from scaffold.kernels.written_out import written_out
 from scaffold.spec import OpSpec, TensorInput
 
-NUMBERS = ("0.0", "1.0")
 NEUTRAL = {"+": 0, "-": 0, "*": 1, "/": 1}  # what changes nothing on the right
 
 
@@ -53,7 +52,7 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
 
 def _number(spec: OpSpec, names: list[str], name: str) -> str:
     """Return the number for one absent input."""
-    for number in NUMBERS:
+    for number in ("0.0", "1.0"):
         if _agree(spec, names, {name: number}):
             return number
     raise UnsupportedError(f"'{name}' is optional, and neither 0 nor 1 can replace it")

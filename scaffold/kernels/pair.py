@@ -551,14 +551,10 @@ def _backward(
 
 
 def _compares(lines: Lines, spec: OpSpec) -> bool:
-    """Return whether a computed value is to equal an output, as the largest of a row: it does not if that was rounded."""
+    """Return whether a value is to equal an output, as the largest of a row: it may not, since that was rounded."""
     outputs = {item.name for item in spec.outputs}
-    inputs = {item.name for item in spec.tensors}
-    found = (x.args for x in nodes(*lines) if x.kind == "compare" and x.label == "==")
-    return any(
-        outputs & {*one.names(), *two.names()} and not inputs & {one.label, two.label}
-        for one, two in found
-    )
+    found = (x for x in nodes(*lines) if x.kind == "compare" and x.label == "==")
+    return any(outputs & {*x.names()} for x in found)
 
 
 def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]:
