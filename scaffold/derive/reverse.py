@@ -414,7 +414,7 @@ class Reverse:
         return several[0]
 
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
-        """Return the single-call formula of an argument's gradient, or None if it is unwanted or unknown."""
+        """Return the formula under `fused`; None without one, or if a value would be saved for it alone."""
         if not self.fuse or op.kind != "real":
             return None
         table = self.make.applier.table

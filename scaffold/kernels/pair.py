@@ -521,8 +521,10 @@ def _backward(
 ) -> RowProgram:
     graph = graph_of(spec)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
-    singles = frozenset(grad_name(spec, x) for x in outputs if total is not None)
-    if total is not None or _compares(lines, spec):  # such a result is computed again
+    losses = outputs if total is not None else ()
+    singles = frozenset(grad_name(spec, name) for name in losses)
+    # No loss is kept, nor does a rounded output equal a value: one that is read is computed again.
+    if losses or _compares(lines, outputs):
         inputs = [item for item in derivation.saved if item.source == "input"]
         if len(inputs) < len(derivation.saved):
             lines = (*_recomputed(spec, derivation), *lines)
@@ -550,11 +552,10 @@ def _backward(
     return _program(lowering, _gradients(spec, lowering, whole))
 
 
-def _compares(lines: Lines, spec: OpSpec) -> bool:
-    """Return whether a value is to equal an output, as the largest of a row: it may not, since that was rounded."""
-    outputs = {item.name for item in spec.outputs}
+def _compares(lines: Lines, outputs: Mapping[str, Space]) -> bool:
+    """Return whether a value is compared with an output, such as the largest of its row, by `==`."""
     found = (x for x in nodes(*lines) if x.kind == "compare" and x.label == "==")
-    return any(outputs & {*x.names()} for x in found)
+    return any(outputs.keys() & {*x.names()} for x in found)
 
 
 def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]:

@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     # A test fixed in each call: the rule is only for calls that pass it.
     when: str | None = None
     code: str | None = None  # the engine's function with the gradients
-    fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
+    fused: Mapping[str, str] = {}  # parameter -> its other gradient
     module: str | None = None  # for a function outside PyTorch
     op: str = ""  # the name of its ops: unknown to the engine for a team's rule
     simpler: tuple[str, ...] = ()  # identities: `-(-x) -> x`
