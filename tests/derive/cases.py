@@ -664,4 +664,21 @@ return y
             for leading in ((2,), (), (2, 3))
         ],
     ),
+    Case(
+        "norm_of_optional_sum",  # the shape is x's, or that of the sum; neither is declared
+        "x, residual?, weight",
+        """
+        if residual is not None:
+            x = x + residual
+        var = x.pow(2).mean(-1, keepdim=True)
+        return x * torch.rsqrt(var + 1e-6) * weight
+        """,
+        lambda: [
+            (r(2, 3), r(2, 3), r(3)),
+            (r(3), r(2, 3), r(3)),
+            (r(2, 3), None, r(3)),
+            (r(), None, r(3)),
+            (r(), r(), r()),
+        ],
+    ),
 )

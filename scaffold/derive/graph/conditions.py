@@ -19,6 +19,7 @@ from scaffold.derive.graph.op import (
 )
 from scaffold.derive.graph.shapes import (
     SCALAR,
+    Chosen,
     Dim,
     OrScalar,
     Shape,
@@ -151,13 +152,13 @@ def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
     return shape if isinstance(shape.origin, OrScalar) else unknown(OrScalar(shape))
 
 
-def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape | None:
-    """Return one of two shapes of equal rank, dim by dim; None if unknown."""
+def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape:
+    """Return one of two shapes: dim by dim, if they are of equal rank."""
     one, two = body.shape, orelse.shape
     if one == two:
         return one
     if one.dims is None or two.dims is None or one.rank is None or one.rank != two.rank:
-        return None
+        return unknown(Chosen(test.serial, one, two))
     pairs = zip(one.dims, two.dims, strict=True)
     return Shape(tuple(a if a == b else ChosenSize(test, a, b) for a, b in pairs))
 

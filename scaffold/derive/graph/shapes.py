@@ -164,6 +164,19 @@ class OrScalar(Origin):
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen(Origin):
+    """One of two shapes, by the test of that serial number."""
+
+    test: int
+    body: Shape
+    orelse: Shape
+
+    @property
+    def least(self) -> int:
+        return min(self.body.least, self.orelse.least)
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped(Origin):
     """A shape without some dims."""
 

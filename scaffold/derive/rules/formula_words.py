@@ -85,6 +85,8 @@ def _is_open(shape: Shape) -> bool:
             return True
         case shapes.Broadcast(parts):
             return all(map(_is_open, parts))
+        case shapes.Chosen(_, body, orelse):
+            return SCALAR in (body, orelse) or _is_open(body) or _is_open(orelse)
         case shapes.Dropped(base, axes):
             return base.least <= len(axes) and _is_open(base)
         case shapes.Kept(base, tuple()):
