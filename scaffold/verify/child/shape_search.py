@@ -30,6 +30,7 @@ from scaffold.verify.child.refusals import raised, raised_at
 from scaffold.verify.child.size_relations import RELATIONS, stated
 
 RUNS = 3000  # of the forward, at most
+MORE_RUNS = 300  # ... once it has accepted shapes that broadcast beyond its data
 SECONDS = 6.0  # of CPU time, for either search, as a machine may be busy
 RANKS = range(5)
 USUAL = 4  # the first size of every dim
@@ -38,6 +39,7 @@ LETTERS = (*"NDKMHWPQRSUVEGJLT", *(f"N{at}" for at in range(99)))
 # Names of vectors, and of matrices whose rank is not that of the data.
 VECTOR = re.compile(r"(.*_)?(b|bias|gamma|beta|scale)|weight")
 WEIGHT = re.compile(r"(.*_)?(w|weight|table|emb|embedding)\d?|w_?[a-z]{1,2}\d?")
+PARAMETER = re.compile(f"{VECTOR.pattern}|{WEIGHT.pattern}")
 # PyTorch's warnings if a forward was not meant for such shapes.
 OF_MODULE = "<verified"  # the file of the forward's frames
 
@@ -162,6 +164,7 @@ class _Forward:
         self.runs, self.source, self.seconds = 0, source, seconds
         self.until = time.process_time() + seconds
         self.furthest: tuple[_Refused, Sizes] = (_Refused(-1), ())
+        self.rank = 0  # of the largest result of the last call
 
     def _guess(self, declared: Mapping[str, Any], name: str) -> tuple[int, ...]:
         """Return an input's first shape in the search: a vector or a matrix, unless a rank is declared."""
@@ -191,6 +194,7 @@ class _Forward:
             if all(isinstance(item, Tensor) and item.numel() for item in results):
                 words = self._unpacked(inputs)
             if not words:
+                self.rank = max(item.ndim for item in results)
                 return None
         refused = _Refused(len(passed.places), words, line)
         self.furthest = max(self.furthest, (refused, shapes), key=lambda one: one[0][0])
@@ -207,6 +211,15 @@ class _Forward:
         except Exception as error:  # noqa: BLE001 (reported for the case)
             return raised(error) if "values to unpack" in str(error) else ""
         return ""
+
+    def broadcasts_beyond_data(self, shapes: Sizes) -> bool:
+        """Return whether the last result has more dims than all inputs but weights: `x[N, D] * weight[:, None, None]`."""
+        data = [
+            len(shape)
+            for at, (name, shape) in enumerate(zip(self.names, shapes, strict=True))
+            if at in self.undeclared or not PARAMETER.fullmatch(name)
+        ]
+        return self.rank > max(data, default=0)
 
     @property
     def is_over(self) -> bool:
@@ -259,10 +272,11 @@ def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _runnable(forward: _Forward) -> Sizes | None:
-    """Return shapes accepted by the forward; None if time is over."""
+    """Return shapes accepted by the forward, if possible without broadcasting beyond its data; None if time is over."""
+    accepted, last = None, RUNS
     likely, furthest = [(0.0, 0, forward.first)], [(0, 0.0, 0, forward.first)]
     seen, number = set[Sizes](), count(1)
-    while likely and furthest and not forward.is_over:
+    while likely and furthest and not forward.is_over and forward.runs < last:
         if len(seen) % 2:
             *_, cost, _, shapes = heapq.heappop(furthest)
         else:
@@ -271,18 +285,21 @@ def _runnable(forward: _Forward) -> Sizes | None:
             continue
         seen.add(shapes)
         refused = forward.run(shapes)
-        if refused is None:
+        if refused is None and not forward.broadcasts_beyond_data(shapes):
             return shapes
+        if refused is None and accepted is None:
+            accepted, last = shapes, forward.runs + MORE_RUNS
+        places = sys.maxsize if refused is None else refused.places
         for step, changed in _changes(shapes, forward):
             at = next(number)
             heapq.heappush(likely, (cost + step, at, changed))
-            heapq.heappush(furthest, (-refused.places, cost + step, at, changed))
-    return None
+            heapq.heappush(furthest, (-places, cost + step, at, changed))
+    return accepted
 
 
 def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
     """Yield changed shapes with a cost: another rank of one input or of the data, other sizes."""
-    sizes = [size for shape in shapes for size in shape]
+    sizes = [size for shape in shapes for size in shape if size > 1]
     usual = max({*sizes}, key=sizes.count, default=USUAL)
     alike = [slot for slot in _slots(shapes) if _size(shapes, slot) == usual]
     for size in SIZES:

@@ -68,6 +68,12 @@ TAKEN = {
         "q[N, D, K], k[N, M, K], v[N, M, K]",
         ("K % 2 == 0",),
     ),
+    # A weight may broadcast to more dims than x[N, D, K] has, and to no more than x[N, D, K, M].
+    "return x.mean((1, 2), keepdim=True) * x * gamma": (
+        "x, gamma[1, 1, 1, C]",
+        "x[N, D, K, C], gamma[1, 1, 1, C]",
+        (),
+    ),
     # A mask takes some rows, or there is no tensor that is returned.
     "a = x.sum(2)[m]\nreturn a.exp().sum() if a.numel() > 0 else 0": (
         "x, m[; bool]",
