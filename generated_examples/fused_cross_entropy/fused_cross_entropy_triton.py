@@ -40,7 +40,7 @@ PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INDICES = (torch.int32, torch.int64)  # one that is out of range gives NaN
 MOST_COLUMNS = 65536  # of a row, which is one block
-PROGRAMS = 4 if INTERPRETED else 128  # among which few rows are shared out
+TILE = 16 if INTERPRETED else 1024  # numbers of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
@@ -128,14 +128,16 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def blocks(rows: int, columns: int) -> dict[str, int]:
-    """Hold 2,048 numbers in a block: several short rows, or one that is longer."""
+def blocks(columns: int) -> dict[str, int]:
+    """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
-    share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
-    several = min(share, max(2048 // block, 1))
-    warps = max(several * block // 256, 1)
+    warps = max(block // 256, 4)
     most = 8 if block < 16384 else MOST_WARPS
-    return {"ROWS": several, "BLOCK": block, "num_warps": min(warps, most)}
+    return {
+        "ROWS": max(TILE // block, 1),
+        "BLOCK": block,
+        "num_warps": min(warps, most),
+    }
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -156,11 +158,13 @@ def fused_cross_entropy_forward(
 ) -> tuple[Tensor, Tensor]:
     V = logits.shape[-1]
     rows = logits.numel() // V
+    tile = blocks(V)
+    programs = triton.cdiv(rows, tile["ROWS"])
     output = torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device)
     lse = logits.new_empty(logits.shape[:-1], dtype=precision(logits))
     logits_rows = as_rows(logits)
     with torch.cuda.device_of(logits):
-        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
+        forward_kernel[(programs,)](
             logits_rows,
             logits_rows.stride(0),
             target.contiguous(),
@@ -171,7 +175,7 @@ def fused_cross_entropy_forward(
             smoothing,
             ignore_index,
             DTYPE=PRECISION[precision(logits)],
-            **blocks(rows, V),
+            **tile,
         )
     return output, lse
 
@@ -197,10 +201,12 @@ def fused_cross_entropy_backward(
 ) -> Tensor:
     V = logits.shape[-1]
     rows = logits.numel() // V
+    tile = blocks(V)
+    programs = triton.cdiv(rows, tile["ROWS"])
     grad_logits = logits.new_empty(logits.shape)
     logits_rows = as_rows(logits)
     with torch.cuda.device_of(grad_output):
-        backward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
+        backward_kernel[(programs,)](
             grad_output.contiguous(),
             logits_rows,
             logits_rows.stride(0),
@@ -212,7 +218,7 @@ def fused_cross_entropy_backward(
             smoothing,
             ignore_index,
             DTYPE=PRECISION[precision(grad_output, logits)],
-            **blocks(rows, V),
+            **tile,
         )
     return grad_logits
 

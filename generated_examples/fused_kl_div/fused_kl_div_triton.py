@@ -110,11 +110,12 @@ def fused_kl_div_backward(
     needs_grad_log_q: bool,
     needs_grad_p: bool,
 ) -> tuple[Tensor, Tensor]:
+    programs = triton.cdiv(log_q.numel(), ELEMENTS)
     grad_log_q = log_q.new_empty(log_q.shape if needs_grad_log_q else 0)
     grad_p = p.new_empty(p.shape if needs_grad_p else 0)
     grad_output_each = grad_output.to(precision(grad_output, log_q, p)) / log_q.shape[0]
     with torch.cuda.device_of(grad_output):
-        backward_kernel[(triton.cdiv(log_q.numel(), ELEMENTS),)](
+        backward_kernel[(programs,)](
             grad_output_each,
             log_q.contiguous(),
             p.contiguous(),

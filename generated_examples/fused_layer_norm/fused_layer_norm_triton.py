@@ -39,7 +39,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
-PROGRAMS = 4 if INTERPRETED else 128  # among which few rows are shared out
+TILE = 16 if INTERPRETED else 1024  # numbers of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
@@ -139,14 +139,16 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def blocks(rows: int, columns: int) -> dict[str, int]:
-    """Hold 2,048 numbers in a block: several short rows, or one that is longer."""
+def blocks(columns: int) -> dict[str, int]:
+    """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
-    share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
-    several = min(share, max(2048 // block, 1))
-    warps = max(several * block // 256, 1)
+    warps = max(block // 256, 4)
     most = 8 if block < 16384 else MOST_WARPS
-    return {"ROWS": several, "BLOCK": block, "num_warps": min(warps, most)}
+    return {
+        "ROWS": max(TILE // block, 1),
+        "BLOCK": block,
+        "num_warps": min(warps, most),
+    }
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -155,13 +157,13 @@ def as_rows(tensor: Tensor) -> Tensor:
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
 
-def programs_of(rows: int, columns: int, device: torch.device) -> int:
-    """Give each multiprocessor one program, which sums its rows."""
-    tiles = triton.cdiv(rows, blocks(rows, columns)["ROWS"])
-    if device.type != "cuda":
+def programs_of(rows: int, tile: dict[str, int], device: torch.device) -> int:
+    """Fill each multiprocessor with 16 warps, of programs that sum many rows."""
+    tiles = triton.cdiv(rows, tile["ROWS"])
+    if INTERPRETED:
         return min(tiles, 2)
     count = torch.cuda.get_device_properties(device).multi_processor_count
-    return min(tiles, count)
+    return min(tiles, count * max(16 // tile["num_warps"], 1))
 
 
 @torch.library.custom_op("custom_ops::fused_layer_norm_forward_triton", mutates_args=())
@@ -170,12 +172,14 @@ def fused_layer_norm_forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     D = x.shape[-1]
     rows = x.numel() // D
+    tile = blocks(D)
+    programs = triton.cdiv(rows, tile["ROWS"])
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     mean = x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias))
     rstd = x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias))
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
-        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
+        forward_kernel[(programs,)](
             x_rows,
             x_rows.stride(0),
             weight.contiguous(),
@@ -187,7 +191,7 @@ def fused_layer_norm_forward(
             D,
             eps,
             DTYPE=PRECISION[precision(x, weight, bias)],
-            **blocks(rows, D),
+            **tile,
         )
     return output, mean, rstd
 
@@ -217,7 +221,8 @@ def fused_layer_norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     D = grad_output.shape[-1]
     rows = grad_output.numel() // D
-    programs = programs_of(rows, D, grad_output.device)
+    tile = blocks(D)
+    programs = programs_of(rows, tile, grad_output.device)
     grad_x = x.new_empty(x.shape if needs_grad_x else 0)
     grad_weight = grad_output.new_empty(
         (programs, D) if needs_grad_weight else (0, 0),
@@ -247,7 +252,7 @@ def fused_layer_norm_backward(
             NEEDS_GRAD_WEIGHT=needs_grad_weight,
             NEEDS_GRAD_BIAS=needs_grad_bias,
             DTYPE=PRECISION[precision(grad_output, x, weight)],
-            **blocks(rows, D),
+            **tile,
         )
     return grad_x, grad_weight.sum(0).to(weight.dtype), grad_bias.sum(0).to(bias_dtype)
 

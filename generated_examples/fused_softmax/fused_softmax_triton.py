@@ -27,7 +27,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
-PROGRAMS = 4 if INTERPRETED else 128  # among which few rows are shared out
+TILE = 16 if INTERPRETED else 1024  # numbers of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
@@ -89,14 +89,16 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def blocks(rows: int, columns: int) -> dict[str, int]:
-    """Hold 2,048 numbers in a block: several short rows, or one that is longer."""
+def blocks(columns: int) -> dict[str, int]:
+    """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
-    share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
-    several = min(share, max(2048 // block, 1))
-    warps = max(several * block // 256, 1)
+    warps = max(block // 256, 4)
     most = 8 if block < 16384 else MOST_WARPS
-    return {"ROWS": several, "BLOCK": block, "num_warps": min(warps, most)}
+    return {
+        "ROWS": max(TILE // block, 1),
+        "BLOCK": block,
+        "num_warps": min(warps, most),
+    }
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -109,10 +111,12 @@ def as_rows(tensor: Tensor) -> Tensor:
 def fused_softmax_forward(x: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
     D = x.shape[-1]
     rows = x.numel() // D
+    tile = blocks(D)
+    programs = triton.cdiv(rows, tile["ROWS"])
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
-        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
+        forward_kernel[(programs,)](
             x_rows,
             x_rows.stride(0),
             output,
@@ -120,7 +124,7 @@ def fused_softmax_forward(x: Tensor, temperature: float, dtype: torch.dtype) -> 
             D,
             temperature,
             DTYPE=PRECISION[precision(x)],
-            **blocks(rows, D),
+            **tile,
         )
     return output
 
@@ -136,11 +140,13 @@ def fused_softmax_backward(
 ) -> Tensor:
     D = grad_output.shape[-1]
     rows = grad_output.numel() // D
+    tile = blocks(D)
+    programs = triton.cdiv(rows, tile["ROWS"])
     grad_x = grad_output.new_empty(grad_output.shape, dtype=x_dtype)
     grad_output_rows = as_rows(grad_output)
     output_rows = as_rows(output)
     with torch.cuda.device_of(grad_output):
-        backward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
+        backward_kernel[(programs,)](
             grad_output_rows,
             grad_output_rows.stride(0),
             output_rows,
@@ -150,7 +156,7 @@ def fused_softmax_backward(
             D,
             temperature,
             DTYPE=PRECISION[precision(grad_output, output)],
-            **blocks(rows, D),
+            **tile,
         )
     return grad_x
 

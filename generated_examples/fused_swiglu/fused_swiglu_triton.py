@@ -30,7 +30,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
-PROGRAMS = 4 if INTERPRETED else 128  # among which few rows are shared out
+TILE = 16 if INTERPRETED else 512  # numbers of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
@@ -91,14 +91,16 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def blocks(rows: int, columns: int) -> dict[str, int]:
-    """Hold 1,024 numbers of each part: several short rows, or one that is longer."""
+def blocks(columns: int) -> dict[str, int]:
+    """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
-    share = triton.next_power_of_2(triton.cdiv(rows, PROGRAMS))
-    several = min(share, max(1024 // block, 1))
-    warps = max(several * block // 128, 1)
+    warps = max(block // 128, 4)
     most = 8 if block < 8192 else MOST_WARPS
-    return {"ROWS": several, "BLOCK": block, "num_warps": min(warps, most)}
+    return {
+        "ROWS": max(TILE // block, 1),
+        "BLOCK": block,
+        "num_warps": min(warps, most),
+    }
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -111,17 +113,19 @@ def as_rows(tensor: Tensor) -> Tensor:
 def fused_swiglu_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
     half = x.shape[-1] // 2
     rows = x.numel() // x.shape[-1]
+    tile = blocks(half)
+    programs = triton.cdiv(rows, tile["ROWS"])
     output = torch.empty((*x.shape[:-1], half), dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
-        forward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
+        forward_kernel[(programs,)](
             x_rows,
             x_rows.stride(0),
             output,
             rows,
             half,
             DTYPE=PRECISION[precision(x)],
-            **blocks(rows, half),
+            **tile,
         )
     return output
 
@@ -135,11 +139,13 @@ def _(x, dtype):
 def fused_swiglu_backward(grad_output: Tensor, x: Tensor) -> Tensor:
     half = x.shape[-1] // 2
     rows = x.numel() // x.shape[-1]
+    tile = blocks(half)
+    programs = triton.cdiv(rows, tile["ROWS"])
     grad_x = x.new_empty(x.shape)
     grad_output_rows = as_rows(grad_output)
     x_rows = as_rows(x)
     with torch.cuda.device_of(grad_output):
-        backward_kernel[lambda tile: (triton.cdiv(rows, tile["ROWS"]),)](
+        backward_kernel[(programs,)](
             grad_output_rows,
             grad_output_rows.stride(0),
             x_rows,
@@ -148,7 +154,7 @@ def fused_swiglu_backward(grad_output: Tensor, x: Tensor) -> Tensor:
             rows,
             half,
             DTYPE=PRECISION[precision(grad_output, x)],
-            **blocks(rows, half),
+            **tile,
         )
     return grad_x
 

@@ -72,9 +72,10 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 @torch.library.custom_op("custom_ops::fused_swish_forward_triton", mutates_args=())
 def fused_swish_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
+    programs = triton.cdiv(x.numel(), ELEMENTS)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     with torch.cuda.device_of(x):
-        forward_kernel[(triton.cdiv(x.numel(), ELEMENTS),)](
+        forward_kernel[(programs,)](
             x.contiguous(),
             output,
             x.numel(),
@@ -92,9 +93,10 @@ def _(x, dtype):
 
 @torch.library.custom_op("custom_ops::fused_swish_backward_triton", mutates_args=())
 def fused_swish_backward(grad_output: Tensor, x: Tensor) -> Tensor:
+    programs = triton.cdiv(grad_output.numel(), ELEMENTS)
     grad_x = x.new_empty(x.shape)
     with torch.cuda.device_of(grad_output):
-        backward_kernel[(triton.cdiv(grad_output.numel(), ELEMENTS),)](
+        backward_kernel[(programs,)](
             grad_output.contiguous(),
             x.contiguous(),
             grad_x,

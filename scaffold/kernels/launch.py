@@ -23,7 +23,6 @@ class Kernel(NamedTuple):
     arguments: str
     returns: str
     outputs: tuple[str, ...]  # lines that make the tensors which the kernel fills
-    grid: str
     launch: tuple[str, ...]  # what the kernel is called with
     result: str
     fake: str
@@ -69,7 +68,6 @@ class Launch:
             arguments=", ".join(item.partition(":")[0] for item in given),
             returns=f"tuple[{several}]" if len(self.results) > 1 else "Tensor",
             outputs=tuple(self._outputs()),
-            grid=self._grid(),
             launch=tuple(self._launch()),
             result=", ".join(map(self._result, self.results)),
             fake=", ".join(map(self._fake, self.results)),
@@ -95,8 +93,8 @@ class Launch:
         yield from (item.name for item in body.attributes)
         yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())
         yield f"{self.own.DTYPE}=PRECISION[{self._precision()}]"
-        tile = f"**{self.own.blocks}({self.own.rows}, {self.width})"
-        yield tile if self.width else f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
+        flat = f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
+        yield f"**{self.own.tile}" if self.width else flat
 
     def _count(self) -> str | None:
         """Return the divisor of the total as code; None of a sum."""
@@ -122,14 +120,6 @@ class Launch:
         """Return the name for an input as rows, or for the gradient of each loss."""
         return fresh(f"{source}_{word}", {*self.body.tensors, *self.own, self.width})
 
-    def _grid(self) -> str:
-        own = self.own
-        if self.summed:
-            return f"({own.programs},)"
-        tiles = f"triton.cdiv({own.rows}, tile['{own.ROWS}'])"
-        flat = f"triton.cdiv({self.first}.numel(), ELEMENTS)"
-        return f"lambda tile: ({tiles},)" if self.width else f"({flat},)"
-
     # What the op makes.
 
     def _outputs(self) -> Iterator[str]:
@@ -142,11 +132,13 @@ class Launch:
         for size in body.sizes:
             at = self.lead_dims.index(size) - len(self.lead_dims) - 1
             yield f"{size} = {first}.shape[{at}]"
-        if self.summed:
-            made = f"programs_of({own.rows}, {self.width}, {first}.device)"
-            if not self.width:
-                made = f"triton.cdiv({first}.numel(), ELEMENTS)"
-            yield f"{own.programs} = {made}"
+        tiles = f"triton.cdiv({first}.numel(), ELEMENTS)"
+        if self.width:
+            yield f"{own.tile} = {own.blocks}({self.width})"
+            tiles = f"triton.cdiv({own.rows}, {own.tile}['{own.ROWS}'])"
+        if self.width and self.summed:
+            tiles = f"programs_of({own.rows}, {own.tile}, {first}.device)"
+        yield f"{own.programs} = {tiles}"
         for item in self.results:
             made = self._allocated(item).replace(f"{first}.shape[-1]{by}", self.width)
             yield f"{item.name} = {made}"

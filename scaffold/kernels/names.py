@@ -25,6 +25,8 @@ class Own(NamedTuple):
     BLOCK: str = "BLOCK"
     ROWS: str = "ROWS"
     DTYPE: str = "DTYPE"
+    TILE: str = "TILE"
+    tile: str = "tile"
     blocks: str = "blocks"
     precision: str = "precision"
     tensors: str = "tensors"
@@ -34,13 +36,13 @@ class Own(NamedTuple):
 
 OTHERS = (
     "row_index columns in_row row_count count positions program_index first_row program_count"
-    " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE launch_blocks compute_dtype given item reason"
+    " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE TILE_SIZE launch_blocks blocks_of compute_dtype given item reason"
 )
 OTHER = Own(*OTHERS.split())
 # Of modules, builtins, functions and constants of the file, and of what Triton takes at a launch.
 MADE = (
     "os tl torch triton warnings Tensor range float any as_rows programs_of takes why_not"
-    " forward_kernel backward_kernel MOST_WARPS PROGRAMS INTERPRETED DEVICES PRECISION"
+    " forward_kernel backward_kernel MOST_WARPS INTERPRETED DEVICES PRECISION"
     " DTYPES INDICES ELEMENTS MOST_COLUMNS num_warps num_stages num_ctas grid warmup"
 )
 FIXED = frozenset(MADE.split())

@@ -73,7 +73,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     return TritonView(
         op=spec.name,
         namespace=spec.namespace,
-        numbers=2048 >> (pair.shapes.of - 1).bit_length() if pair.shapes.width else 0,
+        numbers=1024 >> (pair.shapes.of - 1).bit_length() if pair.shapes.width else 0,
         forward=forward_kernel,
         forward_arguments=tuple(
             x for x in forward_kernel.arguments.split(", ") if x not in dtypes

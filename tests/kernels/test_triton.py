@@ -3,6 +3,7 @@
 import ast
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,11 +149,59 @@ def test_a_number_of_math_is_told() -> None:
     assert sum(line.startswith("#") for line in lines) == 1
 
 
+def functions_of(name: str, *functions: str, **scope: Any) -> tuple[Any, ...]:
+    """Some functions of an op's file, with others in place of Triton's."""
+    _, view = triton_kernels(OPS[name].spec("op"), Location("op"))
+    tree = ast.parse(kernel_draft(view))
+    wanted = [x for x in tree.body if isinstance(x, ast.FunctionDef)]
+    wanted = [x for x in wanted if x.name in functions]
+    scope |= {
+        "torch": torch,
+        "triton": SimpleNamespace(
+            cdiv=lambda x, y: -(-x // y),
+            next_power_of_2=lambda x: 1 << (x - 1).bit_length(),
+        ),
+    }
+    code = ast.unparse(ast.Module([*wanted], []))
+    exec(compile(code, name, "exec"), scope)  # noqa: S102
+    return tuple(scope[function] for function in functions)
+
+
+def test_the_number_of_rows_in_a_block_follows_from_that_of_columns() -> None:
+    (blocks,) = functions_of("softmax", "blocks", TILE=1024, MOST_WARPS=32)
+    told = {x: (*blocks(x).values(),) for x in (1, 100, 1024, 1025, 8192, 16384, 65536)}
+    assert told == {
+        1: (1024, 1, 4),
+        100: (8, 128, 4),
+        1024: (1, 1024, 4),
+        1025: (1, 2048, 8),
+        8192: (1, 8192, 8),
+        16384: (1, 16384, 32),
+        65536: (1, 65536, 32),
+    }
+
+
 def test_a_row_of_several_parts_has_the_block_of_all_its_numbers() -> None:
+    (blocks,) = functions_of("rotary_heads", "blocks", TILE=512, MOST_WARPS=32)
+    assert (*blocks(100).values(),) == (4, 128, 4)
+    assert (*blocks(1024).values(),) == (1, 1024, 8)
+    assert (*blocks(8192).values(),) == (1, 8192, 32)
     _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
-    assert "Hold 1,024 numbers of each part: " in kernel_draft(view)
-    assert "several = min(share, max(1024 // block, 1))" in kernel_draft(view)
-    assert "most = 8 if block < 8192 else MOST_WARPS" in kernel_draft(view)
+    assert "TILE = 16 if INTERPRETED else 512" in kernel_draft(view)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "programs"),
+    [(3, 4096, 3), (1000, 4096, 20), (1000, 1024, 40), (16, 64, 1), (2000, 64, 40)],
+)
+def test_few_programs_sum_many_rows(
+    rows: int, columns: int, programs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"TILE": 1024, "MOST_WARPS": 32, "INTERPRETED": False}
+    blocks, count = functions_of("rms_norm", "blocks", "programs_of", **given)
+    device = SimpleNamespace(multi_processor_count=10)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: device)
+    assert count(rows, blocks(columns), torch.device("cuda")) == programs
 
 
 @pytest.mark.parametrize(("name", "width"), [("rotary_heads", "R"), ("softmax", "D")])
@@ -166,9 +215,9 @@ def test_short_rows_share_a_program(name: str, width: str) -> None:
             f"mask = (row < rows) & (cols < {width})",
         ]
     _, view = triton_kernels(OPS[name].spec("op"), Location("op"))
-    text = kernel_draft(view)
-    assert "[lambda tile: (triton.cdiv(rows, tile['ROWS']),)](" in text
-    assert '{"ROWS": several, "BLOCK": block' in text
+    assert f"tile = blocks({width})" in view.forward.outputs
+    assert "programs = triton.cdiv(rows, tile['ROWS'])" in view.forward.outputs
+    assert "forward_kernel[(programs,)](" in kernel_draft(view)
 
 
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
