@@ -160,8 +160,9 @@ def fused_cross_entropy_forward(
     rows = logits.numel() // V
     tile = blocks(V)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(logits)
     output = torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device)
-    lse = logits.new_empty(logits.shape[:-1], dtype=precision(logits))
+    lse = logits.new_empty(logits.shape[:-1], dtype=compute_dtype)
     logits_rows = as_rows(logits)
     with torch.cuda.device_of(logits):
         forward_kernel[(programs,)](
@@ -174,7 +175,7 @@ def fused_cross_entropy_forward(
             V,
             smoothing,
             ignore_index,
-            DTYPE=PRECISION[precision(logits)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return output, lse
@@ -182,9 +183,10 @@ def fused_cross_entropy_forward(
 
 @fused_cross_entropy_forward.register_fake
 def _(logits, target, smoothing, ignore_index, dtype):
+    compute_dtype = precision(logits)
     return (
         torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device),
-        logits.new_empty(logits.shape[:-1], dtype=precision(logits)),
+        logits.new_empty(logits.shape[:-1], dtype=compute_dtype),
     )
 
 
@@ -203,6 +205,7 @@ def fused_cross_entropy_backward(
     rows = logits.numel() // V
     tile = blocks(V)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(grad_output, logits)
     grad_logits = logits.new_empty(logits.shape)
     logits_rows = as_rows(logits)
     with torch.cuda.device_of(grad_output):
@@ -217,7 +220,7 @@ def fused_cross_entropy_backward(
             V,
             smoothing,
             ignore_index,
-            DTYPE=PRECISION[precision(grad_output, logits)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return grad_logits

@@ -137,6 +137,7 @@ def fused_geglu_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
     rows = x.numel() // x.shape[-1]
     tile = blocks(half)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(x)
     output = torch.empty((*x.shape[:-1], half), dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
@@ -146,7 +147,7 @@ def fused_geglu_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
             output,
             rows,
             half,
-            DTYPE=PRECISION[precision(x)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return output
@@ -163,6 +164,7 @@ def fused_geglu_backward(grad_output: Tensor, x: Tensor) -> Tensor:
     rows = x.numel() // x.shape[-1]
     tile = blocks(half)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(grad_output, x)
     grad_x = x.new_empty(x.shape)
     grad_output_rows = as_rows(grad_output)
     x_rows = as_rows(x)
@@ -175,7 +177,7 @@ def fused_geglu_backward(grad_output: Tensor, x: Tensor) -> Tensor:
             grad_x,
             rows,
             half,
-            DTYPE=PRECISION[precision(grad_output, x)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return grad_x

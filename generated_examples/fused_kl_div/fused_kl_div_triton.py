@@ -83,14 +83,15 @@ def precision(*tensors: Tensor) -> torch.dtype:
 @torch.library.custom_op("custom_ops::fused_kl_div_forward_triton", mutates_args=())
 def fused_kl_div_forward(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
     programs = triton.cdiv(log_q.numel(), ELEMENTS)
-    output = log_q.new_empty(programs, dtype=precision(log_q, p))
+    compute_dtype = precision(log_q, p)
+    output = log_q.new_empty(programs, dtype=compute_dtype)
     with torch.cuda.device_of(log_q):
         forward_kernel[(programs,)](
             log_q.contiguous(),
             p.contiguous(),
             output,
             log_q.numel(),
-            DTYPE=PRECISION[precision(log_q, p)],
+            DTYPE=PRECISION[compute_dtype],
             BLOCK=ELEMENTS,
             num_warps=4,
         )
@@ -111,9 +112,10 @@ def fused_kl_div_backward(
     needs_grad_p: bool,
 ) -> tuple[Tensor, Tensor]:
     programs = triton.cdiv(log_q.numel(), ELEMENTS)
+    compute_dtype = precision(grad_output, log_q, p)
     grad_log_q = log_q.new_empty(log_q.shape if needs_grad_log_q else 0)
     grad_p = p.new_empty(p.shape if needs_grad_p else 0)
-    grad_output_each = grad_output.to(precision(grad_output, log_q, p)) / log_q.shape[0]
+    grad_output_each = grad_output.to(compute_dtype) / log_q.shape[0]
     with torch.cuda.device_of(grad_output):
         backward_kernel[(programs,)](
             grad_output_each,
@@ -124,7 +126,7 @@ def fused_kl_div_backward(
             log_q.numel(),
             NEEDS_GRAD_LOG_Q=needs_grad_log_q,
             NEEDS_GRAD_P=needs_grad_p,
-            DTYPE=PRECISION[precision(grad_output, log_q, p)],
+            DTYPE=PRECISION[compute_dtype],
             BLOCK=ELEMENTS,
             num_warps=4,
         )

@@ -174,9 +174,10 @@ def fused_layer_norm_forward(
     rows = x.numel() // D
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(x, weight, bias)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
-    mean = x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias))
-    rstd = x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias))
+    mean = x.new_empty(x.shape[:-1], dtype=compute_dtype)
+    rstd = x.new_empty(x.shape[:-1], dtype=compute_dtype)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
         forward_kernel[(programs,)](
@@ -190,7 +191,7 @@ def fused_layer_norm_forward(
             rows,
             D,
             eps,
-            DTYPE=PRECISION[precision(x, weight, bias)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return output, mean, rstd
@@ -198,10 +199,11 @@ def fused_layer_norm_forward(
 
 @fused_layer_norm_forward.register_fake
 def _(x, weight, bias, eps, dtype):
+    compute_dtype = precision(x, weight, bias)
     return (
         torch.empty(x.shape, dtype=dtype, device=x.device),
-        x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias)),
-        x.new_empty(x.shape[:-1], dtype=precision(x, weight, bias)),
+        x.new_empty(x.shape[:-1], dtype=compute_dtype),
+        x.new_empty(x.shape[:-1], dtype=compute_dtype),
     )
 
 
@@ -223,14 +225,13 @@ def fused_layer_norm_backward(
     rows = grad_output.numel() // D
     tile = blocks(D)
     programs = programs_of(rows, tile, grad_output.device)
+    compute_dtype = precision(grad_output, x, weight)
     grad_x = x.new_empty(x.shape if needs_grad_x else 0)
     grad_weight = grad_output.new_empty(
-        (programs, D) if needs_grad_weight else (0, 0),
-        dtype=precision(grad_output, x, weight),
+        (programs, D) if needs_grad_weight else (0, 0), dtype=compute_dtype
     )
     grad_bias = grad_output.new_empty(
-        (programs, D) if needs_grad_bias else (0, 0),
-        dtype=precision(grad_output, x, weight),
+        (programs, D) if needs_grad_bias else (0, 0), dtype=compute_dtype
     )
     grad_output_rows = as_rows(grad_output)
     x_rows = as_rows(x)
@@ -251,7 +252,7 @@ def fused_layer_norm_backward(
             NEEDS_GRAD_X=needs_grad_x,
             NEEDS_GRAD_WEIGHT=needs_grad_weight,
             NEEDS_GRAD_BIAS=needs_grad_bias,
-            DTYPE=PRECISION[precision(grad_output, x, weight)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return grad_x, grad_weight.sum(0).to(weight.dtype), grad_bias.sum(0).to(bias_dtype)

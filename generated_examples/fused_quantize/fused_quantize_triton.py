@@ -105,6 +105,7 @@ def fused_quantize_forward(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
     rows = x.numel() // D
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(x)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
@@ -115,7 +116,7 @@ def fused_quantize_forward(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
             rows,
             D,
             bits,
-            DTYPE=PRECISION[precision(x)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return output

@@ -147,8 +147,9 @@ def fused_rms_norm_forward(
     rows = x.numel() // D
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(x, weight)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
-    rstd = x.new_empty(x.shape[:-1], dtype=precision(x, weight))
+    rstd = x.new_empty(x.shape[:-1], dtype=compute_dtype)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
         forward_kernel[(programs,)](
@@ -160,7 +161,7 @@ def fused_rms_norm_forward(
             rows,
             D,
             eps,
-            DTYPE=PRECISION[precision(x, weight)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return output, rstd
@@ -168,9 +169,10 @@ def fused_rms_norm_forward(
 
 @fused_rms_norm_forward.register_fake
 def _(x, weight, eps, dtype):
+    compute_dtype = precision(x, weight)
     return (
         torch.empty(x.shape, dtype=dtype, device=x.device),
-        x.new_empty(x.shape[:-1], dtype=precision(x, weight)),
+        x.new_empty(x.shape[:-1], dtype=compute_dtype),
     )
 
 
@@ -187,10 +189,10 @@ def fused_rms_norm_backward(
     rows = grad_output.numel() // D
     tile = blocks(D)
     programs = programs_of(rows, tile, grad_output.device)
+    compute_dtype = precision(grad_output, x, weight)
     grad_x = x.new_empty(x.shape if needs_grad_x else 0)
     grad_weight = grad_output.new_empty(
-        (programs, D) if needs_grad_weight else (0, 0),
-        dtype=precision(grad_output, x, weight),
+        (programs, D) if needs_grad_weight else (0, 0), dtype=compute_dtype
     )
     grad_output_rows = as_rows(grad_output)
     x_rows = as_rows(x)
@@ -208,7 +210,7 @@ def fused_rms_norm_backward(
             D,
             NEEDS_GRAD_X=needs_grad_x,
             NEEDS_GRAD_WEIGHT=needs_grad_weight,
-            DTYPE=PRECISION[precision(grad_output, x, weight)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return grad_x, grad_weight.sum(0).to(weight.dtype)

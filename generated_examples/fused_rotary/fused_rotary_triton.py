@@ -147,6 +147,7 @@ def fused_rotary_forward(
     T = x.shape[-2]
     tile = blocks(half)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(x, cos, sin)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     cos_rows = as_rows(cos)
@@ -163,7 +164,7 @@ def fused_rotary_forward(
             rows,
             half,
             T,
-            DTYPE=PRECISION[precision(x, cos, sin)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return output
@@ -183,6 +184,7 @@ def fused_rotary_backward(
     T = grad_output.shape[-2]
     tile = blocks(half)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(grad_output, cos, sin)
     grad_x = grad_output.new_empty(grad_output.shape, dtype=x_dtype)
     grad_output_rows = as_rows(grad_output)
     cos_rows = as_rows(cos)
@@ -199,7 +201,7 @@ def fused_rotary_backward(
             rows,
             half,
             T,
-            DTYPE=PRECISION[precision(grad_output, cos, sin)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return grad_x

@@ -113,6 +113,7 @@ def fused_softmax_forward(x: Tensor, temperature: float, dtype: torch.dtype) -> 
     rows = x.numel() // D
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(x)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
@@ -123,7 +124,7 @@ def fused_softmax_forward(x: Tensor, temperature: float, dtype: torch.dtype) -> 
             rows,
             D,
             temperature,
-            DTYPE=PRECISION[precision(x)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return output
@@ -142,6 +143,7 @@ def fused_softmax_backward(
     rows = grad_output.numel() // D
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
+    compute_dtype = precision(grad_output, output)
     grad_x = grad_output.new_empty(grad_output.shape, dtype=x_dtype)
     grad_output_rows = as_rows(grad_output)
     output_rows = as_rows(output)
@@ -155,7 +157,7 @@ def fused_softmax_backward(
             rows,
             D,
             temperature,
-            DTYPE=PRECISION[precision(grad_output, output)],
+            DTYPE=PRECISION[compute_dtype],
             **tile,
         )
     return grad_x

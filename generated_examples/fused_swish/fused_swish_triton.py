@@ -73,13 +73,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 @torch.library.custom_op("custom_ops::fused_swish_forward_triton", mutates_args=())
 def fused_swish_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
     programs = triton.cdiv(x.numel(), ELEMENTS)
+    compute_dtype = precision(x)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     with torch.cuda.device_of(x):
         forward_kernel[(programs,)](
             x.contiguous(),
             output,
             x.numel(),
-            DTYPE=PRECISION[precision(x)],
+            DTYPE=PRECISION[compute_dtype],
             BLOCK=ELEMENTS,
             num_warps=4,
         )
@@ -94,6 +95,7 @@ def _(x, dtype):
 @torch.library.custom_op("custom_ops::fused_swish_backward_triton", mutates_args=())
 def fused_swish_backward(grad_output: Tensor, x: Tensor) -> Tensor:
     programs = triton.cdiv(grad_output.numel(), ELEMENTS)
+    compute_dtype = precision(grad_output, x)
     grad_x = x.new_empty(x.shape)
     with torch.cuda.device_of(grad_output):
         backward_kernel[(programs,)](
@@ -101,7 +103,7 @@ def fused_swish_backward(grad_output: Tensor, x: Tensor) -> Tensor:
             x.contiguous(),
             grad_x,
             grad_output.numel(),
-            DTYPE=PRECISION[precision(grad_output, x)],
+            DTYPE=PRECISION[compute_dtype],
             BLOCK=ELEMENTS,
             num_warps=4,
         )

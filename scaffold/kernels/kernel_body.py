@@ -278,8 +278,7 @@ class KernelBody:
 
     def _begin(self, source: str) -> str:
         """Return the name for the start of an input's row."""
-        taken = self.printer.taken - {*self.begun}
-        return fresh(f"{source}_row", taken)
+        return fresh(f"{source}_row", self.printer.taken - {*self.begun})
 
     def _columns(self, part: Part | None, cols: str) -> str:
         """Return the columns of a part, as columns of the whole row."""

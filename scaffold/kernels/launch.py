@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
     outputs: tuple[str, ...]  # lines that make the tensors which the kernel fills
     launch: tuple[str, ...]  # what the kernel is called with
     result: str
-    fake: str
+    fake: tuple[str, ...]
     told: tuple[tuple[str, str], ...]  # arguments beside tensors, and what each is
     shared: str  # the positions of inputs that all rows share
     by_sample: bool  # a batch is no more rows: it sums or repeats some
@@ -70,7 +70,7 @@ class Launch:
             outputs=tuple(self._outputs()),
             launch=tuple(self._launch()),
             result=", ".join(map(self._result, self.results)),
-            fake=", ".join(map(self._fake, self.results)),
+            fake=tuple(self._fakes()),
             told=(*((x.name, x.name) for x in body.attributes), *self.dtypes.values()),
             shared=f"{{{', '.join(shared)}}}" if shared else "()",
             by_sample=self.summed or self.total is not None or any(repeats),
@@ -92,7 +92,7 @@ class Launch:
         yield from body.counts if self.width else [f"{self.first}.numel()"]
         yield from (item.name for item in body.attributes)
         yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())
-        yield f"{self.own.DTYPE}=PRECISION[{self._precision()}]"
+        yield f"{self.own.DTYPE}=PRECISION[{self.own.compute_dtype}]"
         flat = f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
         yield f"**{self.own.tile}" if self.width else flat
 
@@ -110,11 +110,11 @@ class Launch:
         rows = self.own.rows
         return f"({rows} * {self.width})" if self.pair.columns else rows
 
-    def _precision(self) -> str:
-        """Return the dtype the kernel computes in."""
+    def _computed(self) -> str:
+        """Return the line to name the dtype the kernel computes in."""
         real = [x for x in self.read if self.body.loads(x)[0].kind == "real"]
         real = [x for x in real if x not in self.pair.statistics]
-        return f"{self.own.precision}({', '.join(real)})"
+        return f"{self.own.compute_dtype} = {self.own.precision}({', '.join(real)})"
 
     def _rows_of(self, source: str, word: str = "rows") -> str:
         """Return the name for an input as rows, or for the gradient of each loss."""
@@ -139,6 +139,7 @@ class Launch:
         if self.width and self.summed:
             tiles = f"programs_of({own.rows}, {own.tile}, {first}.device)"
         yield f"{own.programs} = {tiles}"
+        yield self._computed()
         for item in self.results:
             made = self._allocated(item).replace(f"{first}.shape[-1]{by}", self.width)
             yield f"{item.name} = {made}"
@@ -150,12 +151,19 @@ class Launch:
                 count = self._count()
                 by = f" / {count}" if count else ""
                 each = self._rows_of(name, "each")
-                yield f"{each} = {name}.to({self._precision()}){by}"
+                yield f"{each} = {name}.to({own.compute_dtype}){by}"
 
     def _is_total(self, item: Result) -> bool:
         """Return whether PyTorch adds up the numbers of a result."""
         forward = self.direction == "forward" and not item.saved
         return forward and self.total is not None
+
+    def _fakes(self) -> Iterator[str]:
+        """Yield the lines of the op without a kernel."""
+        result = ", ".join(map(self._fake, self.results))
+        if f"={self.own.compute_dtype})" in result:
+            yield self._computed()
+        yield f"return {result}"
 
     def _fake(self, item: Result) -> str:
         """Return an empty tensor like a result of the op."""
@@ -196,7 +204,7 @@ class Launch:
             shape = f"{source}.shape"
         shape = self._wanted(item, shape, none)
         if self.direction == "forward" or item.summed or item.repeat is not None:
-            return f"{first}.new_empty({shape}, dtype={self._precision()})"
+            return f"{first}.new_empty({shape}, dtype={own.compute_dtype})"
         return self._empty(source, shape)
 
     def _dtype_of(self, name: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 In: the names of an op. Out: an `Own`. Invariant: a user's name is never shadowed, and stays as it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from scaffold.formula.names import take
@@ -29,6 +29,7 @@ class Own(NamedTuple):
     tile: str = "tile"
     blocks: str = "blocks"
     precision: str = "precision"
+    compute_dtype: str = "compute_dtype"
     tensors: str = "tensors"
     tensor: str = "tensor"
     why: str = "why"
@@ -36,7 +37,8 @@ class Own(NamedTuple):
 
 OTHERS = (
     "row_index columns in_row row_count count positions program_index first_row program_count"
-    " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE TILE_SIZE launch_blocks blocks_of compute_dtype given item reason"
+    " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE TILE_SIZE launch_blocks blocks_of precision_of"
+    " kernel_dtype given item reason"
 )
 OTHER = Own(*OTHERS.split())
 # Of modules, builtins, functions and constants of the file, and of what Triton takes at a launch.
@@ -50,7 +52,7 @@ AFFIXES = ("_ptr", "_stride", "_dtype")  # of parameters named after an input
 LOCAL = ("_rows", "_row")  # ... and of values, which can be others
 
 
-def own_names(names: Iterable[str]) -> Own:
+def own_names(names: Collection[str]) -> Own:
     """Return the names of the file's own, for an op with some names."""
-    taken = {*names}
+    taken = {*names, *(f"{name}_dtype" for name in names)}
     return Own(*(take(taken, *pair) for pair in zip(Own(), OTHER, strict=True)))

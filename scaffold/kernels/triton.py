@@ -34,7 +34,6 @@ class TritonView(NamedTuple):
     formula: tuple[str, ...]  # of the forward, for the docstring
     gradient: tuple[str, ...]
     inputs: str  # the tensors of the op, with types
-    names: str
     first: str  # the one that says how many rows there are
     # A tensor, those that it may have, and whether it may be None.
     dtypes: tuple[tuple[str, str, bool], ...]
@@ -82,7 +81,6 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         formula=pair.formula,
         gradient=pair.gradient,
         inputs=", ".join(f"{name}: {typed(spec, name)}" for name in every),
-        names=", ".join(every),
         dtypes=tuple(
             (item.name, ALLOWED.get(item.dtype, "INDICES"), item.optional)
             for item in spec.tensors

@@ -19,7 +19,7 @@ from scaffold.render.kernel_file import kernel_draft
 from scaffold.render.layout import Directories
 from tests.derive.building import spec_of
 from tests.kernels.interpreted import plain
-from tests.kernels.ops import OPS, FusedOp
+from tests.kernels.ops import OPS, FusedOp, rows
 
 
 def lines_of(name: str, direction: str = "forward") -> list[str]:
@@ -220,6 +220,27 @@ def test_short_rows_share_a_program(name: str, width: str) -> None:
     assert "forward_kernel[(programs,)](" in kernel_draft(view)
 
 
+def test_the_precision_of_a_launch_is_asked_once() -> None:
+    _, view = triton_kernels(OPS["layer_norm"].spec("op"), Location("op"))
+    assert view.backward is not None
+    for kernel, read in ((view.forward, "x, weight, bias"), (view.backward, "")):
+        asked = f"compute_dtype = precision({read or 'grad_output, x, weight'})"
+        told = [x for x in kernel.outputs if "precision(" in x]
+        assert told == [asked]
+        assert "DTYPE=PRECISION[compute_dtype]" in kernel.launch
+        assert kernel.fake[:-1] == (
+            (asked,) if read else ()
+        )  # its gradients have others
+
+
+def test_the_precision_has_another_name_beside_an_input_called_compute() -> None:
+    op = FusedOp("x[..., D], compute[D]", "x * 2 + compute", rows(1, 1))
+    _, view = triton_kernels(op.spec("op"), Location("op"))
+    assert view.backward is not None
+    assert "compute_dtype: torch.dtype" in view.backward.signature
+    assert "kernel_dtype = precision(grad_output)" in view.backward.outputs
+
+
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
     lines = lines_of("two_softmaxes")
     assert "scores = teacher / temperature" in lines
@@ -405,7 +426,7 @@ def test_each_output_has_its_own_dtype() -> None:
         assert found == [*expected]
     (made,) = (x for x in view.forward.outputs if x.startswith("summed = "))
     assert "dtype=summed_dtype" in made
-    assert "dtype=summed_dtype" in view.forward.fake
+    assert "dtype=summed_dtype" in view.forward.fake[-1]
     assert view.forward_arguments == ("x", "y", "weight")
 
 
