@@ -173,8 +173,8 @@ def fused_cross_entropy_forward(
             lse,
             rows,
             V,
-            smoothing,
-            ignore_index,
+            smoothing=smoothing,
+            ignore_index=ignore_index,
             DTYPE=PRECISION[compute_dtype],
             **tile,
         )
@@ -218,8 +218,8 @@ def fused_cross_entropy_backward(
             grad_logits,
             rows,
             V,
-            smoothing,
-            ignore_index,
+            smoothing=smoothing,
+            ignore_index=ignore_index,
             DTYPE=PRECISION[compute_dtype],
             **tile,
         )

@@ -54,7 +54,7 @@ def forward_kernel(
     rstd_ptr,
     rows,
     D,
-    eps: tl.constexpr,
+    eps,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -175,6 +175,8 @@ def fused_layer_norm_forward(
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
     compute_dtype = precision(x, weight, bias)
+    if compute_dtype == torch.float64:
+        eps = tl.constexpr(eps)  # Triton passes floats as float32
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     mean = x.new_empty(x.shape[:-1], dtype=compute_dtype)
     rstd = x.new_empty(x.shape[:-1], dtype=compute_dtype)

@@ -115,7 +115,7 @@ def fused_quantize_forward(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
             output,
             rows,
             D,
-            bits,
+            bits=bits,
             DTYPE=PRECISION[compute_dtype],
             **tile,
         )

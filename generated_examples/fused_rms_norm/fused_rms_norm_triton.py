@@ -45,7 +45,7 @@ def forward_kernel(
     rstd_ptr,
     rows,
     D,
-    eps: tl.constexpr,
+    eps,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -148,6 +148,8 @@ def fused_rms_norm_forward(
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
     compute_dtype = precision(x, weight)
+    if compute_dtype == torch.float64:
+        eps = tl.constexpr(eps)  # Triton passes floats as float32
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     rstd = x.new_empty(x.shape[:-1], dtype=compute_dtype)
     x_rows = as_rows(x)

@@ -38,7 +38,7 @@ def forward_kernel(
     output_ptr,
     rows,
     D,
-    temperature: tl.constexpr,
+    temperature,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -65,7 +65,7 @@ def backward_kernel(
     grad_x_ptr,
     rows,
     D,
-    temperature: tl.constexpr,
+    temperature,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -114,6 +114,8 @@ def fused_softmax_forward(x: Tensor, temperature: float, dtype: torch.dtype) -> 
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
     compute_dtype = precision(x)
+    if compute_dtype == torch.float64:
+        temperature = tl.constexpr(temperature)  # Triton passes floats as float32
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
@@ -144,6 +146,8 @@ def fused_softmax_backward(
     tile = blocks(D)
     programs = triton.cdiv(rows, tile["ROWS"])
     compute_dtype = precision(grad_output, output)
+    if compute_dtype == torch.float64:
+        temperature = tl.constexpr(temperature)  # Triton passes floats as float32
     grad_x = grad_output.new_empty(grad_output.shape, dtype=x_dtype)
     grad_output_rows = as_rows(grad_output)
     output_rows = as_rows(output)

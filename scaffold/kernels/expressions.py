@@ -112,8 +112,14 @@ class Printer:
         self.lines: list[str] = []
         self.named: dict[Value, str] = {}  # what has a line
         self.every = [*program.values()]
-        texts = (item.text for item in self.every if isinstance(item, Number))
-        self.numbers = set[str]().union(*map(_names, map(_parsed, texts)))
+        texts = {item.text for item in self.every if isinstance(item, Number)}
+        self.numbers = _names_in(texts)
+        rest = {text for text in texts if not text.isidentifier()}
+        chosen = (x for x in self.every if isinstance(x, Apply) and self._chooses(x))
+        rest |= {
+            x.text for value in chosen for x in inner(value) if isinstance(x, Number)
+        }
+        self.computed = _names_in(rest)  # by the compiler
         self.rounded = {x for value in self.every for x in self._rounded(value)}
 
     def text(self, value: Value) -> str:
@@ -134,6 +140,10 @@ class Printer:
                 return self._applied(value)
             case Gather():
                 return self._gathered(value)
+
+    def _chooses(self, value: Apply) -> bool:
+        """Return whether the spelling of a primitive tests a number."""
+        return " if " in self.table.rule(value.primitive).triton
 
     def _gathered(self, value: Gather) -> ast.expr:
         """Return the read of one number of a row, or of what stands for an absent input."""
@@ -166,11 +176,8 @@ class Printer:
     def _applied(self, value: Apply) -> ast.expr:
         rule = self.table.rule(value.primitive)
         steps, end, comment = _spelling(rule, value)
-        known = {
-            name: self.node(item)
-            for name, item in value.args
-            if not isinstance(item, Word)
-        }
+        real = {k: item for k, item in value.args if not isinstance(item, Word)}
+        known = {name: self.node(item) for name, item in real.items()}
         if rule.facts.operator == "/" and value in self.rounded:
             both = [*known.values(), _parsed(self.own.DTYPE)]
             return ast.Call(_parsed(self.helpers.of_division()), both, [])
@@ -181,8 +188,8 @@ class Printer:
             function = self.helpers.of_primitive(word, (*given,), steps, end, comment)
             return ast.Call(_parsed(function), [*given.values()], [])
         counts = [node.id for node in ast.walk(end) if isinstance(node, ast.Name)]
-        for name, item in value.args:
-            if counts.count(name) > 1 and not isinstance(item, Name | Number | Word):
+        for name, item in real.items():
+            if counts.count(name) > 1 and not isinstance(item, Name | Number):
                 known[name] = self._named(
                     self._word(item, rule.facts.argument), item, known[name]
                 )
@@ -348,6 +355,11 @@ def _spelling(rule: Rule, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, 
     plain = {name: node for name, node in found.items() if isinstance(node, ast.Name)}
     found = {k: _filled(v, plain) for k, v in found.items() if k not in plain}
     return found, _filled(end, plain), comment
+
+
+def _names_in(texts: Iterable[str]) -> set[str]:
+    """Return the names in some expressions."""
+    return set[str]().union(*map(_names, map(_parsed, texts)))
 
 
 def _names(node: ast.expr) -> set[str]:

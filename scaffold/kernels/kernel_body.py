@@ -49,15 +49,20 @@ class KernelBody:
         self.summed = any(item.summed for item in program.results)
         self.flags = _flags(program) if direction == "backward" else {}
         self.begun: list[str] = []  # names of the places where rows begin
-        taken = {*FIXED, *self.own, *tensors, self.width} | {
-            x.name for x in spec.inputs
-        }
+        taken = {*FIXED, *self.own, *tensors, self.width}
+        taken |= {item.name for item in spec.inputs}
         self.absent = absent = pair.absent
         self.printer = Printer(
             table_of(spec), program, taken, self.own, helpers, absent, self._address
         )
         numbers, every = self.printer.numbers, self.printer.every
         self.attributes = [x for x in spec.attributes if x.name in numbers]
+        # Float32 may spoil arithmetic of numbers: those in it are constants.
+        self.floats = [
+            x.name
+            for x in self.attributes
+            if x.annotation == "float" and x.name not in self.printer.computed
+        ]
         self.whole = {x.text for x in every if isinstance(x, Name)}  # values read
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
         packed = [x for x in loads if x.part is not None and x.source in tensors]
@@ -122,8 +127,8 @@ class KernelBody:
             if self.is_strided(name):
                 yield f"{name}_stride"
         yield from (f"{item.name}_ptr" for item in self.program.results)
-        yield from self.counts
-        fixed = [x.name for x in self.attributes]
+        yield from (*self.counts, *self.floats)
+        fixed = [x.name for x in self.attributes if x.name not in self.floats]
         fixed += [*self.flags.values(), self.own.DTYPE]
         fixed += [self.own.ROWS] if self.width else []
         yield from (f"{name}: tl.constexpr" for name in (*fixed, self.own.BLOCK))

@@ -90,7 +90,9 @@ class Launch:
                 yield self._if_there(name, f"{name}.contiguous()")
         yield from (item.name for item in self.results)
         yield from body.counts if self.width else [f"{self.first}.numel()"]
-        yield from (item.name for item in body.attributes)
+        yield from body.floats
+        fixed = (x.name for x in body.attributes if x.name not in body.floats)
+        yield from (f"{name}={name}" for name in fixed)
         yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())
         yield f"{self.own.DTYPE}=PRECISION[{self.own.compute_dtype}]"
         flat = f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
@@ -140,6 +142,15 @@ class Launch:
             tiles = f"programs_of({own.rows}, {own.tile}, {first}.device)"
         yield f"{own.programs} = {tiles}"
         yield self._computed()
+        if floats := ", ".join(body.floats):
+            rest = "# Triton passes floats as float32"
+            made = (
+                f"map(tl.constexpr, ({floats}))"
+                if "," in floats
+                else f"tl.constexpr({floats})"
+            )
+            yield f"if {own.compute_dtype} == torch.float64:"
+            yield f"    {floats} = {made}  {rest}"
         for item in self.results:
             made = self._allocated(item).replace(f"{first}.shape[-1]{by}", self.width)
             yield f"{item.name} = {made}"

@@ -661,12 +661,9 @@ def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
     if (summand := self._summand(op)) is not None:
         value, summed = finished(self, summand, name)
         if op.rule not in CASTS:
-            pairs = self.given(op).items()
-            args = (
-                (key, value if arg is summand else self._argument(arg))
-                for key, arg in pairs
-            )
-            value = Apply(op.rule, (*args,), value.space)
+            args = self.given(op).items()
+            given = ((k, value if x is summand else self._argument(x)) for k, x in args)
+            value = Apply(op.rule, (*given,), value.space)
         return value, summed
     value = self.value(op)
     return _summed(self, op, space) if value.space != space else (value, False)

@@ -85,9 +85,8 @@ class Taken:
     """The parts taken by a forward, and its other lines."""
 
     def __init__(self, spec: OpSpec, formula: Formula) -> None:
-        self.rows = {
-            item.name: item for item in spec.tensors if item.dims and len(item.dims) > 1
-        }
+        rows = (item for item in spec.tensors if item.dims and len(item.dims) > 1)
+        self.rows = {item.name: item for item in rows}
         self.numbers_of = {item.name for item in spec.attributes}
         self.names = {item.name for item in spec.inputs} | {*formula.names()}
         self.parts: Parts = {}
@@ -115,10 +114,8 @@ class Taken:
             bound = arguments_of(call, ("input", "size", "dim"))
         else:
             bound = {"input": callee.args[0], **arguments_of(call, ("size", "dim"))}
-        size = next(
-            (bound[x] for x in ("size", "chunks", "split_size") if x in bound), None
-        )
-        owner = bound.get("input")
+        sizes = (bound[x] for x in ("size", "chunks", "split_size") if x in bound)
+        size, owner = next(sizes, None), bound.get("input")
         if size is None or owner is None or owner.label not in self.rows:
             return False
         row, of = owner.label, len(names)
@@ -175,9 +172,8 @@ class Taken:
 
     def halves(self, lines: Lines, result: Node | None) -> tuple[Lines, Node | None]:
         """Return `x * cos + torch.cat([-b, a], -1) * sin` as the parts of its own that it computes."""
-        values = {
-            item.target.label: item.value for item in lines if isinstance(item, Assign)
-        }
+        assigned = (item for item in lines if isinstance(item, Assign))
+        values = {item.target.label: item.value for item in assigned}
         found = self._split(result, values) if result is not None else None
         if found is None or len(values) < len(lines):
             return lines, result
@@ -193,10 +189,8 @@ class Taken:
             return self._split(values[node.label], values)
         if node.kind == "name" and node.label in self.rows:
             text = f"{node.label}.chunk({of}, -1)"
-            return tuple(
-                self._part(node.label, Part(at, of), HALVES, f"{text}[{at}]")
-                for at in range(of)
-            )
+            parts = [(Part(at, of), f"{text}[{at}]") for at in range(of)]
+            return tuple(self._part(node.label, x, HALVES, y) for x, y in parts)
         attribute = node.kind == "name" and node.label in self.numbers_of
         if attribute or node.kind == "constant":
             return (node,) * of
@@ -207,10 +201,10 @@ class Taken:
                 return None
             pairs = zip(*known, strict=True)
             return tuple(self._combined(node, args) for args in pairs)
-        parts = _joined(node)
-        plain = parts and not {*self.rows} & {x for item in parts for x in item.names()}
-        local = parts and {*values} & {x for item in parts for x in item.names()}
-        return parts if plain and not local and len(parts) == of else None
+        pieces = _joined(node)
+        read = {name for item in pieces for name in item.names()}
+        plain = not read & {*self.rows, *values}
+        return pieces if plain and len(pieces) == of else None
 
     def _combined(self, node: Node, args: tuple[Node, ...]) -> Node:
         """Return a part of a sum or product; `a - b * c` for `a + -b * c`."""

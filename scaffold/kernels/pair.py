@@ -248,21 +248,15 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
         grad_name(packed.spec, name): (grad_name(spec, row), part)
         for name, (row, part) in packed.outputs.items()
     }
-    back = pair.backward and _with_rows(
-        pair.backward,
-        packed.inputs | grads,
-        {
-            f"grad_{k}": (f"grad_{row}", part)
-            for k, (row, part) in packed.inputs.items()
-        },
-        packed.inputs,
-    )
+    inputs, read = packed.inputs, packed.inputs | grads
+    found = {f"grad_{k}": (f"grad_{row}", part) for k, (row, part) in inputs.items()}
+    back = pair.backward and _with_rows(pair.backward, read, found, inputs)
     if back is not None:
         order = [f"grad_{item.name}" for item in spec.differentiable]
         results = sorted(back.results, key=lambda item: order.index(item.name))
         back = back._replace(results=tuple(results))
-    read = {load.source for load in pair.backward.loads} if pair.backward else set()
-    lines = [x for x in packed.lines if read & {*x.partition(" = ")[0].split(", ")}]
+    loads = {load.source for load in pair.backward.loads} if pair.backward else set()
+    lines = [x for x in packed.lines if loads & {*x.partition(" = ")[0].split(", ")}]
     row_of = {name: row for name, (row, _) in packed.inputs.items()}
     saved = dict.fromkeys(row_of.get(name, name) for name in pair.saved)
     repeats = {row_of.get(k, k): repeat for k, repeat in pair.shapes.repeats.items()}
@@ -541,11 +535,8 @@ def _backward(
     held = {op: x for op, x in lowered.held.items() if "_via_" not in x}
     lowered = lowered._replace(held=held)  # a part of a gradient needs no name
     origins = {item.name: item.origin for item in derivation.saved}
-    repeats = {
-        name: shapes.repeats[origins.get(name, name)]
-        for name in spaces
-        if origins.get(name, name) in shapes.repeats
-    }
+    every = {name: origins.get(name, name) for name in spaces}
+    repeats = {k: shapes.repeats[x] for k, x in every.items() if x in shapes.repeats}
     shapes = shapes._replace(spaces=spaces, repeats=repeats, singles=singles)
     lowering = Lowering(applier, lowered, shapes, _reserved(back, own))
     lowering.run()

@@ -87,14 +87,12 @@ class Steps:
     def rank(self, text: str) -> int | None:
         """Return the number of dims of a value at this line; None if it is not known."""
         node = _parsed(self.spec, text, self.taken)
-        lines = (*self.before, *self.lines)
+        lines, applier = (*self.before, *self.lines), applier_of(self.spec)
         try:
-            (value,) = lower_lines(
-                self.spec, lines, (node,), applier_of(self.spec)
-            ).results
+            found = lower_lines(self.spec, lines, (node,), applier)
         except UnsupportedError:
             return None
-        return value.shape.rank
+        return found.results[0].shape.rank
 
     def __call__(self, word: str, text: str) -> str:
         """Add a line, and return its name."""
@@ -224,17 +222,10 @@ def _activation(name: str, given: Given, x: str) -> str | None:
 def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
     """Return whether it is the shape of the last dim of a value."""
     whole = [x, *(item.name for item in spec.tensors)]
-    ends = {f"{name}.shape[-1:]" for name in whole}
-    ends |= {
-        f"{o}{name}.{size}{c}"
-        for name in whole
-        for size in ("shape[-1]", "size(-1)")
-        for o, c in ("[]", ("(", ",)"))
-    }
-    rows = (
-        item.name for item in spec.tensors if len(spec.dims(item.name) or "12") == 1
-    )
-    return shape in ends | {f"{name}.shape" for name in rows}
+    rows = [x.name for x in spec.tensors if len(spec.dims(x.name) or "12") == 1]
+    ends = {f"{name}.shape" for name in rows} | {f"{name}.shape[-1:]" for name in whole}
+    sizes = [f"{name}.{size}" for name in whole for size in ("shape[-1]", "size(-1)")]
+    return shape in ends | {text for x in sizes for text in (f"[{x}]", f"({x},)")}
 
 
 def _is_last_dim(spec: OpSpec, given: Given, x: str) -> bool:
@@ -323,10 +314,7 @@ def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
 
 def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | None:
     """Return what is reduced, and how; a factor goes to each loss."""
-    tensors = {item.name for item in spec.tensors}
-    tensors |= {
-        name for item in _lines(spec) for name in item.target.names()
-    }  # which may be tensors
+    tensors = {item.name for item in spec.tensors} | _bound(spec)
     if node.kind == "unary" and node.label == "-":
         found = _reduced(spec, graph, node.args[0])
         return found and (graph.node("unary", "-", (found[0],)), found[1])
@@ -377,9 +365,10 @@ def _counts(spec: OpSpec, graph: Graph, node: Node) -> bool:
     return rest is not node and not rest.names()
 
 
-def _lines(spec: OpSpec) -> list[Assign]:
+def _bound(spec: OpSpec) -> set[str]:
+    """Return the names that a forward binds, also to tensors."""
     assert spec.forward is not None
-    return [item for item in spec.forward.statements if isinstance(item, Assign)]
+    return {*written(*spec.forward.statements)}
 
 
 def _is_flat(spec: OpSpec, flat: re.Match[str]) -> bool:
@@ -403,9 +392,7 @@ def _reduced_loss(
         given = {**given, "target": flat_target[1]}
         rest |= {"input": f"{flat[1]}.movedim(-1, 1)", "target": flat_target[1]}
     words = [f"{key}={text}" for key, text in rest.items()]
-    names = {item.name for item in spec.inputs} | {
-        x for y in _lines(spec) for x in y.target.names()
-    }
+    names = {item.name for item in spec.inputs} | _bound(spec)
     node = _parsed(spec, f"{name}({', '.join(words)}, reduction='none')", names)
     if kind == "sum":
         return node, Total()

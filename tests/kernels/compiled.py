@@ -1,7 +1,7 @@
 """Compile the kernels of all ops for sm_80 and sm_90, which takes no GPU; run in a process of its own.
 
 In: a directory with the modules of the ops. Out: a line of JSON for each kernel: what it reads and writes of rows by the compiler's own
-representation, and the registers that it spills.
+representation, and the registers that it spills. Then one of a float in a launch.
 """
 
 import importlib
@@ -11,8 +11,11 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
+
+import torch
 
 from scaffold.spec import TensorInput
 from tests.kernels.ops import OPS
@@ -59,6 +62,42 @@ def main() -> None:
                 words = {"name": name, "direction": direction, "alone": alone}
                 print(json.dumps(words | told))
 
+    print(json.dumps({"name": "floats"} | dict(launched_with_floats())))
+
+
+class NoDriver:
+    """A GPU that is not here."""
+
+    def get_current_target(self) -> Any:
+        return triton.backends.compiler.GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return device
+
+
+def launched_with_floats() -> Iterator[tuple[str, Any]]:
+    """The kernels of two temperatures, as the JIT makes them, and where the number stands."""
+    importlib.import_module("triton.runtime").driver.set_active(NoDriver())
+    kernel = importlib.import_module("softmax_triton").forward_kernel
+    mocked = importlib.import_module("triton.runtime.jit").MockTensor
+    for dtype, word in ((torch.float32, tl.float32), (torch.float64, tl.float64)):
+        x, exact = mocked(dtype), dtype == torch.float64
+        made = [
+            kernel.warmup(
+                *(x, 64, x, 100, 64, tl.constexpr(number) if exact else number),
+                DTYPE=word, ROWS=1, BLOCK=64, grid=(1,),
+            )
+            for number in (0.7, 0.9)
+        ]
+        yield str(dtype), len({found.hash for found in made})
+        yield f"argument of {dtype}", "%temperature: f32" in made[0].asm["ttir"]
+        yield f"constant of {dtype}", "dense<0.69999999999999996>" in made[0].asm[
+            "ttir"
+        ]
+
 
 def compiled(
     module: ModuleType,
@@ -74,7 +113,8 @@ def compiled(
     warps = launched.pop("num_warps")
     constants: dict[str, Any] = {**launched, "DTYPE": tl.float32}
     constants |= given_flags
-    constants |= {key: ATTRIBUTES[key] for key in kernel.arg_names if key in ATTRIBUTES}
+    fixed = [x.name for x in kernel.params if x.is_constexpr]
+    constants |= {key: ATTRIBUTES[key] for key in fixed if key in ATTRIBUTES}
     signature = {
         name: (
             "constexpr"
@@ -82,7 +122,7 @@ def compiled(
             else (
                 kinds.get(name.removesuffix("_ptr"), "*bf16")
                 if name.endswith("_ptr")
-                else "i32"
+                else ("fp32" if name in ATTRIBUTES else "i32")
             )
         )
         for name in kernel.arg_names

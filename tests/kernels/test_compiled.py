@@ -63,3 +63,18 @@ def test_a_gradient_alone_reads_and_writes_only_what_it_needs(
         found = alone[f"NEEDS_{item.name.upper()}"]
         assert found["loads"] == len(loads), item.name
         assert found["stores"] == len(item.pieces), item.name
+
+
+def test_a_float_is_an_argument_and_exact_in_float64(
+    told: list[dict[str, Any]],
+) -> None:
+    (found,) = (item for item in told if item["name"] == "floats")
+    assert found == {
+        "name": "floats",
+        "torch.float32": 1,  # a kernel for all numbers
+        "argument of torch.float32": True,
+        "constant of torch.float32": False,
+        "torch.float64": 2,
+        "argument of torch.float64": False,
+        "constant of torch.float64": True,
+    }

@@ -241,6 +241,30 @@ def test_the_precision_has_another_name_beside_an_input_called_compute() -> None
     assert "kernel_dtype = precision(grad_output)" in view.backward.outputs
 
 
+@pytest.mark.parametrize(
+    ("name", "fixed", "given"),
+    [
+        ("rms_norm", [], ["eps"]),
+        ("smoothed", ["smoothing"], []),  # `1 - smoothing`, which float32 spoils
+        ("first_maximum", ["gamma"], []),  # whether it is even decides a spelling
+        ("quantize", ["bits"], []),
+        ("flat_names", [], ["dtype"]),
+    ],
+)
+def test_a_new_float_compiles_no_other_kernel(
+    name: str, fixed: list[str], given: list[str]
+) -> None:
+    _, view = triton_kernels(OPS[name].spec("op"), Location("op"))
+    kernel = view.forward
+    names = [item.name for item in OPS[name].spec("op").attributes]
+    assert [x for x in names if f"{x}: tl.constexpr" in kernel.parameters] == fixed
+    assert [x for x in names if x in kernel.parameters] == given
+    assert [x for x in names if f"{x}={x}" in kernel.launch] == fixed
+    assert [x for x in names if x in kernel.launch] == given
+    told = [line for line in kernel.outputs if "tl.constexpr" in line]
+    assert len(told) == len(given)  # of float64: Triton passes a float as float32
+
+
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
     lines = lines_of("two_softmaxes")
     assert "scores = teacher / temperature" in lines
