@@ -10,7 +10,7 @@ Forward, of each row::
     loss = (1 - smoothing) * nll - smoothing * log_probs.mean(-1)
     output = torch.where(kept, loss, 0.0)
 
-Backward, where what is not saved is computed again::
+Backward, of each row, with lse saved by the forward::
 
     kept = target != ignore_index
     index = torch.where(kept, target, 0).unsqueeze(-1)

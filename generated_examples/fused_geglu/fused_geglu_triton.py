@@ -10,7 +10,7 @@ Forward, of each row::
         * value
     )
 
-Backward, where what is not saved is computed again::
+Backward, of each row::
 
     gate, value = x.chunk(2, dim=-1)
     total = gate + 0.044715 * gate**3

@@ -5,7 +5,7 @@ Forward, element by element::
 
     output = (F.kl_div(input=log_q, target=p, reduction='none')).sum() / log_q.shape[0]
 
-Backward, where what is not saved is computed again::
+Backward, element by element::
 
     grad_log_q = -grad_output * p
     grad_p = grad_output * (torch.log(p) - log_q + 1)

@@ -9,11 +9,8 @@ Forward, of each row::
     x_hat = (x - mean) * rstd
     output = x_hat * weight + bias
 
-Backward, where what is not saved is computed again::
+Backward, of each row, with mean and rstd saved by the forward::
 
-    mean = x.mean(-1, keepdim=True)
-    var = x.var(-1, correction=0, keepdim=True)
-    rstd = torch.rsqrt(var + eps)
     x_hat = (x - mean) * rstd
     grad_x_hat = grad_output * weight
     inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)

@@ -6,9 +6,8 @@ Forward, of each row::
     rstd = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
     output = x * rstd * weight
 
-Backward, where what is not saved is computed again::
+Backward, of each row, with rstd saved by the forward::
 
-    rstd = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
     x_hat = x * rstd
     grad_x_hat = grad_output * weight
     inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)

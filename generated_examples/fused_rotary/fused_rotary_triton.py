@@ -11,7 +11,7 @@ Forward, of each row::
     output_first = first * cos_first - second * sin_first
     output_second = second * cos_second + first * sin_second
 
-Backward, where what is not saved is computed again::
+Backward, of each row::
 
     cos_first = cos.chunk(2, -1)[0]
     cos_second = cos.chunk(2, -1)[1]

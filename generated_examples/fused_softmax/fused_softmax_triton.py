@@ -5,7 +5,7 @@ Forward, of each row::
 
     output = torch.softmax(x / temperature, dim=-1)
 
-Backward, where what is not saved is computed again::
+Backward, of each row::
 
     inner = (grad_output * output).sum(dim=-1, keepdim=True)
     grad_x = output * (grad_output - inner) / temperature

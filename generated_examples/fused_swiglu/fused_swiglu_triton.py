@@ -6,7 +6,7 @@ Forward, of each row::
     gate, value = x.chunk(2, dim=-1)
     output = gate * torch.sigmoid(gate) * value
 
-Backward, where what is not saved is computed again::
+Backward, of each row::
 
     gate, value = x.chunk(2, dim=-1)
     sigmoid = torch.sigmoid(gate)

@@ -5,7 +5,7 @@ Forward, element by element::
 
     output = x * torch.sigmoid(x)
 
-Backward, where what is not saved is computed again::
+Backward, element by element::
 
     sigmoid = torch.sigmoid(x)
     grad_x = grad_output * sigmoid * (1 + x * (1 - sigmoid))

@@ -25,6 +25,7 @@ from scaffold.formula import (
     emit,
     emit_lines,
     nodes,
+    read_names,
     rewritten,
     written,
 )
@@ -343,10 +344,8 @@ def _shapes(spec: OpSpec) -> Shapes:
     longest = max(rows, key=len, default=())
     names = frozenset(item.name for item in spec.attributes)
     if longest == (ROWS,):
-        spaces = {
-            name: NUMBER if given in SCALARS else Space(rows=True)
-            for name, given in dims.items()
-        }
+        many = Space(rows=True)
+        spaces = {k: NUMBER if x in SCALARS else many for k, x in dims.items()}
         return Shapes(spaces, longest, "", names)
     lead, width = longest[:-1], str(longest[-1:][0]) if longest else ""
     if not lead or is_leading(width) or not width.isidentifier():
@@ -412,22 +411,34 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
         forward, backward = with_statistics(forward, backward)
     for program in filter(None, (forward, backward)):
         _refuse_unread(program, total)
-    lines = _lines(spec, derivation, total)
+    kept = {item.name for item in forward.results if item.saved}
+    lines = _formula(derivation, spec, total), _gradient(derivation, spec, kept)
     columns = any(space.is_row for space in spaces.values())
     return Pair(forward, backward, saved, shapes, *lines, own, total, columns)
 
 
-def _lines(
-    spec: OpSpec, derivation: Derivation, total: Total | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the formulas of both directions, to be shown."""
+def _formula(
+    derivation: Derivation, spec: OpSpec, total: Total | None
+) -> tuple[str, ...]:
+    """Return the formula of the forward, to be shown."""
     values = zip(spec.outputs, derivation.results, strict=True)
     results = [f"{item.name} = {_shown(emit(value), total)}" for item, value in values]
-    graph = graph_of(spec)
-    lines = tuple(line for block in derivation.blocks for line in block.statements)
+    return (*emit_lines(derivation.forward or ()), *results)
+
+
+def _gradient(
+    derivation: Derivation, spec: OpSpec, saved: Collection[str]
+) -> tuple[str, ...]:
+    """Return the formula of the backward, to be shown: without what it is given, and what only that is computed of."""
+    read = {f"grad_{item.name}" for item in spec.differentiable}
+    graph, lines = graph_of(spec), []
+    every = [line for block in derivation.blocks for line in block.statements]
+    for line in reversed(every):
+        if written(line) & read - {*saved}:
+            read |= {*read_names(line)}
+            lines.append(line)
     off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
-    gradient = emit_lines(rewritten(graph, lines, off_ctx))
-    return (*emit_lines(derivation.forward or ()), *results), tuple(gradient)
+    return (*emit_lines(rewritten(graph, (*reversed(lines),), off_ctx)),)
 
 
 def _derived(spec: OpSpec) -> Derivation:

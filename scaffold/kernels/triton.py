@@ -33,6 +33,7 @@ class TritonView(NamedTuple):
     backward: Kernel | None
     formula: tuple[str, ...]  # of the forward, for the docstring
     gradient: tuple[str, ...]
+    saved: str  # what the forward keeps for the backward
     inputs: str  # the tensors of the op, with types
     first: str  # the one that says how many rows there are
     # A tensor, those that it may have, and whether it may be None.
@@ -80,6 +81,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         backward=backward,
         formula=pair.formula,
         gradient=pair.gradient,
+        saved=" and ".join(pair.statistics),
         inputs=", ".join(f"{name}: {typed(spec, name)}" for name in every),
         dtypes=tuple(
             (item.name, ALLOWED.get(item.dtype, "INDICES"), item.optional)

@@ -88,7 +88,10 @@ def launched_with_floats() -> Iterator[tuple[str, Any]]:
         made = [
             kernel.warmup(
                 *(x, 64, x, 100, 64, tl.constexpr(number) if exact else number),
-                DTYPE=word, ROWS=1, BLOCK=64, grid=(1,),
+                DTYPE=word,
+                ROWS=1,
+                BLOCK=64,
+                grid=(1,),
             )
             for number in (0.7, 0.9)
         ]

@@ -402,6 +402,35 @@ def test_the_header_of_a_backward_has_no_line_of_parts_that_it_does_not_read() -
     assert "a, b = x.chunk(2, -1)" not in pair.gradient
 
 
+@pytest.mark.parametrize(
+    ("name", "computed", "given"),
+    [
+        ("layer_norm", {"mean", "var", "rstd"}, ["mean", "rstd"]),
+        ("smoothed", set(), ["lse"]),
+        ("swiglu", set(), []),
+    ],
+)
+def test_the_header_of_a_backward_shows_nothing_that_it_is_given(
+    name: str, computed: set[str], given: list[str]
+) -> None:
+    spec = OPS[name]._replace(
+        forward=OPS[name].forward.replace(
+            "x_hat = (x - mean) * torch.rsqrt(var + eps)",
+            "rstd = torch.rsqrt(var + eps)\nx_hat = (x - mean) * rstd",
+        )
+    )
+    pair, view = triton_kernels(spec.spec("op"), Location("op"))
+    assert computed <= {line.partition(" = ")[0] for line in pair.formula}
+    assert not computed & {line.partition(" = ")[0] for line in pair.gradient}
+    assert {f"grad_{x.name}" for x in spec.spec("op").differentiable} <= {
+        line.partition(" = ")[0] for line in pair.gradient
+    } | {
+        "grad_x"
+    }  # its parts stand for it
+    said = f", with {' and '.join(given)} saved by the forward" if given else ""
+    assert f"\nBackward, of each row{said}::\n" in kernel_draft(view)
+
+
 CALLS = {
     "rms_norm": "F.rms_norm(x, x.shape[-1:], y, 1e-6)",
     "layer_norm": "F.layer_norm(x, x.shape[-1:], y, eps=0.1) * 2",
