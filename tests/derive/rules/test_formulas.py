@@ -444,3 +444,26 @@ def test_a_norm_takes_them_where_no_autocast_casts(
     ]
     for low, true in zip(*grads, strict=True):
         torch.testing.assert_close(low.float(), true, rtol=0.05, atol=0.2)
+
+
+@pytest.mark.parametrize("loss", ["smooth_l1_loss(x, y)", "huber_loss(x, y, delta=2)"])
+def test_a_loss_compares_tensors_of_two_dtypes(loss: str) -> None:
+    """PyTorch's huber_loss_backward takes only one; each gradient has the precision of its input."""
+    op = load(op_text("x, y", forward=f"F.{loss}", derive=True)).some_op
+    x, y = torch.randn(3, 4).bfloat16().requires_grad_(), tensor(4).detach()
+    low = torch.autograd.grad(op(x, y.requires_grad_()), (x, y))
+    x = x.detach().double().requires_grad_()
+    true = torch.autograd.grad(op(x, y), (x, y))
+    assert [grad.dtype for grad in low] == [torch.bfloat16, torch.double]
+    torch.testing.assert_close(low[0].double(), true[0], rtol=0.01, atol=0)
+    torch.testing.assert_close(low[1], true[1])
+
+
+@pytest.mark.parametrize("inputs", ["x, y", "x, y, beta: float = 0.0"])
+def test_the_gradient_of_equal_numbers_is_zero_without_a_beta(inputs: str) -> None:
+    beta = "beta" if "beta" in inputs else "0"
+    forward = f"F.smooth_l1_loss(x, y, beta={beta}, reduction='none')"
+    op = load(op_text(inputs, forward=forward, derive=True)).some_op
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (grad,) = torch.autograd.grad(op(x, torch.tensor([0.0, 2.0, 4.0])).sum(), x)
+    assert grad.tolist() == [1, 0, -1]
