@@ -183,15 +183,15 @@ def evaluated(node: Node, read: Read | None = None) -> object:
             values = tuple(evaluated(item, read) for item in node.args)
             return UNKNOWN if UNKNOWN in values else values
         case "unary":
-            return _signed(node.label, evaluated(node.args[0], read))
+            return _unary_value(node.label, evaluated(node.args[0], read))
         case "binary":
-            return _combined(node.label, *(evaluated(arg, read) for arg in node.args))
+            return _arithmetic(node.label, *(evaluated(arg, read) for arg in node.args))
         case "conditional":
-            return _chosen(node, read)
+            return _choice_value(node, read)
         case "boolean":
-            return _together(node, read)
+            return _boolean_value(node, read)
         case "compare":
-            return _chained(node, [evaluated(arg, read) for arg in node.args])
+            return _comparison_value(node, [evaluated(arg, read) for arg in node.args])
     return read(node)
 
 
@@ -217,7 +217,7 @@ def truth(value: object) -> bool | None:
     return None if any(value is item for item in open_) else bool(value)
 
 
-def _signed(label: str, value: object) -> object:
+def _unary_value(label: str, value: object) -> object:
     if label == "not":
         told = truth(value)
         return UNKNOWN if told is None else not told
@@ -227,7 +227,7 @@ def _signed(label: str, value: object) -> object:
     return -number if label == "-" else number
 
 
-def _combined(label: str, left: object, right: object) -> object:
+def _arithmetic(label: str, left: object, right: object) -> object:
     one, two = as_number(left), as_number(right)
     found = None if one is None or two is None else computed(label, one, two)
     return UNKNOWN if found is None else found
@@ -237,13 +237,13 @@ def _is_math(node: Node) -> bool:
     return node.kind == "name" and node.label == "math"
 
 
-def _chosen(node: Node, read: Read) -> object:
+def _choice_value(node: Node, read: Read) -> object:
     test, body, orelse = node.args
     told = truth(evaluated(test, read))
     return UNKNOWN if told is None else evaluated(body if told else orelse, read)
 
 
-def _together(node: Node, read: Read) -> object:
+def _boolean_value(node: Node, read: Read) -> object:
     """Evaluate `and` or `or`; operands after a decisive one do not count."""
     decisive, sure = node.label == "or", True
     for item in node.args:
@@ -254,7 +254,7 @@ def _together(node: Node, read: Read) -> object:
     return not decisive if sure else UNKNOWN
 
 
-def _chained(node: Node, values: list[object]) -> object:
+def _comparison_value(node: Node, values: list[object]) -> object:
     """Evaluate a chain of comparisons: `a < b`, `a < b < c`."""
     labels = node.label.split(",")
     pairs = zip(labels, values, values[1:], strict=False)

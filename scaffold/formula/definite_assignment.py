@@ -128,7 +128,7 @@ class _Walk:
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
             return  # never assigned above: an unknown name
-        fact = self.facts.left_out(way, [*self.ended, *ways])
+        fact = self.facts.uncovered_test(way, [*self.ended, *ways])
         if fact is not None:
             self.found[node.id] = Unassigned(node, *self.facts.seen[fact])
 
@@ -181,7 +181,7 @@ class TestFacts:
             names.add("")
         return tuple((name, self.versions.get(name, 0)) for name in sorted(names))
 
-    def left_out(self, way: Way, ways: Sequence[Way]) -> TestFact | None:
+    def uncovered_test(self, way: Way, ways: Sequence[Way]) -> TestFact | None:
         """Return a fact that holds on some run along `way` but along none of `ways`.
 
         None if every run along `way` is also along one of `ways`.
@@ -198,7 +198,7 @@ class TestFacts:
             return max(known & against, key=order)
         open_ = min(possible[0] - known, key=order)
         for fact in (open_, open_.otherwise()):
-            found = self.left_out(known | {fact}, ways)
+            found = self.uncovered_test(known | {fact}, ways)
             if found is not None:
                 return found
         return None
@@ -213,10 +213,10 @@ class TestFacts:
                     known.add(whole)
                 if any(part.otherwise() in known for part in parts):
                     known.add(whole.otherwise())
-            known |= {fact for fact in self.equal if self._is_left(fact, known)}
+            known |= {fact for fact in self.equal if self._is_last_choice(fact, known)}
         return frozenset(known)
 
-    def _is_left(self, fact: TestFact, known: Collection[TestFact]) -> bool:
+    def _is_last_choice(self, fact: TestFact, known: Collection[TestFact]) -> bool:
         """Return whether a name has this value because its other choices are ruled out."""
         name, value = self.equal[fact]
         others = {

@@ -42,7 +42,7 @@ class _Plain:
         self.taken = taken
 
     def block(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
-        """Return statements in plain form: one target each, without `pass`, `del` and imports."""
+        """Return statements with one target each, without `pass`, bare annotations, `del` and imports."""
         found: list[ast.stmt] = []
         for item in body:
             match item:
@@ -54,10 +54,10 @@ class _Plain:
                     pass  # only saved tensors stay alive anyway
                 case ast.Assign(
                     [ast.Tuple(targets)], ast.Tuple(values)
-                ) if star := _sizes_among(targets, values):
-                    found += self.block(_apart(item, targets, values, star))
+                ) if star := _star_targets(targets, values):
+                    found += self.block(_split_star(item, targets, values, star))
                 case ast.Assign([target], value):
-                    found += self._parted(item, target, value)
+                    found += self._with_parts_named(item, target, value)
                 case ast.Assign([ast.Name(name) as first, *others], value):
                     found.append(_assigned(item, first, value))
                     found += self._each(item, others, name)
@@ -78,14 +78,14 @@ class _Plain:
         """Yield an assignment of the named value to each target."""
         for target in targets:
             known = ast.copy_location(ast.Name(name, ast.Load()), target)
-            yield from self._parted(item, target, known)
+            yield from self._with_parts_named(item, target, known)
 
-    def _parted(
+    def _with_parts_named(
         self, item: ast.stmt, target: ast.expr, value: ast.expr
     ) -> Iterator[ast.stmt]:
-        """Split `v[0], w = x, y` into `part, w = x, y` and `v[0] = part`.
+        """Yield assignments in which a target is a part of a tensor or holds none.
 
-        Any other target stays as it is.
+        `v[0], w = x, y` -> `v_part, w = x, y` and `v[0] = v_part`: both values are computed before `v` changes.
         """
         parts = list(_parts(target))
         changed = [part for part in parts if isinstance(part, ast.Subscript)]
@@ -105,12 +105,12 @@ class _Plain:
                 yield _assigned(item, part, ast.copy_location(known, part))
 
 
-def _sizes_among(
+def _star_targets(
     targets: Sequence[ast.expr], values: Sequence[ast.expr]
 ) -> slice | None:
-    """Return the slice of targets that `*x.shape` fills in `b, t, n = *x.shape, 2`.
+    """Return the slice of targets filled by `*x.shape` in `b, t, n = *x.shape, 2`: here the first two.
 
-    None if there is no such value, or if a value reads an assigned name or is impure.
+    None if no value has a star, if a value reads an assigned name, or if the order of the values matters.
     """
     stars = [at for at, one in enumerate(values) if isinstance(one, ast.Starred)]
     plain = all(isinstance(one, ast.Name) for one in targets)
@@ -122,10 +122,10 @@ def _sizes_among(
     return slice(stars[0], stars[0] + more + 1)
 
 
-def _apart(
+def _split_star(
     item: ast.stmt, targets: list[ast.expr], values: list[ast.expr], star: slice
 ) -> Iterator[ast.stmt]:
-    """Split `b, t, n = *x.shape, 2` into `b, t = x.shape` and `n = 2`."""
+    """Yield `b, t = x.shape` and `n = 2` for `b, t, n = *x.shape, 2`; `star` is the slice of `_star_targets`."""
     sizes = values[star.start]
     assert isinstance(sizes, ast.Starred)
     pairs: list[tuple[ast.expr, ast.expr]] = [
@@ -159,7 +159,7 @@ def _stem(part: ast.expr) -> str:
 
 
 def _renamed(target: ast.expr, names: dict[int, str]) -> ast.expr:
-    """Replace parts of a target by names."""
+    """Replace parts of a target by names; `names` has them by the part's `id`."""
     match target:
         case _ if id(target) in names:
             return _stored(target, names[id(target)])
@@ -187,8 +187,7 @@ def with_one_return(
 ) -> list[ast.stmt]:
     """Replace early returns by `result = ...` in each branch and one return at the end.
 
-    The statements come back unchanged if no branch returns early, or if one return would not
-    do.
+    The statements come back unchanged if no branch returns early, or if one return would need repeated statements.
     """
     body = _with_last_resort(body)
     early = any(isinstance(item, ast.If) and _returns(item) for item in body)
@@ -206,7 +205,7 @@ def with_one_return(
 def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
     """Add a `raise` to a final chain of `if mode == "sum": return ...` without `else`.
 
-    Otherwise nothing would be returned if no test holds.
+    It would otherwise return nothing in another mode, and a formula always has a result.
     """
     last = body[-1] if body else None
     if not isinstance(last, ast.If) or not _returns(last):
@@ -222,9 +221,9 @@ def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _last_resort(item: ast.If) -> list[ast.stmt]:
-    """Return a `raise` that names the unknown mode or rank, for a choice between such values.
+    """Return `raise ValueError(f"unknown mode: {mode}")` as the missing `else` of `if mode == "sum"`, or of a test of a rank.
 
-    Empty if the test, such as `mode == "sum"`, is about something else.
+    [] if the test is about anything else.
     """
     match item.test:
         case ast.Compare(chosen, [ast.Eq() | ast.In()], [value]) if isinstance(
@@ -250,15 +249,18 @@ def _is_rank(item: ast.expr) -> bool:
 
 
 def with_modes_closed(body: Sequence[ast.stmt], tests: set[str]) -> list[ast.stmt]:
-    """Add a `raise` as the missing `else` of choices between modes ending in one of `tests`.
+    """Add a `raise` as the missing `else` of choices between modes, if the last test is one of `tests`.
 
-    `if mode == "a": y = ...`, `elif mode == "b": y = ...` assigns no `y` in another mode, and a
-    later read of `y` would raise.
+    `if mode == "a": y = ...`, `elif mode == "b": y = ...` assigns no `y` in another mode, and a later read of `y` would raise.
     """
     return [_closed_mode(item, tests, False) for item in body]
 
 
 def _closed_mode(item: ast.stmt, tests: set[str], chained: bool) -> ast.stmt:
+    """Return an `if` with the `else` that `with_modes_closed` adds; `chained` says that it is an `elif`.
+
+    A single `if` without `else` is no list of modes, so it gets none.
+    """
     if not isinstance(item, ast.If):
         return item
     inner = with_modes_closed(item.body, tests)
@@ -280,9 +282,9 @@ def _returns(item: ast.AST) -> bool:
 
 
 def _closes(body: Sequence[ast.stmt]) -> bool:
-    """Return whether every path ends in a returned value or a raise, without repeated statements.
+    """Return whether every path ends in a returned value or a raise, and no path needs a copy of another's statements.
 
-    Statements after an `if` that returns must belong to one branch of it.
+    Statements after an `if` that returns must belong to one branch of it: the other one has returned.
     """
     for at, item in enumerate(body):
         if isinstance(item, ast.Return):
@@ -302,7 +304,7 @@ def _closes(body: Sequence[ast.stmt]) -> bool:
 def _result_names(
     values: Sequence[ast.expr | None], taken: set[str]
 ) -> list[str] | None:
-    """Return one result name, or as many as each return has values; None if counts differ."""
+    """Return one free name for the result, or as many as each return has values; None if the returns differ in number."""
     counts = {
         len(value.elts) if isinstance(value, ast.Tuple) else 0 for value in values
     }
@@ -321,7 +323,7 @@ def _of_names(names: Sequence[str], context: ast.expr_context) -> ast.expr:
 
 
 def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[ast.stmt]:
-    """Replace returns by assignments to `names`; move later statements into the open branch."""
+    """Replace returns by assignments to `names`; move statements after a branch that returns into the other branch."""
     done: list[ast.stmt] = []
     for at, item in enumerate(body):
         if isinstance(item, ast.Return) and item.value is not None:
@@ -348,7 +350,7 @@ RECORDS = ("enable_grad", "set_grad_enabled")
 
 
 def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Replace `with` modes and growing lists by plain assignments.
+    """Replace `with` blocks and growing lists by plain assignments.
 
     `with torch.no_grad(): m = x.amax(-1)` becomes `m = x.amax(-1).detach()`, and
     `rows.append(x)` becomes `rows = [*rows, x]`.
@@ -357,31 +359,31 @@ def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
-    """Return statements with appends to lists and the bodies of modes written out."""
+    """Return statements with appends to `lists` and the bodies of `with` blocks written out."""
     found: list[ast.stmt] = []
     for item in body:
         match item:
             case ast.With([ast.withitem(context, None)], inner):
-                found += _of_mode(ast.unparse(context), inner) or [item]
+                found += _without_mode(ast.unparse(context), inner) or [item]
             case ast.If(test, inner, other):
                 ways = (_straightened(way, frozenset()) for way in (inner, other))
                 found.append(ast.copy_location(ast.If(test, *ways), item))
             case ast.Expr(
                 ast.Call(ast.Attribute(ast.Name(name), "append"), [value], [])
             ) if (name in lists):
-                found.append(_grown(item, name, value))
+                found.append(_appended(item, name, value))
             case ast.AugAssign(ast.Name(name), ast.Add(), ast.List() as value) if (
                 name in lists
             ):
                 more = ast.copy_location(ast.Starred(value, ast.Load()), value)
-                found.append(_grown(item, name, more))
+                found.append(_appended(item, name, more))
             case _:
                 found.append(item)
     return found
 
 
-def _of_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
-    """Return the statements of a `with`, detached for `torch.no_grad()`; None if unsupported.
+def _without_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
+    """Return the statements of a `with` block, detached for `torch.no_grad()`; None if the context is not supported.
 
     `torch.enable_grad()`, and `torch.autocast` when disabled and without effect, change
     nothing.
@@ -395,9 +397,9 @@ def _of_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
 
 
 def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
-    """Return whether it is `torch.autocast(..., enabled=False)` without effect on `inner`.
+    """Return whether a context is `torch.autocast(..., enabled=False)` without effect on the statements in it.
 
-    It has none if autocast would not run any operation of `inner` at lower precision.
+    It has none if autocast would not run any of their operations at lower precision.
     """
     match ast.parse(mode, mode="eval").body:
         case ast.Call(ast.Attribute(_, "autocast") | ast.Name("autocast"), _, keywords):
@@ -414,7 +416,7 @@ def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
 
 
 def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | None:
-    """Return assignments of detached values, or None if unsure; update `made`, names without gradient."""
+    """Return a `no_grad` block's assignments, detached; None if unsure for one. `made`, updated, are names without gradient."""
     found: list[ast.stmt] = []
     for item in body:
         lines: list[ast.stmt]
@@ -456,7 +458,7 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
 
 
 def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugAssign:
-    """Detach the operand of `q /= value`; leave it if it reads only constants."""
+    """Detach the operand of `q /= value`; an operand without a gradient stays as it is."""
     if names_in([ast.Expr(item.value)]) <= {*made}:
         return item
     value = _constant(item, item.target, item.value).value
@@ -464,7 +466,7 @@ def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugA
 
 
 def _may_be_recorded(method: str, call: ast.Call) -> bool:
-    """Return whether an in-place call may read a tensor with a gradient.
+    """Return whether autograd may record an in-place call, since an argument may be a tensor with a gradient.
 
     `h.add_(y)` may; `h.scatter_(0, index, 1)` does not.
     """
@@ -477,7 +479,7 @@ def _may_be_recorded(method: str, call: ast.Call) -> bool:
 
 
 def _choice_of_constants(item: ast.If, made: set[str]) -> ast.If | None:
-    """Detach both branches of an `if`; None if one cannot be.
+    """Detach the values in both branches of an `if`; None if unsure for one of them.
 
     Afterwards only the names detached in both branches are in `made`.
     """
@@ -498,7 +500,7 @@ def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
 
 
 def _are_new(value: ast.expr, made: Collection[str]) -> bool:
-    """Return whether the values of several targets have no gradient."""
+    """Return whether the values of several targets have no gradient: a tuple of values, or one value to be unpacked."""
     if isinstance(value, ast.Tuple | ast.List):
         return all(_is_new(part, made) for part in value.elts)
     return _is_new(value, made, several=True)
@@ -586,26 +588,26 @@ def _handed_on(node: ast.AST) -> Iterator[str]:
         case ast.Assign([_, _, *_], value) if isinstance(value, ast.List):
             yield from stored(node.targets)
         case ast.Assign(_, value) | ast.NamedExpr(_, value):
-            yield from _parts_of(value)
+            yield from _may_hold(value)
         case ast.Call(ast.Attribute(_, "append"), [value]):
-            yield from _parts_of(value)
+            yield from _may_hold(value)
 
 
-def _parts_of(value: ast.expr) -> Iterator[str]:
+def _may_hold(value: ast.expr) -> Iterator[str]:
     """Yield the names a value may be or contain: `ys` in `ys if a else [x]`."""
     match value:
         case ast.Name(name):
             yield name
         case ast.Tuple(parts) | ast.List(parts) | ast.BoolOp(_, parts):
-            yield from chain.from_iterable(map(_parts_of, parts))
+            yield from chain.from_iterable(map(_may_hold, parts))
         case ast.IfExp(_, body, orelse):
-            yield from chain(_parts_of(body), _parts_of(orelse))
+            yield from chain(_may_hold(body), _may_hold(orelse))
         case ast.Dict(_, values):
-            yield from chain.from_iterable(map(_parts_of, values))
+            yield from chain.from_iterable(map(_may_hold, values))
 
 
-def _grown(item: ast.stmt, name: str, value: ast.expr) -> ast.stmt:
-    """Return the assignment of a list with one more element."""
+def _appended(item: ast.stmt, name: str, value: ast.expr) -> ast.stmt:
+    """Return `name = [*name, value]`, the assignment for `name.append(value)`."""
     whole = ast.Starred(ast.Name(name, ast.Load()), ast.Load())
     grown = ast.Assign([_stored(item, name)], ast.List([whole, value], ast.Load()))
     return ast.fix_missing_locations(ast.copy_location(grown, item))

@@ -71,7 +71,7 @@ class _Writer(ast.NodeTransformer):
         function = dotted.removeprefix("einops.")
         if function not in FUNCTIONS:
             return node
-        found = _einsum(node) if function == "einsum" else _moved(node, function)
+        found = _einsum(node) if function == "einsum" else _rearranged(node, function)
         return node if found is None else _at(found, node)
 
 
@@ -104,7 +104,7 @@ def _einsum(node: ast.Call) -> ast.expr | None:
     return None
 
 
-def _moved(node: ast.Call, function: str) -> ast.expr | None:
+def _rearranged(node: ast.Call, function: str) -> ast.expr | None:
     """Return the PyTorch calls for `rearrange`, `repeat` or `reduce`; None if not understood."""
     reduction = ""
     match node.args:
@@ -127,7 +127,7 @@ def _moved(node: ast.Call, function: str) -> ast.expr | None:
     if left is None or right is None:
         return None
     moving = _Moving(x, sizes)
-    done = moving.split(left) and moving.moved(_flat(right), function, reduction)
+    done = moving.split(left) and moving.moved(_all_axes(right), function, reduction)
     return moving.joined(right) if done else None
 
 
@@ -148,15 +148,15 @@ def _groups(side: str) -> list[Group] | None:
             found += [] if inner else [Group([], False)]
         else:
             return None
-    axes = _flat(found)
+    axes = _all_axes(found)
     return None if inner or len(axes) > len({*axes}) else found
 
 
-def _flat(groups: Sequence[Group]) -> list[str]:
+def _all_axes(groups: Sequence[Group]) -> list[str]:
     return [axis for group in groups for axis in group.axes]
 
 
-def _places(axes: Sequence[str]) -> dict[str, int]:
+def _indices(axes: Sequence[str]) -> dict[str, int]:
     """Return the index of each axis; after `...` it is negative."""
     more = axes.index(MORE) if MORE in axes else len(axes)
     return {
@@ -166,7 +166,7 @@ def _places(axes: Sequence[str]) -> dict[str, int]:
     }
 
 
-def _in_turn(several: Sequence[int]) -> list[int]:
+def _safe_order(several: Sequence[int]) -> list[int]:
     """Order dims so that splitting one does not shift the next.
 
     Dims counted from the front come first, the last one first, then those counted from the end.
@@ -199,7 +199,7 @@ class _Moving:
             elif len(group.axes) > 1:
                 parts = [self.sizes.get(axis) or _number(-1) for axis in group.axes]
                 self._call("unflatten", at, parts)
-        self.axes = _flat(left)
+        self.axes = _all_axes(left)
         return True
 
     def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
@@ -208,7 +208,7 @@ class _Moving:
         Return whether that is possible.
         """
         if MORE not in wanted and MORE in self.axes:
-            self._gather()
+            self._merge_ellipsis()
         gone = [axis for axis in self.axes if axis not in wanted]
         new = [axis for axis in wanted if axis not in self.axes]
         if MORE in (*gone, *new) or new and function != "repeat":
@@ -216,26 +216,26 @@ class _Moving:
         if gone and not reduction or not {*new} <= self.sizes.keys():
             return False
         if gone:
-            places = _places(self.axes)
+            places = _indices(self.axes)
             self._call(reduction, _one_or_several([places[axis] for axis in gone]))
-        self._put(
+        self._permute(
             [axis for axis in self.axes if axis not in gone],
             [axis for axis in wanted if axis not in new],
         )
-        self._grow(wanted, new)
+        self._add_axes(wanted, new)
         self.axes = wanted
         return True
 
-    def _gather(self) -> None:
+    def _merge_ellipsis(self) -> None:
         """Merge the dims of `...` into one axis, even if there are none."""
         at = self.axes.index(MORE)
         self._call("unsqueeze", at)
         self._call("flatten", at, at - len(self.axes))
         self.axes[at] = f"{MORE} as one"
 
-    def _put(self, axes: list[str], wanted: list[str]) -> None:
+    def _permute(self, axes: list[str], wanted: list[str]) -> None:
         """Permute the axes into the `wanted` order."""
-        before, after = _places(axes), _places(wanted)
+        before, after = _indices(axes), _indices(wanted)
         moves = [
             axis for axis in wanted if axis != MORE and before[axis] != after[axis]
         ]
@@ -249,10 +249,10 @@ class _Moving:
         else:
             self._call("permute", *(before[axis] for axis in wanted))
 
-    def _grow(self, wanted: list[str], new: list[str]) -> None:
+    def _add_axes(self, wanted: list[str], new: list[str]) -> None:
         """Add new axes and repeat the tensor along them."""
-        places = _places(wanted)
-        for at in reversed(_in_turn([places[axis] for axis in new])):
+        places = _indices(wanted)
+        for at in reversed(_safe_order([places[axis] for axis in new])):
             self._call("unsqueeze", at)
             if MORE in wanted:
                 axis = next(axis for axis in new if places[axis] == at)
@@ -281,7 +281,7 @@ class _Moving:
         # the same side.
         mixed = [pair for pair in ends if pair[0] >= 0 > pair[1]]
         pairs = {pair[0]: pair for pair in ends if pair not in mixed}
-        for pair in (*mixed, *(pairs[at] for at in _in_turn([*pairs]))):
+        for pair in (*mixed, *(pairs[at] for at in _safe_order([*pairs]))):
             self._call("flatten", *pair)
         for at, group in reversed(_by_place(right)):
             if not group.axes:
@@ -294,8 +294,8 @@ def _by_place(groups: Sequence[Group]) -> list[tuple[int, Group]]:
     names = [
         MORE if group == ([MORE], False) else str(at) for at, group in enumerate(groups)
     ]
-    found = {place: groups[int(name)] for name, place in _places(names).items()}
-    return [(at, found[at]) for at in _in_turn([*found])]
+    found = {place: groups[int(name)] for name, place in _indices(names).items()}
+    return [(at, found[at]) for at in _safe_order([*found])]
 
 
 def _one_or_several(places: list[int]) -> int | list[ast.expr]:

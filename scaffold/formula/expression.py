@@ -131,7 +131,7 @@ class ExpressionParser:
         if self.optional <= present:
             return None  # saves reading the slow table of ops that move elements
         inner = item
-        while (moved := _moved(inner)) is not None:
+        while (moved := _unmoved(inner)) is not None:
             inner = moved
         return self.absent_name(inner, present)
 
@@ -205,19 +205,19 @@ class ExpressionParser:
         if problem := wrong_equation(item, single):
             self.fail(item, *problem)
         known = self.tensors | self.source.locals | BUILTINS
-        welcome = takes_none(item, known) if self.optional else ()
+        none_allowed = takes_none(item, known) if self.optional else ()
         args = (
             self.parse(item.func, present),
             *(
-                self._argument(value, present, position in welcome)
+                self._argument(value, present, position in none_allowed)
                 for position, value in enumerate(values)
             ),
         )
         return self.graph.node("call", "", args, keywords)
 
-    def _argument(self, item: ast.expr, present: Guarded, welcome: bool) -> Node:
-        """Parse an argument of a call; a bare optional may stand here if None is `welcome`."""
-        name = self.absent_name(item, present) if welcome else None
+    def _argument(self, item: ast.expr, present: Guarded, none_allowed: bool) -> Node:
+        """Parse an argument of a call; a bare optional may stand here if None is `none_allowed`."""
+        name = self.absent_name(item, present) if none_allowed else None
         return self._element(item, present | {name} if name else present)
 
     def _check_callee(self, callee: ast.expr) -> None:
@@ -299,7 +299,7 @@ class ExpressionParser:
         return self.parse(item, present)
 
 
-def _moved(item: ast.expr) -> ast.expr | None:
+def _unmoved(item: ast.expr) -> ast.expr | None:
     """Return the operand of an expression that only moves elements, else None."""
     match item:
         case ast.Subscript(value):

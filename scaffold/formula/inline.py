@@ -75,6 +75,11 @@ class Inliner:
         taken: Collection[str],
         report: Report,
     ) -> None:
+        """Prepare to inline calls of the file's `definitions`.
+
+        `readable` names have a value in the formula, those in `there` are never None, `taken` ones cannot be given to a local.
+        `report` receives the first problem of a statement.
+        """
         self.definitions, self.report = definitions, report
         self.readable, self.there = readable, there
         self.taken = set(taken)
@@ -83,7 +88,10 @@ class Inliner:
         self.count = 0
 
     def block(self, body: Sequence[ast.stmt], known: Known) -> Block:
-        """Inline the calls in statements; add the functions they define to `known`."""
+        """Return statements with their calls inlined; add the functions they define to `known`.
+
+        At the outermost level a problem is reported and a stand-in keeps the place; inside a call it is raised.
+        """
         done: Block = []
         for item in body:
             if self.running:
@@ -97,7 +105,10 @@ class Inliner:
         return done
 
     def statement(self, item: ast.stmt, known: Known) -> Block:
-        """Inline the calls of the file's functions in a statement; note a function it defines."""
+        """Return a statement with its calls inlined, after the lines these need; [] for the definition of a function.
+
+        `known` are the nested functions defined so far; a definition is added to it.
+        """
         match item:
             case ast.FunctionDef(name):
                 known[name] = Function(name, item.args, item.body, item)
@@ -137,7 +148,10 @@ class Inliner:
         value: ast.expr,
         known: Known,
     ) -> Block:
-        """Inline the calls in a statement's value: their lines come before the statement."""
+        """Return a statement with the calls in its value inlined, after the lines they need.
+
+        `y = f(x) if c else x` becomes an `if` statement if `f` has several lines: they may run only if `c` holds.
+        """
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made
         idle = isinstance(item, ast.Expr)
@@ -160,7 +174,10 @@ class Inliner:
         return [*sites.before, item]
 
     def called(self, callee: ast.expr, known: Known) -> Function | None:
-        """Return the file's function, or nested function, that a callee refers to."""
+        """Return the file's function, or nested function, that a callee refers to; None for any other callee.
+
+        In resolved syntax the name of a function of the file begins with `@`.
+        """
         if not isinstance(callee, ast.Name):
             return None
         if callee.id.startswith("@"):
@@ -178,7 +195,11 @@ class Inliner:
         conditional: bool,
         idle: bool,
     ) -> tuple[Block, ast.expr]:
-        """Return the statements of a call, and the expression of its value."""
+        """Return the statements of a call, and the expression of its value.
+
+        `target` is the target of an assignment with the call as its whole value. A `conditional` call may not run at all, so it
+        cannot have statements; the value of an `idle` call is not used.
+        """
         self._check(call, function)
         arguments = bound_arguments(call, function)
         body = copy.deepcopy(function.body)
@@ -214,7 +235,10 @@ class Inliner:
         target: ast.expr | None,
         conditional: bool,
     ) -> tuple[Block, ast.expr]:
-        """Return the lines before an expression, and the expression with its calls inlined."""
+        """Return the lines before a returned expression, and the expression with its calls inlined.
+
+        A choice whose calls need lines is assigned by an `if` statement, and its name is the value.
+        """
         sites = Sites(self, known, value, target, conditional)
         try:
             found: ast.expr = sites.visit(copy.deepcopy(value))
@@ -257,7 +281,10 @@ class Inliner:
         body: Block,
         arguments: dict[str, ast.expr],
     ) -> tuple[Block, Block]:
-        """Return assignments of the arguments that need a name, and the body with the others substituted."""
+        """Return assignments of the arguments that need a name, and the body with the others put in place of their parameters.
+
+        An argument needs a name if its parameter is reassigned, or if it would be evaluated twice or at a time that matters.
+        """
         pure = is_pure([*body, *arguments.values()])
         fixed = {
             name: value
@@ -287,9 +314,9 @@ class Inliner:
         return before, [substituted(item, values) for item in body]
 
     def _is_plain(self, value: ast.expr) -> bool:
-        """Return whether an argument may replace its parameter.
+        """Return whether an argument may replace its parameter: a literal, or a name known to have a value.
 
-        An unknown name may not, so it is reported at the call.
+        An unknown name may not: it gets a name at the call, where the problem belongs.
         """
         known = self.readable | self.made
         name = value.id if isinstance(value, ast.Name) else ""
@@ -314,14 +341,14 @@ class Inliner:
 
 
 def own_name(identifier: str) -> str:
-    """Return the user's name for a resolved name."""
+    """Return the user's name for a resolved name: `mean` for the local `norm.mean`, `norm` for the function `@norm`."""
     return identifier.rpartition(".")[2].removeprefix("@")
 
 
 def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
-    """Return the expression of each parameter in a call, defaults last.
+    """Return the expression of each parameter in a call: an argument, or else the parameter's default.
 
-    A `Refusal` is raised if the arguments do not fit the parameters.
+    Raise a `Refusal` if the arguments do not fit the parameters.
     """
     known = function.arguments
     shown = own_name(function.name)
@@ -417,7 +444,10 @@ def returned(
 def without_gradient(
     function: Function, body: Block, value: ast.expr
 ) -> tuple[Block, ast.expr]:
-    """Put statements under `with torch.no_grad():` and name each returned value in it."""
+    """Return a call's statements under `with torch.no_grad():`, and the names of its values.
+
+    A returned expression is computed inside the block, so it gets a name there.
+    """
     shown = own_name(function.name)
     several = value.elts if isinstance(value, ast.Tuple) else [value]
     lines, names, local = [*body], list[str](), stored(body)
@@ -445,7 +475,10 @@ def without_gradient(
 def names_of_target(
     target: ast.expr | None, value: ast.expr, local: set[str], seen: set[str]
 ) -> dict[str, str]:
-    """Return new names for returned locals: the names assigned by the caller, `y` for `half.result`."""
+    """Return new names for returned locals, after the targets of the assignment: `{"half.result": "y"}` for `y = half(x)`.
+
+    `local` are the names the function binds, `seen` all names in it: a target among these would clash.
+    """
     pairs: list[tuple[ast.expr, ast.expr]] = []
     match target, value:
         case ast.Name(), ast.Name():
@@ -467,7 +500,10 @@ def names_of_target(
 
 
 def assigned_values(item: ast.Assign) -> list[ast.stmt]:
-    """Split `a, b = c, d` into two statements if equivalent; drop `a = a`."""
+    """Split `a, b = c, d` into two statements if equivalent; drop `a = a`.
+
+    It is not equivalent if `d` reads `a`, or if the order of the values matters.
+    """
     match item:
         case ast.Assign([ast.Name(name)], ast.Name(same)) if name == same:
             return []
@@ -502,6 +538,10 @@ class Sites(ast.NodeTransformer):
         conditional: bool = False,
         idle: bool = False,
     ) -> None:
+        """Prepare to visit the expression `root`, whose value is assigned to `target`.
+
+        `known` are the nested functions. In a `conditional` part, which may not run, no call may need statements.
+        """
         self.inliner, self.known = inliner, known
         self.direct = isinstance(root, ast.Call)
         self.target, self.conditional, self.idle = target, conditional, idle
@@ -511,6 +551,7 @@ class Sites(ast.NodeTransformer):
         self.seen: list[ast.expr] = []  # expressions evaluated so far
 
     def visit(self, node: ast.AST) -> ast.expr:
+        """Visit a node, and note its expression as evaluated before whatever follows."""
         self.depth += 1
         found: ast.expr = super().visit(node)
         self.depth -= 1
@@ -519,6 +560,7 @@ class Sites(ast.NodeTransformer):
         return found
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Return the value of an inlined call, its lines added to `before`; visit the parts of any other call."""
         function = self.inliner.called(node.func, self.known)
         earlier = list(self.seen)
         # For a call that stays, Python evaluates the callee before the arguments; an
@@ -552,7 +594,10 @@ class Sites(ast.NodeTransformer):
     def _named(
         self, before: list[ast.stmt], value: ast.expr
     ) -> tuple[list[ast.stmt], ast.expr]:
-        """Return the statements with an assignment of a value to be evaluated at once, and its name."""
+        """Return the statements with an assignment of the value added, and the value's new name.
+
+        An impure value must be computed with the statements, not later in the expression.
+        """
         own = self.inliner.free("value")
         name = ast.copy_location(ast.Name(own, ast.Load()), value)
         return [*before, named(own, value)], name
@@ -560,7 +605,10 @@ class Sites(ast.NodeTransformer):
     def _check_order(
         self, node: ast.Call, function: Function, before: list[ast.stmt]
     ) -> None:
-        """Raise if the inlined lines would run before an expression they change or draw from."""
+        """Raise if the inlined lines would run before an expression to their left, and the order matters.
+
+        It matters if one of the two changes a tensor, or if both draw random numbers.
+        """
         swapped = (
             (changes(before) and self.seen)
             or (before and changes(self.seen))
@@ -574,6 +622,7 @@ class Sites(ast.NodeTransformer):
             raise Swapped(node, message, "call it on a line above: value = ...")
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Raise a `Refusal` for a function used as a value: only its calls can be inlined."""
         if node.id.startswith("@") or node.id in self.known:
             shown = own_name(node.id)
             hint = f"call it: {shown}(...)"
@@ -648,7 +697,7 @@ class Sites(ast.NodeTransformer):
         return node
 
     def _chosen(self, node: ast.expr) -> ast.expr:
-        """Visit an expression evaluated in some runs only."""
+        """Visit an expression evaluated in some runs only: no call in it may need statements."""
         outer, self.conditional = self.conditional, True
         found = self.visit(node)
         self.conditional = outer
@@ -683,7 +732,7 @@ def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
 
 
 def place_holder(item: ast.stmt) -> ast.stmt:
-    """Return a stand-in for a reported statement, so that later statements can be read."""
+    """Return a stand-in for a reported statement, so that later statements can be read: `y = None` for `y = f(x)`."""
     target = item.targets[0] if isinstance(item, ast.Assign) else None
     nothing = ast.copy_location(ast.Constant(None), item)
     if isinstance(target, ast.Name | ast.Tuple):

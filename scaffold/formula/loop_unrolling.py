@@ -217,12 +217,12 @@ class _Unroller(ast.NodeTransformer):
             case ast.Name(name):
                 found = self.lists.get(name)
             case ast.Call(ast.Name(name), args, []) if name not in self.taken:
-                found = self._called(name, args, item)
+                found = self._from_builtin(name, args, item)
             case _:
                 return None
         return found if found is not None and len(found) <= ROUNDS else None
 
-    def _called(
+    def _from_builtin(
         self, name: str, args: list[ast.expr], at: ast.expr
     ) -> list[ast.expr] | None:
         """Return the values of `range`, `reversed`, `enumerate` or `zip` of literals."""
@@ -323,7 +323,7 @@ class _Known(BranchTaker):
     def visit_BinOp(self, item: ast.BinOp) -> ast.expr:
         self.generic_visit(item)
         left, right = _integer(item.left), _integer(item.right)
-        made = _is_made(item.left) or _is_made(item.right)
+        made = _is_unrolled(item.left) or _is_unrolled(item.right)
         if left is None or right is None or not made:
             return item
         value = computed(BINARY[type(item.op)], left, right)
@@ -357,7 +357,7 @@ def _integer(item: ast.expr) -> int | None:
 def _constant(number: int, at: ast.expr) -> ast.expr:
     """Return the literal of a number made by unrolling.
 
-    It ends on another line, a mark for `_is_made`: the user's own `2 + 3` is not folded.
+    It ends on another line, a mark for `_is_unrolled`: the user's own `2 + 3` is not folded.
     """
     value = _placed(ast.Constant(abs(number)), at)
     return value if number >= 0 else _placed(ast.UnaryOp(ast.USub(), value), at)
@@ -369,5 +369,5 @@ def _placed(item: ast.expr, at: ast.expr) -> ast.expr:
     return item
 
 
-def _is_made(item: ast.expr) -> bool:
+def _is_unrolled(item: ast.expr) -> bool:
     return item.lineno != item.end_lineno

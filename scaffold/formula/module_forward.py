@@ -43,17 +43,17 @@ SEQUENTIAL = ("nn.Sequential", "torch.nn.Sequential")
 
 @cache
 def layers() -> Mapping[str, ast.ClassDef]:
-    """Return PyTorch's modules by name."""
+    """Return the classes of `torch.nn` the converter knows, by name, with `__init__` and forward as syntax."""
     text = Path(__file__).with_name("torch_layers.txt").read_text("utf-8")
     body = ast.parse(text).body
     return {item.name: item for item in body if isinstance(item, ast.ClassDef)}
 
 
 @cache
-def _usual() -> Mapping[str, Mapping[str, object]]:
-    """Return the defaults of the functions called by the modules: `stride=1` of `F.conv2d`.
+def _module_defaults() -> Mapping[str, Mapping[str, object]]:
+    """Return default arguments of the functions in PyTorch's forwards: `{"F.conv2d": {"stride": 1, "padding": 0, ...}}`.
 
-    The modules' own `__init__` states them.
+    They are the defaults in the `__init__` of the module that calls the function.
     """
     found = dict[str, dict[str, object]]()
     for layer in layers().values():
@@ -69,16 +69,17 @@ def _usual() -> Mapping[str, Mapping[str, object]]:
 def member_class(
     call: ast.Call, file: ast.Module, around: ast.FunctionDef | None
 ) -> ast.ClassDef | None:
-    """Return the class of a module made by a call in the `__init__` `around` it, or None if unknown.
+    """Return the class of an inner module, with the arguments of `call` put in place of the parameters of its `__init__`.
 
-    The arguments of the call are put in place of the parameters.
+    `around` is the `__init__` of the outer module, in which the call stands; the class gets its parameters instead. None
+    if the class is unknown, or if a name in the arguments could mean something else inside it.
     """
     layer = _class_of(call, file)
     if layer is None or around is None:
         return None
     call = _with_tuples(_without_factory(call, around), around)
     in_turn = dotted_name(call.func) in SEQUENTIAL
-    found = _in_turn(layer, call) if in_turn else _instance(layer, call)
+    found = _sequential(layer, call) if in_turn else _instance(layer, call)
     if found is None:
         return None
     later = (node.id for node in stores([around]) if _place(node) > _place(call))
@@ -96,7 +97,10 @@ def member_class(
 
 
 def _with_tuples(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
-    """Put tuples held by `self` into a call: `self.patch_size = (size, size)`."""
+    """Replace attributes of `self` in a call by their tuples: `Norm(self.patch)` -> `Norm((size, size))`.
+
+    That is after `self.patch = (size, size)`, if the attribute is assigned once.
+    """
     held = dict[str, list[ast.expr]]()
     for node in ast.walk(around):
         for name, value in _assigned(node):
@@ -113,7 +117,10 @@ FACTORY = {"device", "dtype"}
 
 
 def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
-    """Drop the outer module's `device` and `dtype` from a call, also in `**factory_kwargs`."""
+    """Drop `device` and `dtype` arguments passed on by the outer module, also in `**factory_kwargs`.
+
+    They decide where a parameter is created, not what the forward computes.
+    """
     held = dict[str, set[str]]()  # the keys of each dict
     for node in ast.walk(around):
         match node:
@@ -125,6 +132,7 @@ def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
                 held[name] = {word.arg or "" for word in words}
 
     def is_factory(word: ast.keyword) -> bool:
+        """Return whether an argument is a passed-on `device` or `dtype`, a None for one, or a dict of nothing else."""
         named = word.value.id if isinstance(word.value, ast.Name) else ""
         if word.arg is None:
             return held.get(named, {""}) <= FACTORY
@@ -135,6 +143,7 @@ def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
 
 
 def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
+    """Return the class a call makes an instance of: one of the file, or a copy of PyTorch's for `nn.Linear(...)`; else None."""
     module, _, name = (dotted_name(call.func) or "").rpartition(".")
     if not module:
         found = [item for item in file.body if isinstance(item, ast.ClassDef)]
@@ -145,10 +154,10 @@ def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
     return known and placed(copy.deepcopy(known), call)
 
 
-def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
-    """Return `nn.Sequential(a, b)` as a class with a forward; None if not all arguments are calls.
+def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
+    """Return the class of `nn.Sequential(a, b)`: it has modules `0` and `1`, and a forward that calls them in order.
 
-    Its modules are named by their numbers, as in a state dict.
+    None if an argument is not a call. The numbers are the modules' names in a state dict.
     """
     if call.keywords or not all(isinstance(item, ast.Call) for item in call.args):
         return None
@@ -170,7 +179,7 @@ def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
 
 
 def _makes_new(call: ast.Call) -> bool:
-    """Return whether the output of a PyTorch module is a new tensor.
+    """Return whether the output of a PyTorch module is a new tensor, so that the next module may change it in place unseen.
 
     True for modules with a weight, since they compute something.
     """
@@ -178,12 +187,16 @@ def _makes_new(call: ast.Call) -> bool:
     return name in layers() and "self.weight" in ast.unparse(layers()[name])
 
 
-def _whole_at(item: ast.stmt, at: ast.AST) -> ast.stmt:
+def _at_position(item: ast.stmt, at: ast.AST) -> ast.stmt:
+    """Give a new statement and all nodes in it the position of an existing node."""
     return placed(ast.fix_missing_locations(ast.copy_location(item, at)), at)
 
 
 def placed(found: Syntax, at: ast.AST) -> Syntax:
-    """Give new syntax the position of the user's text it replaces, for messages about it."""
+    """Give new syntax the position of the user's text it replaces, for messages about it.
+
+    A constant is made to end on another line: readers of a number's own digits see that the text does not hold them.
+    """
     for node in ast.walk(found):
         if hasattr(node, "lineno"):
             ast.copy_location(node, at)
@@ -195,7 +208,7 @@ def placed(found: Syntax, at: ast.AST) -> Syntax:
 def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     """Return a class with the arguments of a call put into its `__init__`.
 
-    None if it has no forward, or if the arguments do not fit.
+    None if it has no forward, if the arguments do not fit the parameters, or if `__init__` assigns a parameter anew.
     """
     made = copy.deepcopy(layer)
     methods = {
@@ -206,7 +219,7 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     init = methods.get("__init__")
     if init is None:
         return None if call.args or call.keywords else made
-    given = _given(init.args, call)
+    given = _arguments(init.args, call)
     counts = Counter(node.id for node in stores([init]))
     if given is None or counts.keys() & given.keys():
         return None
@@ -227,10 +240,13 @@ def _place(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _given(
+def _arguments(
     arguments: ast.arguments, call: ast.Call, bound: bool = True
 ) -> dict[str, ast.expr] | None:
-    """Return the argument or default of each parameter of a method; None if they do not fit."""
+    """Return the argument or default of each parameter of a method; None if the arguments do not fit.
+
+    `bound` says that the first parameter is `self`, for which the call has no argument.
+    """
     plain = [*arguments.posonlyargs, *arguments.args][bound:]
     names = [item.arg for item in plain]
     every = {*names, *(item.arg for item in arguments.kwonlyargs)}
@@ -250,6 +266,7 @@ class _Filling(BranchTaker):
     """A substitution of names, and of numbers held by `self`; it takes branches settled by constants."""
 
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
+        """Prepare to replace the names in `given` by expressions."""
         self.given = given
         self.held: dict[str, ast.expr] = {}  # attributes of self
         self.owners: Collection[str] = ()  # parameters with numbers: `config`
@@ -263,6 +280,7 @@ class _Filling(BranchTaker):
         return copy.deepcopy(self.given.get(node.id, node))
 
     def visit_Starred(self, node: ast.Starred) -> ast.AST | list[ast.expr]:
+        """Write out `*pair(size)` as `size, size`, and `*pair((a, b))` as `a, b`."""
         self.generic_visit(node)
         match node.value:
             case ast.Call(ast.Name("pair"), [ast.Tuple(sizes)]):
@@ -272,6 +290,7 @@ class _Filling(BranchTaker):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Replace `self.dim` by the arithmetic assigned to it, and `config.dim` by `dim`."""
         match node:
             case ast.Attribute(
                 ast.Name("self"), name, ast.Load()
@@ -290,7 +309,7 @@ OF_SIZES = (ast.Attribute, ast.Tuple)  # `self.dim`, `(size, size)`
 
 
 def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
-    """Return whether an expression consists of names, numbers and functions of numbers, and `more` kinds."""
+    """Return whether an expression consists of names, numbers, functions of numbers and nodes of the types `more`."""
     match value:
         case ast.Call(callee, given, []) if _is_of_numbers(callee):
             return all(_is_arithmetic(item, *more) for item in given)
@@ -309,7 +328,10 @@ def _is_of_numbers(callee: ast.expr) -> bool:
 
 
 def _is_number(value: ast.AST) -> bool:
-    """Return whether the result of each call is a number for any arguments."""
+    """Return whether every call in an expression gives a number: true for `len(a) * b`, false for `torch.ones(n) * b`.
+
+    An expression without calls counts as a number.
+    """
     match value:
         case ast.Call(ast.Attribute(_, "item" | "finfo") | ast.Name("len" | "sum")):
             return True
@@ -371,7 +393,7 @@ def module_forward(
 ) -> ModuleForward:
     """Return the forward of a class as a function; raise a `Refusal` if it cannot be one.
 
-    A number among the `inputs` stays a parameter and is not computed.
+    `inputs` are the op's declared inputs: a number among them is a parameter, even if it could be computed from a size.
     """
     return _Converter(owner, file, owner.name, inputs).converted()
 
@@ -397,6 +419,7 @@ def with_layer_names(module: ast.Module) -> ast.Module:
 
 
 def _is_layer(dotted: str) -> bool:
+    """Return whether a dotted name is a module of `torch.nn`, a function of `torch.nn.init` or of `math`."""
     layer = dotted.rpartition(".")[2][:1].isupper()
     known = dotted.startswith(("torch.nn.init.", "math."))
     return known or layer and dotted.startswith("torch.nn.")
@@ -409,6 +432,7 @@ class _Renamed(ast.NodeTransformer):
         self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace an imported name: `Linear` -> `nn.Linear`."""
         if node.id not in self.names:
             return node
         return placed(ast.parse(self.names[node.id], mode="eval").body, node)
@@ -425,6 +449,7 @@ class _Returned(ast.NodeTransformer):
         self.methods, self.owners = _methods(owner), {SELF, owner.name}
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace `self.make_mask(n)` by the expression the method returns, if it does nothing else."""
         self.generic_visit(node)
         match node.func:
             case ast.Attribute(ast.Name(owner), name) if owner in self.owners:
@@ -434,9 +459,10 @@ class _Returned(ast.NodeTransformer):
     def _result(
         self, method: ast.FunctionDef | None, call: ast.Call
     ) -> ast.expr | None:
+        """Return the value of a method's only statement, a return, with the arguments put in; None for other methods."""
         match without_docstring(method.body) if method else ():
             case [ast.Return(ast.expr() as value)] if method:
-                given = _given(method.args, call, _takes_self(method))
+                given = _arguments(method.args, call, _takes_self(method))
                 if given is not None:
                     filled: ast.expr = _Filling(given).visit(copy.deepcopy(value))
                     return placed(filled, call)
@@ -444,7 +470,10 @@ class _Returned(ast.NodeTransformer):
 
 
 def _init_of(owner: ast.ClassDef) -> ast.FunctionDef | None:
-    """Return `__init__`, with the methods that it calls without arguments written out."""
+    """Return a copy of `__init__` with the methods it calls without arguments written out; None if the class has none.
+
+    A method with local variables stays a call, since two locals could have one name.
+    """
     methods = _methods(owner)
     init = copy.deepcopy(methods.get("__init__"))
     if init is None:
@@ -480,6 +509,7 @@ class _Converter:
         name: str,
         inputs: frozenset[str] = frozenset(),
     ) -> None:
+        """Prepare to convert the methods of `owner`; `name` is its class name, or `Mlp.up` for a module inside `Mlp`."""
         self.owner, self.file, self.name, self.inputs = owner, file, name, inputs
         self.methods, self.init = _methods(owner), _init_of(owner)
         self.attributes = dict(_attributes(owner, self.init))
@@ -492,7 +522,7 @@ class _Converter:
         self.members: dict[str, _Converter | None] = {}
 
     def member(self, name: str) -> "_Converter | None":
-        """Return the converter of a module attribute, or None if its computation is unknown."""
+        """Return the converter of an inner module; None if its class is unknown, or nested too deep."""
         if name not in self.members:
             found = member_of(self.owner, self.attributes, name, self.file)
             if found is None or self.name.count(".") > DEEPEST:
@@ -508,12 +538,16 @@ class _Converter:
         return "." in self.name
 
     def converted(self) -> ModuleForward:
+        """Return the function of the forward, with the functions of the methods and inner modules it calls."""
         function = self.function("forward", ())
         del self.made[function.name]
         return ModuleForward(function, self.made)
 
     def function(self, name: str, running: tuple[str, ...]) -> ast.FunctionDef:
-        """Return the function of a method; it is created once."""
+        """Return the function of a method, with attributes as keyword-only parameters: `self.weight` -> `weight`.
+
+        It is created once. `running` are the methods whose conversion led here, to notice recursion.
+        """
         full = f"{self.name}.{name}"
         if full in self.made:
             return self.made[full]
@@ -529,8 +563,8 @@ class _Converter:
         computed = {} if self.is_member or running else self.computed(body.read, node)
         _rename_locals(node, body.read.keys() | computed.keys(), body.names)
         lines = [ast.Assign([ast.Name(k, ast.Store())], v) for k, v in computed.items()]
-        node.body[:0] = [_whole_at(item, node) for item in lines]
-        for attribute in _in_turn_of_parameters([*body.read], self.init):
+        node.body[:0] = [_at_position(item, node) for item in lines]
+        for attribute in _in_init_order([*body.read], self.init):
             known = self.known(attribute)
             shown = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
@@ -544,9 +578,10 @@ class _Converter:
     def computed(
         self, read: dict[str, ast.expr], method: ast.FunctionDef
     ) -> dict[str, ast.expr]:
-        """Return expressions for numbers, over sizes of parameters and other arguments of `__init__`.
+        """Return numbers the function can compute itself: `{"scale": dim ** -0.5}`, with `weight.shape[0]` for `dim`.
 
-        In `read` each such number is replaced by the arguments in its expression.
+        Other arguments of `__init__` in such an expression become parameters: `read`, which maps the attributes read by the
+        method to a node, has them instead of the computed number afterwards.
         """
         init = self.init
         given = {item.arg: item for item in parameters(init.args)} if init else {}
@@ -583,17 +618,20 @@ class _Converter:
         return found
 
     def keeps(self, argument: str) -> bool:
-        """Return whether an argument of `__init__` can keep its name: no other attribute has it."""
+        """Return whether an argument of `__init__` can keep its name as a parameter: no other attribute has this name."""
         known = self.attributes.get(argument, Attribute(argument=argument))
         return known.module is not None or known.argument == argument
 
     def known(self, name: str) -> Attribute:
-        """Return the facts about an attribute or an argument of `__init__`."""
+        """Return what the class says about an attribute or an argument of `__init__`; an empty `Attribute` if nothing."""
         return self.arguments.get(name) or self.attributes.get(name) or Attribute()
 
 
 def _is_divided(value: ast.expr, unknown: set[str]) -> bool:
-    """Return whether `width // 8` may be 0, for a `width` without a default."""
+    """Return whether a value divides a name without a default: `width // 8` is 0 for a small `width`.
+
+    Such a size must be given; a guessed one could be 0. `unknown` are the names without a default.
+    """
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.FloorDiv | ast.Mod)
@@ -604,7 +642,7 @@ def _is_divided(value: ast.expr, unknown: set[str]) -> bool:
 
 
 def _sizes_of(item: Attribute) -> list[str]:
-    """Return the names of the sizes of a parameter present in every call, else []."""
+    """Return the names of a parameter's sizes, `["dim_4", "dim"]`; [] if unknown, or if the parameter may be None."""
     match item.annotation:
         case ast.Subscript(
             ast.Name("Parameter" | "Buffer" | "BoolBuffer" | "IntBuffer"), sizes
@@ -621,6 +659,7 @@ class _Reader(ast.NodeTransformer):
     """
 
     def __init__(self, of: _Converter, name: str, running: tuple[str, ...]) -> None:
+        """Prepare to read the method `name` of the class of `of`; `running` are the methods whose conversion led here."""
         self.of, self.name, self.running = of, name, running
         self.read: dict[str, ast.expr] = {}
         self.names: list[ast.Name] = []  # nodes of attributes
@@ -632,6 +671,10 @@ class _Reader(ast.NodeTransformer):
         return self.names[-1]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Replace `self.weight` by `weight`, `self.up.weight` by `up_weight`, and an inner module's constant by its value.
+
+        Raise a `Refusal` for an assignment and for a module used as a value.
+        """
         if ast.unparse(node) in ("self.__class__.__name__", "type(self).__name__"):
             return placed(
                 ast.copy_location(ast.Constant(self.of.owner.name), node), node
@@ -657,6 +700,10 @@ class _Reader(ast.NodeTransformer):
         return self.named(node.attr, node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace a call of a method, of an inner module or of `self.act` by a call of its function.
+
+        Raise a `Refusal` if nothing is known about the callee, an attribute of `self`.
+        """
         match node.func:
             case ast.Attribute(ast.Name("self"), name) if name in self.of.methods:
                 return self.call(node, name)
@@ -681,9 +728,9 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def function_of(self, name: str) -> ast.Call | None:
-        """Return the call that makes a module without parameters: `nn.GELU()` for `self.act`.
+        """Return the call that makes a module without parameters, `nn.GELU()` for `self.act`; None for other attributes.
 
-        None unless all its arguments are literals.
+        None too unless all its arguments are literals, since the call is repeated where the module is called.
         """
         known = self.of.attributes.get(name, Attribute())
         module = known.module
@@ -750,7 +797,10 @@ class _Reader(ast.NodeTransformer):
         return self.named(name, node)
 
     def takes(self, known: Attribute, below: _Converter) -> bool:
-        """Return whether an inner module's attribute may take the name of its constructor argument."""
+        """Return whether an inner module's attribute may have the name of its constructor argument: `eps`, not `norm_eps`.
+
+        The name must mean nothing else: no attribute, no parameter of the method, no size.
+        """
         name = known.argument
         method = self.of.methods[self.name]
         kinds = (item.annotation for item in below.attributes.values())
@@ -762,6 +812,7 @@ class _Reader(ast.NodeTransformer):
         )
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Raise a `Refusal` for `self` and `super` as values; `self.weight` is replaced before it comes here."""
         if node.id in (SELF, "super"):
             hint = "use its attributes alone: self.weight"
             raise Refusal(node, f"the forward uses '{node.id}' as a value", hint)
@@ -769,6 +820,7 @@ class _Reader(ast.NodeTransformer):
 
 
 def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
+    """Return the refusal of `self.name`, a module with an unknown forward; `made` is the expression assigned to it."""
     match made:
         case ast.Call(ast.Name(given)) if given[:1].islower():  # from a parameter
             hint = f"name the class in __init__: self.{name} = nn.GELU()"
@@ -810,7 +862,10 @@ def _instead_of(name: str, made: ast.expr) -> str:
 
 
 def _is_fixed(known: Attribute) -> bool:
-    """Return whether an inner module's attribute is a constant or None that is never passed."""
+    """Return whether an attribute is a constant or None, with no annotation and no argument of `__init__` behind it.
+
+    It is then written out as its value rather than passed as an argument.
+    """
     stated = known.annotation or known.module or known.argument
     return not stated and (known.default is not None or known.may_lack)
 
@@ -825,7 +880,7 @@ def _leave_out_defaults(call: ast.Call) -> None:
     name = dotted_name(call.func) or ""
     while name.startswith("F.") and call.args and is_none(call.args[-1]):
         del call.args[-1]
-    usual = _usual().get(name, {})
+    usual = _module_defaults().get(name, {})
     call.keywords = [
         item
         for item in call.keywords
@@ -842,6 +897,7 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
     counts = Counter(node.id for node in stores([method]))
 
     def is_alias(item: ast.stmt) -> bool:
+        """Return whether a statement gives attributes their own names as locals: `weight = self.weight`."""
         match item:
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
                 pairs = zip(targets, values, strict=False)
@@ -862,9 +918,9 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
 def _rename_locals(
     function: ast.FunctionDef, read: Collection[str], made: Collection[ast.Name]
 ) -> None:
-    """Rename locals with the name of an attribute; refuse parameters with such a name.
+    """Rename locals with the name of an attribute, which becomes a parameter; raise for parameters with such a name.
 
-    For a parameter it is ambiguous which of the two is meant.
+    `read` are the names of the attributes, `made` the nodes that stand for them and keep their name.
     """
     for item in parameters(function.args):
         if item.arg in read:
@@ -886,7 +942,10 @@ def _rename_locals(
 def _attributes(
     owner: ast.ClassDef, init: ast.FunctionDef | None, sizes: "_Sizes | None" = None
 ) -> Iterator[tuple[str, Attribute]]:
-    """Yield the attributes in the body of a class, and those assigned by `__init__`."""
+    """Yield the name of each attribute with the class's statements about it: in its body, and in `__init__`.
+
+    Of several assignments the last counts, but None only marks the attribute as possibly None.
+    """
     found: dict[str, Attribute] = {}
     for item in owner.body:
         match item:
@@ -908,7 +967,7 @@ def _attributes(
             if isinstance(value, ast.Constant) and value.value is None:
                 found[name] = known._replace(may_lack=True)
                 continue
-            new = _of_value(value, annotations, values, sizes)
+            new = _facts_of(value, annotations, values, sizes)
             if new.module is not None and name in before:  # one of two modules
                 either = ast.BoolOp(ast.Or(), [before[name], new.module])
                 new = new._replace(module=either)
@@ -922,8 +981,8 @@ def _attributes(
     yield from found.items()
 
 
-def _in_turn_of_parameters(names: list[str], init: ast.FunctionDef | None) -> list[str]:
-    """Sort the attributes that are parameters of `__init__` into its order.
+def _in_init_order(names: list[str], init: ast.FunctionDef | None) -> list[str]:
+    """Sort the attributes that are parameters of `__init__` into its order; others keep their places.
 
     So positional arguments mean the same for the class and for the op's module.
     """
@@ -974,13 +1033,13 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield name, value if none else ast.copy_location(made, value)
 
 
-def _of_value(
+def _facts_of(
     value: ast.expr,
     annotations: dict[str, ast.expr | None],
     given: dict[str, ast.expr],
     sizes: "_Sizes",
 ) -> Attribute:
-    """Return the facts about an attribute from its value in `__init__`."""
+    """Return the `Attribute` of a value in `__init__`; `annotations` and `given` (defaults) are of its parameters."""
     match value:
         case ast.Name(name) if name in annotations:
             whole = name if name not in sizes.last else ""
@@ -993,10 +1052,10 @@ def _of_value(
         case _ if is_literal(value):
             return Attribute(default=value)
         case ast.IfExp(_, body, ast.Constant(None)):
-            return _of_value(body, annotations, given, sizes)._replace(may_lack=True)
+            return _facts_of(body, annotations, given, sizes)._replace(may_lack=True)
         case ast.IfExp(_, ast.Constant(None), orelse):
-            return _of_value(orelse, annotations, given, sizes)._replace(may_lack=True)
-        case ast.IfExp(_, ast.Call() as one, ast.Call()) if _of_value(
+            return _facts_of(orelse, annotations, given, sizes)._replace(may_lack=True)
+        case ast.IfExp(_, ast.Call() as one, ast.Call()) if _facts_of(
             one, annotations, given, sizes
         ).module:
             return Attribute(module=value)
@@ -1072,6 +1131,7 @@ class _Sizes:
     """The names of sizes in an `__init__`."""
 
     def __init__(self, init: ast.FunctionDef | None) -> None:
+        """Collect the values assigned in an `__init__`: to attributes, and to locals assigned once."""
         made = stores([init] if init else [])
         self.last = {node.id: _place(node) for node in sorted(made, key=_place)}
         taken = parameters(init.args) if init else []
@@ -1090,9 +1150,9 @@ class _Sizes:
             self.locals |= dict(_rebound(init, counts, self.last))
 
     def over_arguments(self, value: ast.expr) -> ast.expr | None:
-        """Return a value as arithmetic over the parameters of `__init__`; None for anything else.
+        """Return a value as arithmetic over the parameters of `__init__`; None if it is anything else.
 
-        Values held by `self` and by locals are put in.
+        Attributes of `self` and locals in it are first replaced by their values.
         """
         filling = _Filling({**self.locals})
         filling.held = {
@@ -1110,16 +1170,16 @@ class _Sizes:
         return found if known and _is_arithmetic(found, ast.Tuple) else None
 
     def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
-        """Return an annotation `Parameter[out_features, in_features]`.
+        """Return the annotation of a parameter or buffer with its sizes: `Parameter[out_features, in_features]`.
 
-        The sizes are left out unless each of them is a name or a number.
+        `kind` is the word before the brackets. The sizes are left out unless each is a name or a number.
         """
-        sizes = [self._called(item) for item in sizes_of(tensor, self.locals)]
+        sizes = [self._size_name(item) for item in sizes_of(tensor, self.locals)]
         known = sizes and all(sizes)
         text = f"{kind}[{', '.join(sizes)}]" if known else kind
         return ast.parse(text, mode="eval").body
 
-    def _called(self, node: ast.expr) -> str:
+    def _size_name(self, node: ast.expr) -> str:
         """Return the name of a size: `hidden`, `8`, `dim_4` for `4 * dim`.
 
         Empty for other expressions, and if another size could have the same name.
@@ -1132,19 +1192,19 @@ class _Sizes:
                 if others or value is node:
                     return ""
                 plain = isinstance(value, ast.Name) or name in self.names
-                return self._called(value) if plain else name
+                return self._size_name(value) if plain else name
             case ast.Attribute(ast.Name(owner), name) if owner in self.names:
                 return "" if name in self.names or owner in self.last else name
             case ast.Constant(int(value)):
                 return str(value)
             case ast.Call(ast.Name("int"), [ast.BinOp(op=ast.Mult()) as product]):
                 relations = dict(self.relations)  # of a ratio that may be no integer
-                called, self.relations = self._called(product), relations
+                called, self.relations = self._size_name(product), relations
                 return called
             case ast.BinOp(left, operator, right) if type(operator) in WORDS:
                 if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
                     left, right = right, left
-                one, two = self._called(left), self._called(right)
+                one, two = self._size_name(left), self._size_name(right)
                 if isinstance(operator, ast.FloorDiv) and one and two in (one, "1"):
                     return one if two == "1" else "1"
                 called = f"{one}_{WORDS[type(operator)]}{two}"
@@ -1160,9 +1220,10 @@ class _Sizes:
 def _rebound(
     init: ast.FunctionDef, counts: Counter[str], last: Mapping[str, tuple[int, int]]
 ) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the value of a name assigned twice, if only the second assignment reads the first.
+    """Yield names assigned twice, each with a value that does not read the name itself.
 
-    It is `torch.ones(n, n).triu(1)` after `mask = torch.ones(n, n)` and `mask = mask.triu(1)`.
+    After `mask = torch.ones(n, n)` and `mask = mask.triu(1)` it is `torch.ones(n, n).triu(1)`. A name read between the two
+    assignments is left out.
     """
     names = [node for node in ast.walk(init) if isinstance(node, ast.Name)]
     loads = [node for node in names if isinstance(node.ctx, ast.Load)]
@@ -1192,7 +1253,8 @@ OTHERWISE = "?"  # none of these words describes it
 def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, str]:
     """Return the initialization of each parameter: `{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`.
 
-    It is read from `__init__` and the methods it calls; `OTHERWISE` if unknown.
+    It is read from `__init__` and the methods it calls; `OTHERWISE` if it is something else. `deep` counts the modules
+    around this one.
     """
     made = _of_members(owner, file, deep) if deep < DEEPEST else {}
     said = _Starts(owner)
@@ -1222,6 +1284,7 @@ class _Starts(ast.NodeVisitor):
     """
 
     def __init__(self, owner: ast.ClassDef) -> None:
+        """Prepare to read the methods of a class."""
         self.methods = _methods(owner)
         init = _init_of(owner)
         self.methods |= {"__init__": init} if init else {}
@@ -1241,6 +1304,7 @@ class _Starts(ast.NodeVisitor):
             self.running.pop()
 
     def visit_If(self, node: ast.If) -> None:
+        """Visit both branches and remember the test: a parameter filled under it may be left unfilled."""
         self.visit(node.test)
         self.tests.append(node.test)
         for item in (*node.body, *node.orelse):
@@ -1248,6 +1312,7 @@ class _Starts(ast.NodeVisitor):
         self.tests.pop()
 
     def visit_Assign(self, node: ast.Assign | ast.AnnAssign) -> None:
+        """Note the parameters an assignment creates; an assignment to a part of one, `self.weight[0] = 1`, touches it."""
         self.make(node)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if len(_path(target)) != 2:  # except `self.weight` itself, created here
@@ -1262,6 +1327,10 @@ class _Starts(ast.NodeVisitor):
             self.made.setdefault(name, set()).add(_start_of(value))
 
     def visit_Call(self, node: ast.Call) -> None:
+        """Note parameters that a call creates or fills; follow methods of the class, `self.reset_parameters()`.
+
+        A fill of a fill's result, or under a test not about the parameter's presence, is none that can be named.
+        """
         self.make(node)
         filled = dict(_filled(node))
         for name, start in filled.items():
@@ -1287,10 +1356,12 @@ class _Starts(ast.NodeVisitor):
             self.visit(item)
 
     def visit_Compare(self, node: ast.Compare) -> None:
+        """Skip a comparison with None, as in `self.bias is not None`: it touches no parameter."""
         if not any(map(is_none, node.comparators)):
             self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Mark a parameter as touched if it is read in an unknown way, `f(self.weight)`, or if `requires_grad` is set."""
         first, *names = _path(node)
         if first != SELF:
             self.generic_visit(node)
@@ -1302,6 +1373,7 @@ class _Starts(ast.NodeVisitor):
                 self.touched.add(_attribute(node))
 
     def visit_Name(self, node: ast.Name) -> None:
+        """Mark all parameters as touched if `self` is passed on as a whole."""
         if node.id == SELF:
             self.touched.add("")
 
@@ -1345,7 +1417,7 @@ def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _inside(value: ast.expr) -> ast.expr:
-    """Return the tensor in `nn.Parameter(torch.ones(n))`, also if it may be None; else the value."""
+    """Return the tensor in `nn.Parameter(torch.ones(n))`, also in one that is None by a test; else the value itself."""
     match value:
         case ast.IfExp(_, one, ast.Constant(None)) | ast.IfExp(
             _, ast.Constant(None), one
@@ -1396,10 +1468,10 @@ def _filled(call: ast.Call) -> Iterator[tuple[str, str]]:
             return
     if "init" in _path(owner):
         for name in filter(None, map(_attribute, arguments[:1])):
-            yield name, _as_call(last.removesuffix("_"), arguments[1:], keywords)
+            yield name, _as_text(last.removesuffix("_"), arguments[1:], keywords)
     elif name := _attribute(owner):
         known = last in FILLED
-        yield name, _as_call(FILLED[last], arguments, keywords) if known else OTHERWISE
+        yield name, _as_text(FILLED[last], arguments, keywords) if known else OTHERWISE
 
 
 WALKS = {"apply", "parameters", "named_parameters", "modules", "named_modules"}
@@ -1427,7 +1499,8 @@ def _path(node: ast.expr) -> tuple[str, ...]:
     return ("",)
 
 
-def _as_call(word: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> str:
+def _as_text(word: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> str:
+    """Return an initialization as text: `normal(0.0, std=0.02)`, or `zeros` without arguments."""
     given = [_number(item) for item in arguments]
     given += [f"{item.arg}={_number(item.value)}" for item in keywords]
     return f"{word}({', '.join(given)})" if given else word

@@ -86,10 +86,10 @@ def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
         return set(range(len(call.args) + len(call.keywords)))
     if not isinstance(callee, ast.Attribute) or ast.unparse(callee) in OTHER_ORDER:
         return set()
-    return _welcome(call, callee.attr, method=name is None or name in values)
+    return _optional_arguments(call, callee.attr, method=name is None or name in values)
 
 
-def _welcome(call: ast.Call, function: str, *, method: bool) -> set[int]:
+def _optional_arguments(call: ast.Call, function: str, *, method: bool) -> set[int]:
     optional = optional_tensors(function)
     # A method's first parameter is its tensor.
     plain = range(method, method + len(call.args))

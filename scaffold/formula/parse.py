@@ -52,7 +52,7 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
         # The elements of a list grown in a branch are unknown to straight-line code.
         if any(map(_grows_a_list, straight)):
             straight = straightened(program.body)
-        found = _reason(straight)
+        found = _unsupported(straight)
         if found is not None:
             whole = VerbatimParser(text, program, scope, graph)
             whole.refuse(named)
@@ -73,7 +73,7 @@ def _grows_a_list(item: ast.stmt) -> bool:
     return False
 
 
-def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:
+def _unsupported(body: Sequence[ast.stmt]) -> ast.AST | None:
     """Return the first node in reading order that is no straight-line maths, or None."""
     nodes = chain.from_iterable(map(ast.walk, body))
     found = (node for node in nodes if type(node) in REASONS)

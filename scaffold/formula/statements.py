@@ -238,7 +238,7 @@ class StatementParser:
         """Return the statement of a piece of syntax; report syntax a formula cannot have."""
         above = self._above(item)
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
-            served = self._served(item.targets[0])
+            served = self._input_of_gradient(item.targets[0])
             value = self.expressions.assigned(item.value, present | served)
             target = self._target(item.targets[0])
             if isinstance(item.value, ast.List) and target.kind == "name":
@@ -260,7 +260,7 @@ class StatementParser:
         self._refuse(item)
         return None
 
-    def _served(self, target: ast.expr) -> Guarded:
+    def _input_of_gradient(self, target: ast.expr) -> Guarded:
         """Return the input whose gradient is assigned.
 
         `grad_bias` is computed only if `bias` is present.

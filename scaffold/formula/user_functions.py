@@ -118,7 +118,10 @@ def function_in(
 def _of_module(
     module: ast.Module, function: str | None, text: Text, inputs: frozenset[str]
 ) -> ModuleForward | None:
-    """Return the forward of an nn.Module named by a reference, or None if it is no module."""
+    """Return the forward of an `nn.Module` named by a reference; None if the reference is no module.
+
+    Raise an error if several classes of the file have a forward.
+    """
     named = modules_named(module, function)
     if len(named) > 1:
         hint = f"name one of them: '@{text.location.source}:{named[0].name}'"
@@ -133,7 +136,7 @@ def _of_module(
 def _with_other_files(
     origin: Origin, text: Text, names: Collection[str], read: ReadFile
 ) -> Origin:
-    """Add the definitions its names have in other files of the package."""
+    """Return the origin with the definitions that `names` have in other files of the package added."""
     others = OtherFiles(text, origin.module, read)
     meanings = others.meanings(names)
     if not meanings:
@@ -181,7 +184,7 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Tex
 def _whole_file(
     module: ast.Module, definitions: Definitions, text: Text
 ) -> FunctionText:
-    """Return the lines of a file without functions as a formula."""
+    """Return the statements of a file without functions as a formula."""
     body = program_of_file(module)
     if not body:
         hint = "write a function into it: def forward(x): return x * 2"
@@ -215,7 +218,10 @@ def _choose(
     module: ast.Module,
     text: Text,
 ) -> ast.FunctionDef:
-    """Return the function by its name, its role, or because no other one calls it; raise otherwise."""
+    """Return the function of this name; without a name, the only one, the one named `role`, or the only one nobody calls.
+
+    Raise an error if there is none or if several are left.
+    """
     if name is None and len(functions) == 1:
         return next(iter(functions.values()))
     wanted = role if name is None else name
@@ -239,6 +245,7 @@ def _choose(
 
 
 def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> None:
+    """Raise an error if the name belongs to a method: a formula is a plain function."""
     found = method_called(wanted, role, module)
     if found is not None:
         owner, method = found
@@ -269,7 +276,7 @@ def _parameters(
 def _names_needed(
     function: ast.FunctionDef, role: str, definitions: Definitions
 ) -> set[str]:
-    """Return the names of the file that a function and its callees read.
+    """Return the names of the file that a function and the functions it calls read.
 
     Names every formula has are left out. A function for samples is copied into a test, so it
     needs all names in it.
@@ -317,6 +324,7 @@ def method_called(
 
 
 def _methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield each method of the file with the name of its class."""
     for owner in module.body:
         if isinstance(owner, ast.ClassDef):
             for item in owner.body:
@@ -325,7 +333,10 @@ def _methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def as_function(method: ast.FunctionDef) -> str:
-    """Return a hint: the function to write instead of a method."""
+    """Return a hint with the function to write instead of a method: `def forward(x, weight)`.
+
+    Its parameters are the method's, and the attributes it reads; methods it calls are to be written out.
+    """
     names = [item.arg for item in parameters(method.args)]
     own = names[0] if names and names[0] in OWN else ""
     given = names[1:] if own else names
@@ -397,7 +408,10 @@ def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str
 
 
 def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
-    """Return the first line of the innermost statement around a comment, else of the next one below."""
+    """Return the line of the statement a comment belongs to: the innermost one around it, else the next one below.
+
+    In a body, above its first statement, it belongs to that statement. `spans` are first and last lines of statements.
+    """
     around = [first for first, last in spans if first <= line <= last]
     below = [first for first, _ in spans if first > line]
     if not around:
@@ -447,6 +461,7 @@ class OtherFiles:
     """A reader of imported files, each read once."""
 
     def __init__(self, text: Text, module: ast.Module, read: ReadFile) -> None:
+        """Start from the syntax of the first file; `read` returns the text of a path."""
         self.text, self.read = text, read
         self.functions: dict[str, Defined] = {}  # by key; called by others
         path = PurePosixPath(text.location.source)
@@ -465,7 +480,10 @@ class OtherFiles:
     def _meaning(
         self, file: _File, item: Imported, through: tuple[Imported, ...] = ()
     ) -> Meaning:
-        """Resolve an import, through re-exports in other files."""
+        """Return the function or constant an import refers to, through re-exports in other files.
+
+        `through` are the imports followed so far, to notice a circle.
+        """
         statement = item.statement
         assert isinstance(statement, ast.ImportFrom)
         if item in through:
@@ -489,7 +507,7 @@ class OtherFiles:
         raise ScaffoldError(message, place_in(self.text, statement), hint)
 
     def _function(self, file: _File, name: str) -> Defined:
-        """Return a copy of a function with its file's names resolved, unique among files."""
+        """Return a copy of another file's function, with names that are unique among all files."""
         key = f"{file.path}.{name}"
         if key not in self.functions:
             node = copy.deepcopy(file.definitions.functions[name])
@@ -503,9 +521,9 @@ class OtherFiles:
         return self.functions[key]
 
     def key(self, file: _File, name: str) -> str | ast.expr | None:
-        """Return the replacement for a name of a file, or None.
+        """Return the replacement for a name of a file: the key of a function or the expression of a constant.
 
-        It is the key of a function, or the expression of a constant.
+        None if the name is neither, but a local or a builtin.
         """
         if name in file.definitions.functions:
             self._function(file, name)
@@ -540,6 +558,7 @@ class OtherFiles:
         raise ScaffoldError(message, place_in(self.text, statement))
 
     def _is_there(self, path: PurePosixPath) -> bool:
+        """Return whether a file exists; also true if it cannot be read, an error reported when it is loaded."""
         if path in self.files:
             return True
         try:
@@ -551,7 +570,7 @@ class OtherFiles:
         return True
 
     def _loaded(self, path: PurePosixPath, statement: ast.ImportFrom) -> _File:
-        """Read a file and append its text to those read before."""
+        """Return a file, read once. Its text is appended to `self.text`, and its line numbers are shifted to match."""
         if path in self.files:
             return self.files[path]
         try:
@@ -572,6 +591,7 @@ class OtherFiles:
 
 
 def _file(path: PurePosixPath, module: ast.Module) -> _File:
+    """Return a file's definitions and its relative imports, without imports that a definition replaces."""
     definitions = definitions_of(module)
     own = {*definitions.functions, *definitions.constants, *definitions.others}
     relative = {
@@ -590,6 +610,7 @@ class _Elsewhere(NameResolver):
         self.files, self.file = files, file
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a name of the other file by the key of its function or by its constant; a local stays."""
         found = None if node.id in self.locals else self.files.key(self.file, node.id)
         if isinstance(found, ast.expr):
             return copy.deepcopy(found)

@@ -162,7 +162,7 @@ def reads(node: Node) -> tuple[Read, ...]:
         read = metadata_read(item)
         if read is not None:
             found.append(read)
-            waiting += _besides(item)
+            waiting += _data_parts(item)
             continue
         if item.kind == "name":
             found.append(Read(item.label))
@@ -176,19 +176,19 @@ def metadata_read(node: Node) -> Read | None:
         return None
     match node:
         case Node("attribute", label, (value,)) if label in METADATA:
-            return _of(value, label)
+            return _read_of(value, label)
         case Node("call", _, (Node("attribute", label, (value,)), *_)) if (
             label in METADATA_METHODS
         ):
-            return _of(value, METADATA_METHODS[label])
+            return _read_of(value, METADATA_METHODS[label])
         case Node("call", _, (Node("attribute", label), value)) if by_shape(
             label, creates=False
         ):
-            return _of(value, "shape")
+            return _read_of(value, "shape")
         case Node(
             "call", _, (Node("attribute", label, (Node("name", "torch"),)), value)
         ) if by_shape(label, creates=True):
-            return _of(value, "shape", "dtype", "device")
+            return _read_of(value, "shape", "dtype", "device")
         case Node("call", _, (Node("name", "len"), Node("name", name))):
             return Read(name, ("length",))
         case Node("compare") if (tested := checked_for_none(node)) is not None:
@@ -196,7 +196,7 @@ def metadata_read(node: Node) -> Read | None:
     return None
 
 
-def _of(value: Node, *facets: str) -> Read | None:
+def _read_of(value: Node, *facets: str) -> Read | None:
     match value:
         case Node("name", name):
             return Read(name, facets)
@@ -205,7 +205,7 @@ def _of(value: Node, *facets: str) -> Read | None:
     return None
 
 
-def _besides(node: Node) -> tuple[Node, ...]:
+def _data_parts(node: Node) -> tuple[Node, ...]:
     """Return the parts of a metadata read that are read as data: arguments, an index, a receiver."""
     match node:
         case Node("attribute", _, (Node("subscript", _, (_, index)),)):
