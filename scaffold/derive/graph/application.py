@@ -47,7 +47,7 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
 
 
 def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind:
-    """Return the kind of a result, by the table and a `dtype` argument."""
+    """Return the kind of a rule's result at a position: by its `dtype` argument if there is one, otherwise by the table."""
     said = rule.facts.kind(position)
     dtype = args.get("dtype")
     if dtype is not None and _is_device(program.value_of(dtype)):
@@ -60,13 +60,13 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
     if said in args:
         kind = args[said].kind
     else:
-        kind = FIXED.get(said) or _of_arguments(program, rule, args, said)
+        kind = FIXED.get(said) or _promoted_kind(program, rule, args, said)
     # A dtype not known before the call may be a real one.
     return "real" if asked and kind in ("int", "bool") else kind
 
 
 def _is_device(op: Op) -> bool:
-    """Return whether an argument for a dtype is a device: in `x.to("cuda")`, `x.to(y.device)`, `x.to(torch.device("cuda"))`."""
+    """Return whether an argument of `x.to(...)` is a device and not a dtype: `"cuda"`, `y.device`, `torch.device("cuda")`."""
     if op.is_python("call"):
         op = op.args[0]
     said = literal(op)
@@ -75,8 +75,11 @@ def _is_device(op: Op) -> bool:
     return op.is_python("attribute", "device")
 
 
-def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
-    """Return the kind of the promoted arguments: `said` is "float", "kept", "number" or "magnitude"."""
+def _promoted_kind(program: Program, rule: Rule, args: Args, said: str) -> Kind:
+    """Return the kind the arguments promote to, by the table's word for it.
+
+    "float": an int becomes real; "kept": no change; "number": a bool becomes an int; "magnitude": a complex value becomes real.
+    """
     everything = {item.kind for item in tensors(args.values())}
     if "complex" in everything or _complex_number(args):
         return "real" if said == "magnitude" else "complex"
@@ -93,7 +96,7 @@ def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
 
 
 def _real_number(program: Program, args: Args) -> bool:
-    """Return whether the arguments include a Python float, or a value that may be one."""
+    """Return whether the arguments include a Python float, or a Python value that is not certainly an int."""
     plain = (item for item in args.values() if not item.is_tensor)
     return any(
         isinstance(value := literal(item), float)
@@ -103,6 +106,7 @@ def _real_number(program: Program, args: Args) -> bool:
 
 
 def _complex_number(args: Args) -> bool:
+    """Return whether the arguments include an imaginary number."""
     return any(
         item.rule in ("const", "static", "python") and is_complex(item)
         for item in args.values()
@@ -128,7 +132,7 @@ class Undecided(NamedTuple):
     condition: str
 
     def said_of(self, called: str) -> str:
-        """Return the note on a call of that function or method."""
+        """Return the sentence for the user on a call of the function or method `called`."""
         return f"{called} has the rule {self.rule} only where {self.condition}, which is not known before the call"
 
 
@@ -141,7 +145,10 @@ class Applier:
         self._defaults: dict[Node, Op] = {}
 
     def undecided(self, called: str) -> Undecided | None:
-        """Return the undecided rule of a call of that function or method; None without one."""
+        """Return the rule possibly meant by a call of that function, with its undecided condition; None without one.
+
+        It is noted by `found`, which returned None for that call.
+        """
         return self._undecided.get(called)
 
     def found(
@@ -151,7 +158,11 @@ class Applier:
         positional: Sequence[Op],
         keywords: Mapping[str, Op] | None = None,
     ) -> Bound | None:
-        """Return the rule for a call with these arguments; None without a certain one."""
+        """Return the rule certainly meant by a call, with its arguments; None if no rule is, or if one may be.
+
+        `kind` is the spelling, "function", "method", "attribute" or "operator"; `name` is as in the table. A rule which may be meant,
+        by a condition unknown before the call, is noted for `undecided`.
+        """
         maybe = list[Undecided]()
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
@@ -161,7 +172,7 @@ class Applier:
             if meant:
                 return Bound(item.rule, bound)
             if meant is None:
-                maybe.append(self._open(item.rule, bound))
+                maybe.append(self._with_condition(item.rule, bound))
         if maybe:
             self._undecided[name] = maybe[0]
         return None
@@ -173,7 +184,7 @@ class Applier:
         positional: Sequence[Op],
         keywords: Mapping[str, Op] | None = None,
     ) -> tuple[Bound, ...]:
-        """Return all rules among which an attribute's value decides in each call: `F.gelu(x, approximate=kind)`."""
+        """Return all rules possibly meant by a call, for an argument to decide at run time: `F.gelu(x, approximate=kind)`."""
         found = []
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
@@ -184,7 +195,10 @@ class Applier:
     def _bind(
         self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
     ) -> dict[str, Op] | None:
-        """Bind a call's arguments to a rule's parameters; None unless they fit."""
+        """Return the argument of each parameter of a rule, with defaults; None if the call does not fit its parameters.
+
+        Also None if a tensor is given to a parameter that takes none.
+        """
         names = {item.name for item in found.spelled.parameters}
         usual = {
             KEYWORDS.get(key, key) if key not in names else key: value
@@ -192,63 +206,75 @@ class Applier:
         }
         if len(usual) != len(keywords):
             return None
-        bound = bind(found.spelled, positional, usual, self._collected)
+        bound = bind(found.spelled, positional, usual, self._as_one)
         if bound is None or any(item.rule == "starred" for item in bound.values()):
             return None  # the parameters of `*several` are unknown
         rule = found.rule
-        whole = self.completed(rule, self._with_defaults(found.spelled, bound))
-        fits = whole is not None and all(
+        args = self.completed(rule, self._with_defaults(found.spelled, bound))
+        fits = args is not None and all(
             rule.code or name in rule.tensors or not any(tensors((value,)))
-            for name, value in whole.items()
+            for name, value in args.items()
         )
-        return whole if fits and whole else None
+        return args if fits and args else None
 
-    def _open(self, rule: Rule, whole: Mapping[str, Op]) -> Undecided:
+    def _with_condition(self, rule: Rule, args: Mapping[str, Op]) -> Undecided:
+        """Return a rule with the undecided part of its condition, as text for the user."""
         test = self.table.condition(rule)
         assert test is not None
-        return Undecided(rule.name, emit(undecided(self.program, test, whole)))
+        return Undecided(rule.name, emit(undecided(self.program, test, args)))
 
-    def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool | None:
-        """Return whether the rule is for such arguments, None if unknown before the call; a bool as `dim` means `unbiased`, of another overload."""
+    def _is_meant(self, rule: Rule, args: Mapping[str, Op]) -> bool | None:
+        """Return whether a rule is for such arguments, by its `when` and `complex`; None if unknown before the call.
+
+        `x.std(True)` is refused: a bool in the place of `dim` is the `unbiased` of another overload.
+        """
         if rule.category == FOR_FORMULAS:
             return False
-        if "dim" in whole and isinstance(literal(whole["dim"]), bool):
+        if "dim" in args and isinstance(literal(args["dim"]), bool):
             return False
-        kinds = {value.kind for value in tensors(whole.values())}
+        kinds = {value.kind for value in tensors(args.values())}
         if rule.facts.complex is False and "complex" in kinds:
             return False
         if rule.facts.complex == "only" and "complex" not in kinds:
             return False
         test = self.table.condition(rule)
-        return True if test is None else holds(self.program, test, whole)
+        return True if test is None else holds(self.program, test, args)
 
-    def _collected(self, values: Sequence[Op]) -> Op:
+    def _as_one(self, values: Sequence[Op]) -> Op:
+        """Return the op for a parameter with several values, as in `x.view(2, 3)`: a list, or the one argument if it is a tuple."""
         if len(values) == 1 and (
-            values[0].kind == "group" or _may_be_several(self.program, values[0])
+            values[0].kind == "group" or _may_be_tuple(self.program, values[0])
         ):
             return values[0]
         return self.program.op("list", values)
 
     def _with_defaults(self, spelled: Spelling, bound: dict[str, Op]) -> dict[str, Op]:
+        """Return the arguments of a call with the defaults of its spelling; those of the rule may be others."""
         for item in spelled.parameters:
             if item.name not in bound and item.default is not None:
                 bound[item.name] = self.default(item.default)
         return bound
 
     def completed(self, rule: Rule, bound: Mapping[str, Op]) -> dict[str, Op] | None:
-        """Return the arguments in the rule's order with defaults; None if one is missing or does not fit."""
-        whole: dict[str, Op] = {}
+        """Return an argument for each parameter of a rule, in order, with defaults.
+
+        None if one without a default is missing, or an argument belongs to no parameter.
+        """
+        args: dict[str, Op] = {}
         for item in rule.parameters:
             if item.name in bound:
-                whole[item.name] = bound[item.name]
+                args[item.name] = bound[item.name]
             elif item.default is not None:
-                whole[item.name] = self.default(item.default)
+                args[item.name] = self.default(item.default)
             else:
                 return None
-        return whole if bound.keys() <= whole.keys() else None
+        return args if bound.keys() <= args.keys() else None
 
     def takes_none(self, op: Op, arg: Op) -> bool:
-        """Return whether an op accepts None for an argument: `F.linear` for its bias."""
+        """Return whether an op accepts None for an argument it has, as `F.linear` for its bias.
+
+        Only an input or a Python value can be None.
+        """
         rule = self.table.of_op(op.rule)
         if arg.rule not in ("input", "static", "python") or rule is None:
             return False
@@ -267,7 +293,10 @@ class Applier:
         return found
 
     def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
-        """Return the op of a rule with all its arguments."""
+        """Return the op of a rule with all its arguments; it is active if a gradient passes to an active argument.
+
+        Raise `UnsupportedError` for a tuple of unknown length, or for the number 0 in the place of a matrix.
+        """
         made = self.program.made(rule.op, args.values())
         if made is not None:
             return made
@@ -289,7 +318,7 @@ class Applier:
         )
 
     def named(self, name: str, *positional: Op) -> Op:
-        """Return the op of a primitive named by its name in the graph."""
+        """Return the op of a primitive by its name in the graph: `named("sum", x, dim)`. A missing argument gets its default."""
         rule = self.table.of_op(name)
         if rule is None:
             raise UnsupportedError(f"{name} is not a primitive")
@@ -306,18 +335,22 @@ class Applier:
                 rule.parameters[len(plain) :], positional[len(plain) :], strict=False
             )
         }
-        bound = bind(rule.spelled, plain, keywords, self._collected)
+        bound = bind(rule.spelled, plain, keywords, self._as_one)
         return self._applied(rule, bound)
 
     def _applied(self, rule: Rule, bound: Mapping[str, Op] | None) -> Op:
-        whole = None if bound is None else self.completed(rule, bound)
-        if whole is None:
+        """Return the op of a rule with defaults; raise `UnsupportedError` if `bound` is None or lacks an argument."""
+        args = None if bound is None else self.completed(rule, bound)
+        if args is None:
             raise UnsupportedError(f"{rule.op} takes other arguments")
-        return self.apply(rule, whole)
+        return self.apply(rule, args)
 
 
 def _has_zero(rule: Rule, args: Mapping[str, Op]) -> bool:
-    """Return whether 0 stands for a matrix or a part: the gradient of an unused one among several results."""
+    """Return whether the number 0, a gradient of zeros, is given in the place of a tensor.
+
+    An unused one among several results has such a gradient.
+    """
     required = (item.name for item in rule.parameters if item.default is None)
     names = rule.tensors or frozenset(required)
     given = (op for name, op in args.items() if name in names)
@@ -337,8 +370,8 @@ KEYWORDS = {
 }
 
 
-def _may_be_several(program: Program, op: Op) -> bool:
-    """Return whether a Python value may be several sizes: `x.shape[:-1] + (n, -1)`, or a value known only by name."""
+def _may_be_tuple(program: Program, op: Op) -> bool:
+    """Return whether a Python value may be a tuple of sizes: `x.shape[:-1] + (n, -1)`, or any name."""
     named = op.rule == "static" and op.expression.kind == "name"
     return named or is_sequence(program, op)
 
@@ -347,7 +380,7 @@ LITERALS = frozenset({"constant", "unary", "tuple", "list"})
 
 
 def constant(program: Program, node: Node) -> Op | None:
-    """Return a literal expression as a constant; None for others."""
+    """Return a literal expression, as `-1` or `(2, 3)`, as a constant; None for others."""
     if node.kind not in LITERALS:
         return None
     match node:

@@ -50,12 +50,12 @@ from scaffold.formula import (
 
 
 def holds(program: Program, test: Node, args: Mapping[str, Op]) -> bool | None:
-    """Return whether the test holds; None if unknown before the call."""
+    """Return whether a rule's `when` holds for the arguments of a call; None if unknown before the call."""
     return truth(evaluated(test, lambda node: _known(program, node, args)))
 
 
 def undecided(program: Program, test: Node, args: Mapping[str, Op]) -> Node:
-    """Return the undecided part of a test: of `a and b`, the first undecided one."""
+    """Return the part of a test not known before the call: of `a and b`, the first such part; of any other test, all of it."""
     if test.kind == "boolean" and test.label == "and":
         open_ = (part for part in test.args if holds(program, part, args) is None)
         return undecided(program, next(open_, test.args[0]), args)
@@ -63,7 +63,11 @@ def undecided(program: Program, test: Node, args: Mapping[str, Op]) -> Node:
 
 
 def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
-    """Return a fact about an argument known before the call: its value, rank, kind, length or presence."""
+    """Return a name or a call in a rule's `when`, evaluated before the call: `p`, `rank(x)`, `whole(x)`, `len(sizes)`.
+
+    `UNKNOWN` if only the call tells. A value known only not to be None is `PRESENT`, and `NO_STRING` if it is no string
+    either: tests as `p is None` and `p == "fro"` are decided by that.
+    """
     match node:
         case Node("name", name):
             value = known_value(args[name])
@@ -97,7 +101,10 @@ def _length(several: Op) -> object:
 def choose(
     program: Program, test: Op, body: Op, orelse: Op, *, zeros: bool = True
 ) -> Op:
-    """Return a `cond` of two values by a test fixed in each call; `not` and `is` are turned around. With `zeros`, a 0 stands for a gradient of zeros."""
+    """Return the op of `body if test else orelse`, for a test fixed in each call; one of the two if it is known before.
+
+    `not`, `is` and `!=` are turned around, so that equal choices are one op. With `zeros`, a 0 is a gradient of zeros.
+    """
     if body is orelse:
         return body
     turned = positive(program, test)
@@ -146,14 +153,17 @@ class ChosenSize(UnnamedSize):
 
 
 def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
-    """Return the shape of a choice between a tensor and a Python value: the tensor's for None or (with `zeros`) 0, otherwise an `OrScalar` of it."""
+    """Return the shape of a choice between a tensor of a shape and the Python value `other`.
+
+    That is the tensor's shape beside None, or (with `zeros`) beside a 0 standing for a gradient; otherwise an `OrScalar` of it.
+    """
     if (zeros and is_number(other, 0)) or literal(other) is None or shape == SCALAR:
         return shape
     return shape if isinstance(shape.origin, OrScalar) else unknown(OrScalar(shape))
 
 
-def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape:
-    """Return one of two shapes: dim by dim, if they are of equal rank."""
+def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape | None:
+    """Return the shape of a choice of two tensors, with a `ChosenSize` for unequal sizes; None for unknown or unequal ranks."""
     one, two = body.shape, orelse.shape
     if one == two:
         return one
@@ -164,7 +174,7 @@ def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape:
 
 
 def positive(program: Program, test: Op) -> Op | None:
-    """Return the opposite of a test with `not`, `is` or `!=`: `a == b` for `a != b`; None for others."""
+    """Return the opposite of a test with `not`, `is` or `!=`, without these words: `a == b` for `a != b`; None for other tests."""
     if test.is_python("unary", "not"):
         return test.args[0]
     for label, other in (("is", "is not"), ("!=", "==")):
@@ -174,12 +184,15 @@ def positive(program: Program, test: Op) -> Op | None:
 
 
 def opposite(program: Program, test: Op) -> Op:
-    """Return `not test` in its simplest form: `a is None` for `a is not None`."""
+    """Return the op of `not test`, of a test with `is`, `!=` or `not` without a `not`: `a is None` -> `a is not None`."""
     return positive(program, test) or program.python("unary", "not", test)
 
 
 def given(program: Program, op: Op) -> Op:
-    """Return whether a value is not None, as True, False or a test: for an optional input, or a choice with None."""
+    """Return whether a value is not None: a `const` of True or False, or a test for an optional input or a choice with None.
+
+    `x if flag else None` -> `flag`.
+    """
     if may_be_none(program, op):
         there = program.read(op.name) if op.rule == "input" else op
         return program.python("compare", "is not", there, program.const(None))
@@ -206,7 +219,7 @@ def given(program: Program, op: Op) -> Op:
 
 
 def may_be_zero(op: Op) -> bool:
-    """Return whether it is the number 0, always or under some test."""
+    """Return whether a gradient is the number 0 for zeros, always or in some branch of a choice."""
     if op.rule in ("cond", "neg"):
         return any(map(may_be_zero, op.args))
     if op.rule in ("add", "sub"):
@@ -215,7 +228,7 @@ def may_be_zero(op: Op) -> bool:
 
 
 def may_be_number(op: Op) -> bool:
-    """Return whether a value is a number under some test, rather than a tensor."""
+    """Return whether a value is a Python number, always or in some branch of a choice, rather than a tensor."""
     if op.rule == "cond":
         return any(map(may_be_number, op.args))
     if op.rule in ("add", "sub", "mul", "div", "neg"):
@@ -224,7 +237,7 @@ def may_be_number(op: Op) -> bool:
 
 
 def under(op: Op, test: Op, holds: bool) -> Op:
-    """Return a value's form under a test's outcome: the chosen branch of each `cond` the test decides."""
+    """Return the value an op has if a test came out as `holds`: the branch taken of each choice decided by it."""
     while op.rule == "cond":
         told = told_by(op.test, test, holds)
         if told is None:
@@ -239,7 +252,10 @@ def under(op: Op, test: Op, holds: bool) -> Op:
 
 
 def told_by(asked: Op, known: Op, held: bool) -> bool | None:
-    """Return a test's outcome by that of another: `mode == "sum"` is False if `mode == "mean"` held; None if unknown."""
+    """Return the outcome of the test `asked` in calls with the outcome `held` of the test `known`; None if undecided.
+
+    `mode == "sum"` is False if `mode == "mean"` held.
+    """
     if asked is known:
         return held
     match known.data:
@@ -258,7 +274,7 @@ def told_by(asked: Op, known: Op, held: bool) -> bool | None:
 
 
 def _is_opposite(asked: Op, label: str, args: tuple[Op, ...]) -> bool:
-    """Return whether a test is the opposite of a comparison of the same operands."""
+    """Return whether a test is the opposite of a comparison with this operator and these operands."""
     opposite = OPPOSITES.get(label)
     return (
         opposite is not None
@@ -276,12 +292,12 @@ def _other_constant(asked: Op, known: tuple[Op, ...]) -> bool | None:
 
 
 def decides(known: Op, branch: int, test: Op, at: int) -> bool:
-    """Return whether the branch of a test implies the branch `at` of another one; 0 is the branch of a true test."""
+    """Return whether branch `branch` of the test `known` is taken only with branch `at` of `test`; 0 is the branch of a true test."""
     return known is not test and told_by(test, known, branch == 0) is (at == 0)
 
 
 def is_presence(test: Op, name: str) -> bool:
-    """Return whether a test says that the input of that name is not None."""
+    """Return whether a test is `name is not None`, for an input's name."""
     return test.is_python("compare", "is not") and _compares_with_none(test, name)
 
 
@@ -299,7 +315,7 @@ def is_name(op: Op, name: str) -> bool:
 
 
 def implies(test: Op, branch: int, name: str) -> bool:
-    """Return whether a named value is not None in a test's branch: 0 if the test held, 1 if not."""
+    """Return whether the named value is certainly not None in a branch of a test: 0 if the test held, 1 if not."""
     match test.data:
         case Operator("unary", "not"):
             return implies(test.args[0], 1 - branch, name)

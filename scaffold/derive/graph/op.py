@@ -269,13 +269,13 @@ class Op:
 
     @property
     def asked(self) -> Shape:
-        """Return the shape an op asks about, or gives its result."""
+        """Return the shape an op asks about, as `x.shape` does, or gives its result, as `zeros` does."""
         assert isinstance(self.data, OfShape | SummedTo), self.rule
         return self.data.shape
 
     @property
     def like(self) -> "Op | None":
-        """Return the input whose shape a sum to a shape is for, if any."""
+        """Return the input with the shape to sum to, for a sum written as its gradient; None without one."""
         assert isinstance(self.data, SummedTo), self.rule
         return self.data.like
 
@@ -283,7 +283,7 @@ class Op:
         return f"%{self.serial}"
 
     def walk(self) -> Iterator["Op"]:
-        """Yield this op and all below it, each once."""
+        """Yield this op and all ops it is computed from, each once."""
         seen, waiting = set[int](), [self]
         while waiting:
             op = waiting.pop()
@@ -368,7 +368,10 @@ class Program:
         shape: Shape | None = SCALAR,
         active: bool = False,
     ) -> Op:
-        """Return the op, the existing one if there is one; without a shape it gets a unique unknown one."""
+        """Return the op of a rule and its arguments; an equal one made before is returned again.
+
+        `kind`, `shape` and `active` describe a new op only. With `shape=None` it gets an unknown shape, equal to no other.
+        """
         given = tuple(args)
         key = (rule, given, data)
         found = self._known.get(key)
@@ -381,11 +384,11 @@ class Program:
         return found
 
     def made(self, rule: str, args: Iterable[Op], data: Payload = None) -> Op | None:
-        """Return the op, if it exists already."""
+        """Return the op of a rule and these arguments if the program has it; None otherwise."""
         return self._known.get((rule, tuple(args), data))
 
     def over(self, op: Op, args: Iterable[Op]) -> Op:
-        """Return the same op with other arguments and its known shape; with its own arguments, the op itself."""
+        """Return the same op with other arguments, of the kind and shape it has; with its own arguments, the op itself."""
         given = tuple(args)
         if given == op.args:
             return op
@@ -395,7 +398,10 @@ class Program:
         return self.shaped(made, op.shape)
 
     def shaped(self, op: Op, shape: Shape) -> Op:
-        """Return the op with a shape known from elsewhere."""
+        """Return the op with a shape known from elsewhere, as a separate op of the program.
+
+        Inputs, cotangents and Python values are returned unchanged.
+        """
         if op.shape == shape or not op.is_tensor or op.rule in ("input", "cotangent"):
             return op
         key = (op.rule, op.args, op.data, shape)
@@ -413,7 +419,10 @@ class Program:
         return self.op("const", (), Constant(type(value).__name__, value))
 
     def static(self, node: Node) -> Op:
-        """Return an expression constant within a call as an op; operators and functions have ops of their operands as arguments."""
+        """Return an expression with one value in each call as an op: a `const`, a `python` op over ops of its operands, or a `static`.
+
+        A literal printed in another spelling than the user's, as `1e-06`, stays `static`, which has its text.
+        """
         behind = self.behind(node)
         if behind is not None:
             return behind
@@ -425,11 +434,11 @@ class Program:
         return self.op("static", (), Expression(node))
 
     def read(self, name: str) -> Op:
-        """Return the Python value of a name, or for a tensor a stand-in to test its presence."""
+        """Return the Python value of a name; for a tensor's name an op good only to test `x is not None`."""
         return self.static(self.graph.name(name))
 
     def python(self, kind: NodeKind, label: str, *args: Op) -> Op:
-        """Return a Python value computed from others."""
+        """Return a Python value computed from others: `python("binary", "+", x, y)` is `x + y`."""
         return self.op("python", args, Operator(kind, label))
 
     def called(self, function: str, *args: Op) -> Op:
@@ -441,22 +450,22 @@ class Program:
         return self.python("call", "", self.static(callee), *args)
 
     def placeholder(self, op: Op) -> Node:
-        """Return a node standing for an op in an expression; only the printer knows its text."""
+        """Return a node standing for an op inside an expression; the printer replaces it by the op's text."""
         node = self.graph.node("value", str(op.serial))
         self._behind[node] = op
         return node
 
     def behind(self, node: Node) -> Op | None:
-        """Return the op behind a placeholder node; None for other nodes."""
+        """Return the op a placeholder node stands for; None for other nodes."""
         return self._behind.get(node) if node.kind == "value" else None
 
     def items_of(self, op: Op) -> dict[int, Op]:
-        """Return the results of a multi-result call read by the program, by position."""
+        """Return the used results of an op with several results: position -> op."""
         items = (item for item in self.ops if item.rule == "item")
         return {item.position: item for item in items if item.args[0] is op}
 
     def size_of(self, dim: Op) -> Dim:
-        """Return a static value as a size: a number, or a symbolic size."""
+        """Return a Python value as a size: a number, a named size, arithmetic of sizes, or `ValueOf` for any other value."""
         whole = self.value_of(dim)
         value = literal(whole)
         if isinstance(value, int) and value >= 0:
@@ -474,14 +483,14 @@ class Program:
         return size
 
     def _computed_size(self, dim: Op) -> Dim:
-        """Return the size computed by a Python value, as `2 * x.shape[-1]`."""
+        """Return the size of a Python value by the operation noted for it, as `2 * x.shape[-1]`; `ValueOf` without one."""
         match self.operation(dim):
             case Operation(label, (one, two)) if label in ARITHMETIC:
                 return ARITHMETIC[label](self.size_of(one), self.size_of(two))
         return ValueOf(dim)
 
     def tell_size(self, size: Dim, value: Op) -> None:
-        """Note the Python value of an unnamed size; the first one noted stays."""
+        """Note a Python value to write an unnamed size with; of several the first one stays."""
         if isinstance(size, UnnamedSize):
             self._sizes.setdefault(size, value)
 
@@ -492,8 +501,11 @@ class Program:
     # Python values and tuples of the forward
 
     def local(self, name: Node, value: Op) -> Op:
-        """Return the op of a local assigned once, and note its Python value."""
-        if name.label not in names_read(value):  # nothing is noted for `n = n + 1`
+        """Return the op of a local assigned once, and note the value assigned to it.
+
+        Nothing is noted for `n = n + 1`, where the name on the right means another value.
+        """
+        if name.label not in names_read(value):
             self._locals[name.label] = value
         return self.static(name)
 
@@ -502,7 +514,7 @@ class Program:
         return self._locals.get(name)
 
     def value_of(self, op: Op) -> Op:
-        """Return the value assigned to a local; any other op unchanged."""
+        """Return the value assigned to a local, followed through `m = n`; any other op unchanged."""
         match op.data:
             case Expression(Node("name", name)) if name in self._locals:
                 return self.value_of(self._locals[name])
@@ -550,7 +562,10 @@ COMPUTED = frozenset(
 
 
 def _written_out(node: Node) -> object:
-    """Return the value of a literal; `UNKNOWN` if the printer would spell it differently, as `1e-06`, to keep its text."""
+    """Return the value of a literal; `UNKNOWN` for others, and if it would be printed otherwise than the user wrote it.
+
+    `1e-06` would be printed as `1e-6`.
+    """
     match node:
         case Node("constant", text):
             value = literal_value(text)
@@ -576,7 +591,7 @@ def names_read(op: Op) -> frozenset[str]:
 
 
 def literal(op: Op) -> object:
-    """Return the Python value of a static op, or `UNKNOWN`."""
+    """Return the Python value of a `const` or a list of them, as a tuple; `UNKNOWN` for any other op."""
     if op.rule == "const":
         return op.value
     if op.rule == "list":
@@ -599,7 +614,7 @@ def is_number(op: Op, value: Number) -> bool:
 
 
 def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
-    """Yield some ops and everything below them, each once, down to the `stops`."""
+    """Yield some ops and everything they are computed from, each once; go no further below the `stops`."""
     seen, waiting = set[Op](), list(roots)
     while waiting:
         op = waiting.pop()

@@ -13,7 +13,7 @@ class Algebra(ABC):
 
     @abstractmethod
     def __call__(self, name: str, *args: Op) -> Op:
-        """Return the named primitive, applied."""
+        """Return the op of a primitive by its name."""
 
     # Arithmetic
 

@@ -22,7 +22,7 @@ Sources = frozenset[Op]
 
 @lru_cache(maxsize=4096)  # asked about each op on the way, and everything below it
 def of_default_dtype(op: Op) -> bool:
-    """Return whether a real value comes from masks and integers alone: it is float32 for any inputs."""
+    """Return whether a real value is computed from masks and integers alone: PyTorch makes it float32 whatever the inputs are."""
     if op.kind != "real" or op.facts.dtype != "promoted":
         return False
     found = False
@@ -34,7 +34,10 @@ def of_default_dtype(op: Op) -> bool:
 
 
 def says_its_dtype(program: Program, op: Op) -> bool:
-    """Return whether the forward fixes a real value's dtype, for any inputs: `y.float()`, `torch.eye(3)`, `mask.sum() + 1e-4`."""
+    """Return whether the forward fixes a real value's dtype, for any inputs: `y.float()`, `torch.eye(3)`, `mask.sum() + 1e-4`.
+
+    A cast to `x.dtype` does not: that is the dtype of an input.
+    """
     if op.kind != "real":
         return False
     is_cast = op.facts.memory == "same" and op.facts.dtype == "own"
@@ -45,7 +48,7 @@ def says_its_dtype(program: Program, op: Op) -> bool:
 
 
 def _is_dtype_of_a_tensor(op: Op) -> bool:
-    """Return whether it is `x.dtype`: a cast to it introduces no new dtype."""
+    """Return whether it is the Python value `x.dtype`, of any tensor."""
     match op.data:
         case Operator("attribute", "dtype") | Expression(Node("attribute", "dtype")):
             return True
@@ -53,7 +56,7 @@ def _is_dtype_of_a_tensor(op: Op) -> bool:
 
 
 def _is_created(op: Op) -> bool:
-    """Return whether it is a new tensor of the default dtype or of a `torch` dtype, not of `x.dtype`."""
+    """Return whether it is a new tensor of the default dtype or a `torch` dtype: `torch.eye(3)`, not `torch.eye(3, dtype=x.dtype)`."""
     if not isinstance(op.data, Template) or any(tensors(op.args)):
         return False
     match keywords(op.data.node).get("dtype"):
@@ -82,26 +85,31 @@ class Precision:
                     self.unite(op)
 
     def unite(self, op: Op) -> None:
+        """Note the equal dtypes of all sources of an op's operands: PyTorch refuses a product of matrices of different dtypes.
+
+        The first source made by the program then stands for all of them.
+        """
         sources = {
-            self._found(source) for arg in tensors(op.args) for source in self._of(arg)
+            self._root(source) for arg in tensors(op.args) for source in self._of(arg)
         }
         first, *rest = sorted(sources or {op}, key=lambda source: source.serial)
         self.alike |= dict.fromkeys(rest, first)
         self.united.clear()
 
-    def _found(self, source: Op) -> Op:
+    def _root(self, source: Op) -> Op:
+        """Return the source noted for all sources of the same dtype as this one."""
         while source in self.alike:
             source = self.alike[source]
         return source
 
     def __call__(self, op: Op) -> Sources:
-        """Return the tensors that decide a value's dtype; one of them for all certain to be equal."""
+        """Return the tensors deciding a value's dtype, by promotion; only one of several certain to have equal dtypes."""
         if op not in self.united:
-            self.united[op] = frozenset(map(self._found, self._of(op)))
+            self.united[op] = frozenset(map(self._root, self._of(op)))
         return self.united[op]
 
     def of_gradients(self, op: Op, *, surely: bool = False) -> Sources:
-        """Return the incoming gradients it may depend on; with `surely`, those used in both branches of each choice."""
+        """Return the cotangents a value is computed from; with `surely`, only cotangents in both branches of a choice."""
         if (op, surely) not in self.known_gradients:
             own = frozenset((op,) if op.rule == "cotangent" else ())
             inner = [self.of_gradients(arg, surely=surely) for arg in op.args]
@@ -113,12 +121,16 @@ class Precision:
         return self.known_gradients[op, surely]
 
     def _of(self, op: Op) -> Sources:
+        """Return the sources of an op, computed once."""
         if op not in self.known:
-            self.known[op] = self._sources(op)
+            self.known[op] = self._compute_sources(op)
         return self.known[op]
 
-    def _sources(self, op: Op) -> Sources:
-        """Return the ops an op's dtype comes from; `_of` remembers the answers."""
+    def _compute_sources(self, op: Op) -> Sources:
+        """Compute the sources of an op: its arguments' if its dtype is promoted from them, otherwise the op itself.
+
+        None are of an integer or a mask, which promote no real value. A cotangent has the dtype of its result.
+        """
         if not op.is_tensor or op.kind in ("int", "bool"):
             return frozenset()
         if op in self.results:
@@ -141,11 +153,12 @@ class Precision:
         return frozenset({op})
 
     def _together(self, args: Iterable[Op]) -> Sources:
+        """Return the sources of all tensors among arguments."""
         return frozenset[Op]().union(*map(self._of, tensors(args)))
 
 
 def source_of(op: Op) -> Op | None:
-    """Return the single input of the same dtype as a value; None without one."""
+    """Return the one input of surely the same dtype as a value; None if it depends on several, or on something else."""
     precision = Precision({})
     for inner in op.walk():
         if inner.facts.dtype == "uniform":

@@ -66,7 +66,10 @@ class PartSize(UnnamedSize):
 
 
 def letters_of(equation: str) -> tuple[list[str], str]:
-    """Return the letters of each operand and of the result, by default in alphabetical order."""
+    """Return the letters of each operand and of the result: `"ij,jk->ik"` -> `(["ij", "jk"], "ik")`.
+
+    Without an arrow, as in PyTorch, the result has the letters used once, in alphabetical order.
+    """
     left, arrow, result = equation.replace(" ", "").partition("->")
     inputs = left.split(",")
     if not arrow:
@@ -83,7 +86,10 @@ Args = Mapping[str, Op]
 
 
 def size_left(dims: Sequence[Dim], given: Sequence[Dim]) -> Dim | None:
-    """Return the size for `-1` beside other sizes; `dims` are those of the tensor; None if unknown."""
+    """Return the size a view gives its `-1`: `dims` of the tensor are `(N, 6)`, `given` are the other sizes, `(2,)` -> `3*N`.
+
+    None if a number of dims is unknown, or the quotient has no exact or simple form.
+    """
     if any(map(is_lead, (*dims, *given))):
         return None
     exact = sizes.divided(sizes.multiplied(dims), sizes.multiplied(given))
@@ -101,7 +107,10 @@ def size_left(dims: Sequence[Dim], given: Sequence[Dim]) -> Dim | None:
 
 
 def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim:
-    """Return the length of a slice of a dim: a number, a difference, or a symbolic size."""
+    """Return the length of `x[start:end:step]` along a dim of size `size`: a number, a difference, or else a `Slice`.
+
+    `N, 1, None` -> `Slice(N, 1, None)`, as N may be 0; `8, 1, None` -> 7.
+    """
     bounds = [literal(item) for item in (start, end, step)]
     plain = [item for item in bounds if item is None or type(item) is int]
     if isinstance(size, int) and len(plain) == 3 and (bounds[2] is None or plain[2]):
@@ -125,7 +134,10 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
 
 
 def _cut_off(start: object, end: object) -> int:
-    """Return the number of elements a slice always leaves out: one for `x[1:]` and `x[:-1]`, two for `x[1:-1]`; 0 if it varies."""
+    """Return the number of elements a slice always leaves out: 1 for `x[1:]` and `x[:-1]`, 2 for `x[1:-1]`.
+
+    0 if the number depends on the size, as for `x[:3]` and `x[-1:]`.
+    """
     before = 0 if start is None else start
     behind = 0 if end is None else end
     if not isinstance(before, int) or not isinstance(behind, int):
@@ -135,7 +147,7 @@ def _cut_off(start: object, end: object) -> int:
 
 
 def _bound(program: Program, bound: Op, left_out: Dim) -> Dim:
-    """Return a slice's bound as a size, or the default if it is None."""
+    """Return a bound of a slice as a size; `left_out` is its value if the forward leaves it out."""
     return left_out if literal(bound) is None else program.size_of(bound)
 
 
@@ -145,7 +157,7 @@ def _in_order(one: Dim, two: Dim) -> bool:
 
 
 def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
-    """Return the shape of `torch.arange`: its end minus its start."""
+    """Return the shape of `torch.arange` with a step of 1: `(n)` and `(0, n)` -> `[n]`, `(1, n + 1)` -> `[n]`; None for others."""
     if len(args) == 3 and literal(args[2]) == 1:
         args = args[:2]
     if len(args) == 1:
@@ -161,21 +173,24 @@ def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
 
 
 def _length(program: Program, args: Sequence[Op]) -> Shape:
+    """Return the shape of a vector as long as the first argument says: `torch.randperm(n)`."""
     return Shape((program.size_of(args[0]),))
 
 
 def _length_twice(program: Program, args: Sequence[Op]) -> Shape:
+    """Return the shape of a matrix with the sizes of the first and the last argument: `torch.eye(n)`, `torch.eye(n, m)`."""
     return Shape((program.size_of(args[0]), program.size_of(args[-1])))
 
 
 def _steps(program: Program, args: Sequence[Op]) -> Shape | None:
+    """Return the shape of `torch.linspace(start, end, steps)`; None if not called with just these."""
     return Shape((program.size_of(args[2]),)) if len(args) == 3 else None
 
 
-def _listed(program: Program, value: Op) -> Shape | None:
-    """Return the shape of `torch.tensor` of a number, or of a list of numbers."""
+def _nested_numbers(program: Program, value: Op) -> Shape | None:
+    """Return the shape of `torch.tensor(value)`: a scalar for a number, a vector for a list of numbers; None for others."""
     if value.rule == "list":
-        inner = {_listed(program, item) for item in value.args}
+        inner = {_nested_numbers(program, item) for item in value.args}
         return Shape((len(value.args),)) if inner == {SCALAR} else None
     if value.rule == "static":
         name = value.expression
@@ -186,7 +201,7 @@ def _listed(program: Program, value: Op) -> Shape | None:
 
 
 def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
-    """Return the shape given by sizes, one by one or as one tuple."""
+    """Return the shape given by sizes, `(2, 3)` or `((2, 3),)` or `(x.shape,)`; None if one of them is not a Python value."""
     first = args[0]
     if first.rule == "shape":
         return first.asked
@@ -199,7 +214,7 @@ def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
 # For tensors made from Python values, by the words of `functions.toml`.
 MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
     "length": _length,
-    "listed": lambda program, args: _listed(program, args[0]),
+    "listed": lambda program, args: _nested_numbers(program, args[0]),
     "range": range_shape,
     "sizes": sizes_shape,
     "sizes_first": lambda program, args: sizes_shape(program, args[:1]),
@@ -209,7 +224,7 @@ MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
 
 
 def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
-    """Return the shape of a tensor made from Python values by a torch call."""
+    """Return the shape of a tensor made from Python values alone, `torch.arange(n)`; `name` is the function. None if unknown."""
     words = (facts.shape for facts in facts_of_call(name) if args)
     return next((MADE[word](program, args) for word in words if word in MADE), None)
 
@@ -231,7 +246,10 @@ def together(program: Program, args: Args) -> Shape | None:
 
 
 def padded(program: Program, args: Args) -> Shape | None:
-    """Return the shape with the last dims longer by the padding on both sides."""
+    """Return the shape of `F.pad`: `x[N, D]`, pad `(1, 2)` -> `[N, D + 3]`.
+
+    None if a dim or the padding is unknown. Pairs of the padding count dims from the last one.
+    """
     dims, given = args["x"].shape.dims, args["pad"]
     known = literal(given)
     more: list[Dim] = []
@@ -255,7 +273,7 @@ def _amount(program: Program, item: Op) -> Dim:
 
 
 def flattened(program: Program, args: Args) -> Shape | None:
-    """Return the shape with several dims merged into one, whose size is their product."""
+    """Return the shape of `x.flatten(start_dim, end_dim)`: `x[N, C, D]`, 1, 2 -> `[N, C*D]`; None for an unknown rank."""
     dims, shape = args["x"].shape.dims, args["x"].shape
     ends = (dim_of(args[name]) for name in ("start_dim", "end_dim"))
     first, last = (shapes.position(shape, end) for end in ends)
@@ -266,12 +284,12 @@ def flattened(program: Program, args: Args) -> Shape | None:
 
 
 def unflattened(program: Program, args: Args) -> Shape | None:
-    """Return the shape with one dim split into several."""
+    """Return the shape of `x.unflatten(dim, sizes)`: `x[N, 6]`, 1, `(2, -1)` -> `[N, 2, 3]`; None if a size is unknown."""
     shape, parts, dim = args["x"].shape, args["sizes"], dim_of(args["dim"])
     whole, several = shapes.size(shape, dim), sized(program, parts)
     if whole is None or several is None or several.dims is None:
         return None
-    if any(map(_may_be_left_open, several.dims)):
+    if any(map(_may_be_minus_one, several.dims)):
         return None
     given = [dim for dim in several.dims if not _is_rest(dim, parts)]
     # PyTorch refuses a remainder.
@@ -281,7 +299,7 @@ def unflattened(program: Program, args: Args) -> Shape | None:
 
 
 def with_diagonal(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `diag_embed`: the last dim twice."""
+    """Return the shape of `diag_embed`, with the last dim twice: `[N, D]` -> `[N, D, D]`; None for other diagonals."""
     dims = args["x"].shape.dims
     plain = literal(args["offset"]) == 0 and args["x"].shape.trailing > 0
     ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
@@ -302,7 +320,11 @@ def stacked(program: Program, args: Args) -> Shape | None:
 
 
 def joined(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `cat`: two complementary slices make up the whole dim; otherwise the sizes are added."""
+    """Return the shape of `torch.cat`: the sizes along `dim` are added.
+
+    `x[:k]` and `x[k:]` are as long as `x` together. Dims of a part of unknown shape are taken from the others: PyTorch asks
+    for equal ones. None if no part has a known shape, or the known ones differ in rank.
+    """
     parts, dim = list(tensors(args.values())), dim_of(args["dim"])
     known = [part.shape for part in parts if part.shape.dims is not None]
     at = shapes.position(known[0], dim) if known else None
@@ -311,12 +333,12 @@ def joined(program: Program, args: Args) -> Shape | None:
     several = [
         part.shape.dims[at] if part.shape.dims else SizeAt(part, at) for part in parts
     ]
-    whole = _whole(*several) if len(several) == 2 else None
+    whole = _rejoined_size(*several) if len(several) == 2 else None
     size = sizes.added(several) if whole is None else whole
     return shapes.with_dim(known[0], dim, size)
 
 
-def _whole(one: Dim, two: Dim) -> Dim | None:
+def _rejoined_size(one: Dim, two: Dim) -> Dim | None:
     """Return the size made up by `x[:k]` and `x[k:]`, in either order; None for other slices."""
     if not (isinstance(one, Slice) and isinstance(two, Slice)):
         return None
@@ -329,7 +351,10 @@ def _whole(one: Dim, two: Dim) -> Dim | None:
 
 
 def _are_complementary(one: Slice, two: Slice) -> bool:
-    """Return whether `x[k:]` and `x[-k:]` are together as long as x; the length of `x[:-k]` is kept as that of `x[k:]`."""
+    """Return whether two slices of x are `x[k:]` and `x[-k:]`, together as long as x.
+
+    `slice_size` gives `x[:-k]` the length of `x[k:]`, so `x[:-k]` and `x[-k:]` come here too.
+    """
     counts = [literal(item.start) for item in (one, two) if literal(item.end) is None]
     match counts:
         case [int() as first, int() as second]:
@@ -338,7 +363,7 @@ def _are_complementary(one: Slice, two: Slice) -> bool:
 
 
 def einsum(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `einsum` by sizes of letters; None if one is unknown."""
+    """Return the shape of `einsum` by the size of each letter; None if a letter's size is unknown or differs among operands."""
     equation, operands = literal(args["equation"]), args["operands"]
     if not isinstance(equation, str):
         return None
@@ -361,7 +386,11 @@ def einsum(program: Program, args: Args) -> Shape | None:
 
 
 def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | None:
-    """Note the size of each letter of an operand; return the dims of its dots, or None if unknown."""
+    """Add the size of each letter of an operand to `sizes`; return the dims of its `...` as a shape.
+
+    `letters` is the operand's part of the equation. None if a size is unknown, is a 1, or differs from the size noted before:
+    einsum broadcasts a 1, so it does not tell the size of the letter.
+    """
     before, dots, after = letters.partition("...")
     count = len(before) + len(after)
     if (
@@ -380,7 +409,7 @@ def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | 
 
 
 def diagonal(program: Program, args: Args) -> Shape | None:
-    """Return the shape of the main diagonals of square matrices."""
+    """Return the shape of the main diagonals of square matrices: `[N, D, D]` -> `[N, D]`; None for others."""
     dims = args["x"].shape.dims
     main = literal(args["offset"]) == 0
     ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
@@ -399,7 +428,10 @@ def diagonal(program: Program, args: Args) -> Shape | None:
 
 
 def loss_shape(program: Program, args: Mapping[str, Op]) -> Shape | None:
-    """Return a scalar, or the shape of one loss per element."""
+    """Return the shape of an elementwise loss: a scalar, or for `reduction="none"` the broadcast of its tensors.
+
+    None if the reduction is unknown before the call, or the loss takes a `weight`.
+    """
     reduction = literal(args["reduction"])
     if reduction in ("mean", "sum", "batchmean"):
         return SCALAR
@@ -409,7 +441,10 @@ def loss_shape(program: Program, args: Mapping[str, Op]) -> Shape | None:
 
 
 def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
-    """Return a scalar, or the shape of one loss per example."""
+    """Return the shape of a loss of class scores: a scalar, or for `reduction="none"` one loss per example.
+
+    The target holds class indices, or probabilities of the shape of the scores.
+    """
     if literal(args["reduction"]) in ("mean", "sum"):
         return SCALAR
     x, target = _factors(args)
@@ -448,7 +483,10 @@ def _count(
     padding: int | None = 0,
     dilation: int | None = 1,
 ) -> Dim:
-    """Return the number of positions of a kernel along a dim, rounded down; `unknown` if it is no number and not the size."""
+    """Return the number of positions of a sliding kernel along a dim: the number, or the dim's own size if it stays equal.
+
+    `unknown`, which also holds the dim's size, is returned if neither is certain.
+    """
     if not isinstance(kernel, int) or not stride or padding is None or not dilation:
         return unknown
     size, more = unknown.size, 2 * padding - dilation * (kernel - 1) - 1
@@ -458,7 +496,7 @@ def _count(
 
 
 def _number(value: Op, at: int) -> int | None:
-    """Return a dim's number among one per dim, or the common one; None if unknown."""
+    """Return one dim's number of an argument as `stride=(2, 1)`, or the number given for all dims; None if unknown."""
     several = literal(value)
     if isinstance(several, tuple):
         several = several[at % len(several)] if several else None
@@ -472,7 +510,10 @@ Infer = Callable[[Program, Args], Shape | None]
 
 
 def dims_of(dim: Op | None) -> shapes.Axes | None:
-    """Return the dims named by an argument, None for all; an unwritten value is one symbolic axis."""
+    """Return the dims named by a `dim` argument; None for all dims, an absent argument or None.
+
+    A dim known only at run time is one `UnwrittenAxis`, which may stand for several.
+    """
     value = None if dim is None else literal(dim)
     if value is None:
         return None
@@ -484,12 +525,13 @@ def dims_of(dim: Op | None) -> shapes.Axes | None:
 
 
 def dim_of(dim: Op) -> shapes.Axis:
-    """Return the one dim named by an argument."""
+    """Return the dim named by an argument; an `UnwrittenAxis` if its number is unknown before the call."""
     value = literal(dim)
     return value if isinstance(value, int) else shapes.UnwrittenAxis(dim)
 
 
 def _transposed(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.transpose(dim0, dim1)`; None if a dim is unknown before the call."""
     one, two, *_ = (dim_of(item) for name, item in args.items() if name != "x")
     if not isinstance(one, int) or not isinstance(two, int):
         return None
@@ -497,16 +539,19 @@ def _transposed(program: Program, args: Args) -> Shape | None:
 
 
 def _swapped(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.mT`; a vector or a scalar keeps its shape, as for `x.t()`."""
     x = args["x"].shape
     return x if x.rank in (0, 1) else shapes.transposed(x, -2, -1)
 
 
 def _reversed(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.T`, with all dims in reverse order; None if the rank is unknown."""
     x = args["x"].shape
     return None if x.dims is None or x.rank is None else Shape(x.dims[::-1])
 
 
 def _permuted(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.permute(dims)`; None if a dim is unknown before the call."""
     dims = literal(args["dims"])
     if not isinstance(dims, tuple) or not all(isinstance(dim, int) for dim in dims):
         return None
@@ -536,6 +581,10 @@ def _unsqueezed(program: Program, args: Args) -> Shape | None:
 
 
 def _squeezed(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.squeeze(dim)`, for one dim or several; None without dims, as only the call tells sizes of 1.
+
+    Dims are removed one by one, in an order which leaves the numbers of the remaining ones valid.
+    """
     dims = dims_of(args["dim"]) if "dim" in args else None
     if not dims:
         return None
@@ -547,7 +596,10 @@ def _squeezed(program: Program, args: Args) -> Shape | None:
 
 
 def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
-    """Return the shape given by a static value, as `reshape` takes it for a tensor `of` a shape."""
+    """Return the shape requested by an op for sizes; None if their number is unknown, as with `*sizes`.
+
+    A `-1` becomes a `Rest`: the size left for it in a tensor of the shape `of`.
+    """
     if shape.rule == "shape":
         return shape.asked
     if shape.rule != "list" or any(dim.rule == "starred" for dim in shape.args):
@@ -558,7 +610,8 @@ def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
     )
 
 
-def _pairs(program: Program, args: Args) -> Shape | None:
+def _pairwise(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `torch.cdist`: `x[B, N, D]`, `y[B, M, D]` -> `[B, N, M]`; None if batches may differ."""
     x, y = (shape.dims for shape in _factors(args))
     if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
         return None
@@ -571,12 +624,16 @@ def _sizes(args: Args) -> Op:
 
 
 def _reshaped(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.reshape(sizes)`; a `-1` becomes the size left over if it can be computed.
+
+    A requested size as `n - 1` may be -1 at run time; the size left over is not computed beside it.
+    """
     shape = sized(program, _sizes(args), args["x"].shape)
     dims, sizes = args["x"].shape.dims, _sizes(args)
     if shape is None or shape.dims is None or dims is None or sizes.rule != "list":
         return shape
     given = [program.size_of(item) for item in sizes.args if literal(item) != -1]
-    if any(_may_be_left_open(size) for size in given):
+    if any(_may_be_minus_one(size) for size in given):
         return None
     rest = size_left(dims, given)
     if rest is None:
@@ -589,12 +646,16 @@ def _is_rest(dim: Dim, asked: Op) -> bool:
     return isinstance(dim, Rest) and dim.sizes is asked
 
 
-def _may_be_left_open(size: Dim) -> bool:
-    """Return whether a requested size may be -1, which PyTorch infers: `n - 1` for an empty dim."""
+def _may_be_minus_one(size: Dim) -> bool:
+    """Return whether a requested size may be -1 at run time, for PyTorch to infer: `n - 1` with `n == 0`."""
     return not isinstance(size, int) and sizes.terms_of(size).get(()) == -1
 
 
 def _expanded(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.expand(sizes)`; a `-1` keeps the size of x there.
+
+    None if it stands for a dim of x which cannot be counted from the end.
+    """
     whole = sized(program, _sizes(args))
     if whole is None or whole.dims is None or _sizes(args).rule != "list":
         return whole
@@ -617,6 +678,7 @@ def _factors(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
 
 
 def _matmul(program: Program, args: Args) -> Shape | None:
+    """Return the shape of a matrix product; if unknown, one identified by the two shapes."""
     left, right = _factors(args)
     found = shapes.multiplied(left, right)
     return found or shapes.unknown(shapes.MatrixProduct(left, right))
@@ -629,22 +691,26 @@ def _vector(program: Program, args: Args) -> Shape | None:
 
 
 def _attention(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `F.scaled_dot_product_attention`: of `(query @ key.mT) @ value`."""
     key = shapes.transposed(args["key"].shape, -2, -1)
     scores = shapes.multiplied(args["query"].shape, key)
     return None if scores is None else shapes.multiplied(scores, args["value"].shape)
 
 
 def _linear(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `F.linear`: of `x @ weight.mT`."""
     weight = shapes.transposed(args["weight"].shape, -2, -1)
     x = args.get("x") or args["input"]
     return shapes.multiplied(x.shape, weight)
 
 
 def _without_matrix(program: Program, args: Args) -> Shape | None:
+    """Return the shape without its last two dims, as of `torch.linalg.det`."""
     return shapes.reduced(args["x"].shape, (-2, -1), False)
 
 
 def _solved(program: Program, args: Args) -> Shape | None:
+    """Return the shape of a linear system's solution, equal to the right side's; None if batches may broadcast."""
     left, right = _factors(args)
     if left.rank == 2 and right.rank in (1, 2):
         return right
@@ -663,7 +729,10 @@ def _indexed(program: Program, args: Args) -> Shape | None:
 
 
 def _along(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `take_along_dim`: both shapes broadcast, except for the dim."""
+    """Return the shape of `take_along_dim`: `dim` is as long as in the index, the other dims are broadcast.
+
+    Without a `dim` both tensors are flattened; None then, unless both are vectors.
+    """
     x, index = args["x"].shape, args["indices"].shape
     if literal(args["dim"]) is None:
         return index if x.rank == index.rank == 1 else None
@@ -675,12 +744,14 @@ def _along(program: Program, args: Args) -> Shape | None:
     return shapes.with_dim(shapes.broadcast(like, others), dim, size)
 
 
-def _first(program: Program, args: Args) -> Shape | None:
+def _like_operand(program: Program, args: Args) -> Shape | None:
+    """Return the main operand's shape, for an op with a result of that shape."""
     x = first_tensor(args)
     return None if x is None else x.shape
 
 
 def _reduced(program: Program, args: Args) -> Shape | None:
+    """Return the shape of a reduction of the main operand over its `dim` argument."""
     x = first_tensor(args)
     return None if x is None else _reduced_by(x.shape, dims_of(args.get("dim")), args)
 
@@ -691,13 +762,13 @@ def first_tensor(args: Args) -> Op | None:
 
 
 def _reduced_by(shape: Shape, dims: shapes.Axes | None, args: Args) -> Shape | None:
-    """Return the shape after a reduction over some dims, None for all, kept by `keepdim`."""
+    """Return the shape after a reduction over some dims, None for all; `args` may have a `keepdim`. None if its value is unknown."""
     keepdim = literal(args["keepdim"]) if "keepdim" in args else False
     return shapes.reduced(shape, dims, keepdim) if isinstance(keepdim, bool) else None
 
 
 def _unfolded(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `x.unfold(dimension, size, step)`, each window a row."""
+    """Return the shape of `x.unfold(dimension, size, step)`: `x[N]` -> `[number of windows, size]`; None for an unknown dim."""
     x, dim = args["x"].shape, dim_of(args["dimension"])
     given, whole = (args["size"], args["step"]), shapes.size(x, dim)
     if whole is None:
@@ -709,7 +780,10 @@ def _unfolded(program: Program, args: Args) -> Shape | None:
 
 
 def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
-    """Return a shape rule for Fourier transforms: dims as long as requested; `last` maps the last one's length, and if it was given."""
+    """Return a shape rule for a Fourier transform: `last(size, is_given)` maps the length of its last dim.
+
+    `is_given` says whether the call asks for that length; otherwise it is the operand's.
+    """
 
     def shape(program: Program, args: Args) -> Shape | None:
         """Return the shape of a Fourier transform over the dims in `dim`, of the sizes in `n` or `s` if given."""
@@ -747,12 +821,12 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
 
 
 def _half(size: Dim, given: bool) -> Dim:
-    """Return the number of frequencies of a real signal."""
+    """Return the number of frequencies `rfft` returns for a real signal's length."""
     return sizes.plus(sizes.quotient(size, 2), 1)
 
 
 def _twice(size: Dim, given: bool) -> Dim:
-    """Return the real signal's length for a number of frequencies, unless the length is given."""
+    """Return the length of the real signal `irfft` returns for a number of frequencies, unless the call asks for a length."""
     return size if given else sizes.times(2, sizes.minus(size, 1))
 
 
@@ -767,7 +841,7 @@ SHAPES: dict[str, Infer] = {
     "diagonal": diagonal,
     "einsum": einsum,
     "expanded": _expanded,
-    "first": _first,
+    "first": _like_operand,
     "flattened": flattened,
     "half_spectrum": _transform(_half),
     "indexed": _indexed,
@@ -775,7 +849,7 @@ SHAPES: dict[str, Infer] = {
     "linear": _linear,
     "loss": loss_shape,
     "padded": padded,
-    "pairs": _pairs,
+    "pairs": _pairwise,
     "moved": _moved,
     "permuted": _permuted,
     "product": _matmul,
@@ -805,18 +879,22 @@ SHAPES: dict[str, Infer] = {
 
 @cache
 def _tree(text: str) -> ast.expr:
+    """Return the parsed shape expression of a table section."""
     return ast.parse(text, mode="eval").body
 
 
 def shape_said(program: Program, said: str, args: Args) -> Shape | None:
-    """Return the shape stated by the table: a parameter's, a word, sizes or a call."""
+    """Return the shape of a result by the `shape` of its table section; None if unknown.
+
+    `said` is a parameter, whose shape the result has, a word of `SHAPES`, sizes as `"(*x[:-1], n)"`, or a call of `CALLS`.
+    """
     if said in args:
         return args[said].shape
     if said in SHAPES:
         return SHAPES[said](program, args)
     match _tree(said):
         case ast.Tuple(parts):
-            return _sizes_said(program, parts, args)
+            return _stated_sizes(program, parts, args)
         case ast.Call(ast.Name(word), [ast.Name(x), *rest]):
             given = (
                 args[item.id] if isinstance(item, ast.Name) else ast.literal_eval(item)
@@ -826,20 +904,23 @@ def shape_said(program: Program, said: str, args: Args) -> Shape | None:
     return None
 
 
-def _sizes_said(
+def _stated_sizes(
     program: Program, parts: Sequence[ast.expr], args: Args
 ) -> Shape | None:
-    """Return the shape of sizes as in `(*x[:-1], y[-1], n, 2)`."""
+    """Return the shape of sizes as in `(*x[:-1], y[-1], n, 2)`; None if one is unknown.
+
+    A shape holds at most one run of dims of unknown number.
+    """
     dims: list[Dim] = []
     for part in parts:
-        found = _dims_said(program, part, args)
+        found = _stated_dims(program, part, args)
         if found is None:
             return None
         dims += found
     return Shape(tuple(dims)) if sum(map(is_lead, dims)) < 2 else None
 
 
-def _dims_said(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | None:
+def _stated_dims(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | None:
     """Return the dims for a part of a shape in the rule table: `n`, `*x`, `x[0]`; None if unknown."""
     match part:
         case ast.Constant(int(size)):
@@ -859,7 +940,7 @@ def _dims_said(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | 
 
 
 def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
-    """Return the dims of a slice as in `x[:-2]`, before the last two of any rank; None if unknown."""
+    """Return the dims of a slice of a shape, as `x[:-2]`; None if a bound's place among the known dims is unknown."""
     ends = [
         None if end is None else ast.literal_eval(end) for end in (cut.lower, cut.upper)
     ]
@@ -872,7 +953,10 @@ def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
 
 
 def _end(shape: Shape, end: int) -> int | None:
-    """Return the position of a slice's bound in the known dims; None if unknown."""
+    """Return the index in `shape.dims` of a slice's bound.
+
+    None if unknown dims stand between: a bound from the left must stand before dims of unknown number, one from the right behind.
+    """
     if shape.dims is None:
         return None
     if end < 0:
@@ -882,14 +966,17 @@ def _end(shape: Shape, end: int) -> int | None:
 
 
 def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
-    """Return the shape with one size replaced, unless the new one is None."""
+    """Return the shape with the size of `dim` replaced by `n`; a None for `n` keeps it."""
     if literal(n) is None:
         return x
     return shapes.with_dim(x, dim_of(dim), program.size_of(n))
 
 
 def _windows(program: Program, x: Shape, count: int, *given: Op) -> Shape | None:
-    """Return the shape with the last dims counting windows: of a kernel, a stride, a padding, a dilation, rounded down."""
+    """Return the shape of pooling over the last `count` dims, each as long as the number of window positions.
+
+    `given` are the kernel, stride, padding, dilation and `ceil_mode` of the call. None if one is unknown, or `ceil_mode` may be true.
+    """
     if x.dims is None or x.trailing < count or len(given) > 4 and literal(given[4]):
         return None
     counts: list[Dim] = []
@@ -906,7 +993,7 @@ def _windows(program: Program, x: Shape, count: int, *given: Op) -> Shape | None
 def _resampled(
     program: Program, x: Shape, count: int, size: Op, scale: Op | None = None
 ) -> Shape | None:
-    """Return the shape with the last dims resized to given sizes, or scaled."""
+    """Return the shape with the last `count` dims of a requested `size`, or scaled by `scale`; None if a size is unknown."""
     if x.dims is None or x.trailing < count:
         return None
     found: list[Dim] = []
@@ -921,7 +1008,10 @@ def _resampled(
 def _given_size(
     program: Program, own: Dim, size: Op, scale: Op | None, at: int
 ) -> Dim | None:
-    """Return the new size of one dim; a None among the sizes keeps its own."""
+    """Return the new size of the dim `at`, counted from the end; `own` is its old one.
+
+    A None among requested sizes keeps the old size; a size or scale unknown before the call gives a `Resized`.
+    """
     if size.rule == "shape":
         dims = size.asked.dims
         return dims[at] if dims is not None and size.asked.trailing >= -at else None
@@ -943,10 +1033,13 @@ def _given_size(
     return Resized(own, (scale,), at)
 
 
-def _spread(
+def _conv_transposed(
     program: Program, x: Shape, count: int, weight: Op, *rest: Op
 ) -> Shape | None:
-    """Return the shape of a transposed convolution: the batch, if any, the channels, and symbolic sizes by its arguments."""
+    """Return the shape of a transposed convolution over `count` dims: batch, channels, and `Resized` spatial dims.
+
+    `rest` are its other arguments, with `groups` as the last but one. None for an unknown rank.
+    """
     rank = x.rank
     if x.dims is None or rank not in (count + 1, count + 2):
         return None
@@ -963,7 +1056,7 @@ def _spread(
 CALLS: dict[str, Callable[..., Shape | None]] = {
     "resampled": _resampled,
     "resized": _resized,
-    "spread": _spread,
+    "spread": _conv_transposed,
     "windows": _windows,
 }
 

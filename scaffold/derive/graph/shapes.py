@@ -110,7 +110,7 @@ class Shape:
 
     @property
     def trailing(self) -> int:
-        """Return the number of dims countable from the end."""
+        """Return the number of dims countable from the end: all, or only the ones behind leading dims of unknown number."""
         if self.dims is None:
             return 0
         return len(self.dims) if self.lead is None else len(self.dims) - self.lead - 1
@@ -335,7 +335,7 @@ def unknown(origin: Origin) -> Shape:
 
 
 def position(shape: Shape, dim: Axis) -> int | None:
-    """Return the index of a dim in the known dims, or None."""
+    """Return the index of a dim in `shape.dims`; None if dims of unknown number stand between it and the end it is counted from."""
     if shape.dims is None or not isinstance(dim, int):
         return None
     if dim < 0:
@@ -358,7 +358,10 @@ def size(shape: Shape, dim: Axis) -> Dim | None:
 
 
 def with_dim(shape: Shape, dim: Axis, *sizes: Dim) -> Shape | None:
-    """Return the shape with one dim replaced by any number of others; None if its position is unknown."""
+    """Return the shape with one dim replaced by any number of sizes; without sizes the dim is removed.
+
+    None if the dim's position is unknown.
+    """
     at = position(shape, dim)
     if at is None or shape.dims is None:
         return None
@@ -366,7 +369,7 @@ def with_dim(shape: Shape, dim: Axis, *sizes: Dim) -> Shape | None:
 
 
 def same_rank(one: Shape, two: Shape) -> bool:
-    """Return whether two shapes certainly have the same number of dims."""
+    """Return whether two shapes certainly have the same number of dims: a known one, or the same leading dims before equally many."""
     if one.rank is not None or two.rank is not None or one == two:
         return one.rank == two.rank
     if one.lead is None or two.lead is None or one.dims is None or two.dims is None:
@@ -376,7 +379,7 @@ def same_rank(one: Shape, two: Shape) -> bool:
 
 
 def fits(small: Shape, large: Shape) -> bool:
-    """Return whether one shape broadcasts to exactly the other."""
+    """Return whether `small` certainly broadcasts to exactly `large`: `[D]` to `[N, D]`, not `[D]` to `[N, E]`."""
     if small == large or small == SCALAR:
         return True
     parts = _parts(large)
@@ -402,7 +405,10 @@ def _parts(shape: Shape) -> tuple[Shape, ...]:
 
 @lru_cache(maxsize=2048)  # the same few shapes are asked about for each op
 def broadcast(*shapes: Shape) -> Shape:
-    """Return the shape of an elementwise result."""
+    """Return the shape of an elementwise result: `[N, 1]`, `[D]` -> `[N, D]`.
+
+    If sizes do not tell it, the result is a shape of unknown dims, identified by the shapes broadcast.
+    """
     whole = _without_smaller(shapes)
     if len(whole) == 1 and not _parts(whole[0]):  # as for most ops
         return whole[0]
@@ -428,7 +434,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def _filled(parts: Sequence[Shape]) -> list[Shape]:
-    """Return broadcasting shapes in which a 1 behind leading dims is replaced by the size of another one there.
+    """Return broadcasting shapes, each 1 behind leading dims replaced by another one's size there.
 
     `x[..., D]` and `y[..., 1]` broadcast like `x[..., D]` and `y[..., D]`, so that a sum over the last dim broadcasts back
     to its operand's shape.
@@ -443,6 +449,7 @@ def _filled(parts: Sequence[Shape]) -> list[Shape]:
 
 
 def _with_sizes(shape: Shape, sizes: Mapping[int, Dim]) -> Shape:
+    """Return the shape with each 1 behind its leading dims replaced by the size in `sizes` (dim from the end -> size), if any."""
     if shape.dims is None or shape.lead is None:
         return shape
     dims = list(shape.dims)
@@ -453,7 +460,7 @@ def _with_sizes(shape: Shape, sizes: Mapping[int, Dim]) -> Shape:
 
 
 def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
-    """Return the shapes that do not broadcast to another one of them."""
+    """Return the shapes deciding a broadcast: without each one that broadcasts to another."""
     left: list[Shape] = []
     for shape in shapes:
         if shape in left:  # the usual case, and cheaper
@@ -464,7 +471,10 @@ def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
 
 
 def _merged(one: Shape, two: Shape) -> Shape | None:
-    """Return two shapes broadcast dim by dim; None if a pair of sizes is neither equal nor has a 1."""
+    """Return two shapes broadcast dim by dim; None if their broadcast is unknown.
+
+    It is if a pair of sizes is neither equal nor has a 1, or if a size meets leading dims of unknown number.
+    """
     if one.dims is None or two.dims is None:
         return None
     if len(one.dims) < len(two.dims):
@@ -487,7 +497,10 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
 
 
 def _refilled(one: Shape, two: Shape) -> Shape | None:
-    """Return the base of a shape with dims of size 1, if the other has these dims in full: `g.sum(-2, keepdim=True) * x`."""
+    """Return the shape `x` of `g.sum(-2, keepdim=True) * x`, for a g of the same shape: the 1 of the sum broadcasts back.
+
+    None unless one of the two is such a sum, and the other one has the summed dims in full.
+    """
     for kept, other in ((one, two), (two, one)):
         match kept.origin:
             case Kept(base, tuple(axes)) if fits(other, base):
@@ -498,7 +511,7 @@ def _refilled(one: Shape, two: Shape) -> Shape | None:
 
 
 def _size_at(shape: Shape, axis: Axis) -> Dim | None:
-    """Return the size of a dim counted from the end; None if unknown."""
+    """Return the size of a dim counted from the end, also of a broadcast of parts agreeing on it; None if unknown."""
     if not isinstance(axis, int) or axis >= 0:
         return None
     if isinstance(shape.origin, Broadcast):
@@ -508,7 +521,7 @@ def _size_at(shape: Shape, axis: Axis) -> Dim | None:
 
 
 def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
-    """Return the shape after a reduction; without dims, of the whole tensor."""
+    """Return the shape after a reduction over `dims`; None for all of them. With `keepdim` they stay, with size 1."""
     if shape == SCALAR:
         return SCALAR
     if dims is None or dims == ():
@@ -531,7 +544,10 @@ def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
 
 
 def _is_at_end(shape: Shape, dim: Axis, more: int = 0) -> bool:
-    """Return whether a dim counted from the end stands behind the leading dims, or at most `more` positions before."""
+    """Return whether a dim counted from the end stands behind leading dims of unknown number, or at most `more` positions before.
+
+    Only then does it name the same dim in every part of a broadcast.
+    """
     if not isinstance(dim, int) or dim >= 0 or shape.dims is None:
         return False
     return -dim <= shape.trailing + more
@@ -555,7 +571,10 @@ def unsqueezed(shape: Shape, dim: Axis) -> Shape:
 
 
 def squeezed(shape: Shape, dim: Axis) -> Shape:
-    """Return the shape without a dim, if its size is known to be 1."""
+    """Return the shape of `x.squeeze(dim)`: without the dim if its size is 1, unchanged for any other number.
+
+    With a size unknown before the call the result is a shape identified by the two.
+    """
     match shape.origin:
         case Unsqueezed(base, only) if only == dim:
             return base
@@ -591,7 +610,7 @@ def permuted(shape: Shape, dims: Sequence[int]) -> Shape:
 
 
 def multiplied(left: Shape, right: Shape) -> Shape | None:
-    """Return the shape of a matrix product; None if unknown."""
+    """Return the shape of a matrix product, by the rules of `torch.matmul` for vectors and batches; None if unknown."""
     if left.dims is None or right.dims is None:
         return None
     one, two = left.rank, right.rank

@@ -11,7 +11,7 @@ from scaffold.primitives.calls import has_shape
 
 
 def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
-    """Return whether no number is below zero; `bounded` inputs are known not to be."""
+    """Return whether no number of a value is below zero; `bounded` are names of inputs known not to be."""
     if op.kind == "complex":
         return False
     if op.rule == "list":
@@ -33,7 +33,10 @@ def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
 
 
 def is_positive(op: Op) -> bool:
-    """Return whether every number is above zero, ignoring underflow; a Python value, `eps` or a size, is assumed to be."""
+    """Return whether every number is above zero, ignoring underflow: `x.exp()`, `x * x + 1`.
+
+    A Python value, as `eps` or a size, is assumed to be: the forward divides by it or adds it for that.
+    """
     value = number(op)
     if value is not None:
         return isinstance(value, int | float) and value > 0
@@ -68,7 +71,10 @@ def is_nonpositive(op: Op) -> bool:
 
 
 def is_singular(op: Op) -> bool:
-    """Return whether an op's gradient may be infinite, or divides by zero, for an argument of zero."""
+    """Return whether an op's gradient may be infinite or divide by zero at an argument of zero: `x.sqrt()`, `1 / x`.
+
+    Not for `(x * x + eps).sqrt()`, whose argument is positive.
+    """
     if not op.active or not op.is_tensor:
         return False
     if op.facts.operator == "/":
@@ -81,7 +87,7 @@ def is_singular(op: Op) -> bool:
 
 
 def counts_up(op: Op) -> bool:
-    """Return whether it is `torch.arange(n)`: 0, 1, 2, with nothing below zero."""
+    """Return whether it is `torch.arange(n)`, of 0, 1, 2 and so on."""
     node = op.template.node if op.rule == "call" else None
     if node is None or len(node.args) - len(node.keywords) != 2:
         return False  # the function, and one positional argument

@@ -37,7 +37,7 @@ class Share(Quotient):
 
 
 def terms_of(size: Dim) -> Terms:
-    """Return a size as a sum of terms."""
+    """Return a size as a sum of products with their counts: `3*D + 1` -> `{(D,): 3, (): 1}`."""
     if isinstance(size, Polynomial):
         return dict(size.terms)
     if isinstance(size, int):
@@ -46,7 +46,7 @@ def terms_of(size: Dim) -> Terms:
 
 
 def size_of(terms: Terms) -> Dim:
-    """Return the size of a sum: a number or a single size if it is only that."""
+    """Return the size of a sum of products, simplified to an int or a single size: `{(): 4}` -> 4, `{(N,): 1}` -> N."""
     left = {product: count for product, count in terms.items() if count}
     if not left.keys() - {()}:
         return left.get((), 0)
@@ -97,7 +97,7 @@ def multiplied(sizes: Iterable[Dim]) -> Dim:
 
 
 def divided(size: Dim, by: Dim) -> Dim | None:
-    """Return `size / by` if it is exact; None if unknown."""
+    """Return `size / by` if the division is certainly exact: `6*N*D`, `2*D` -> `3*N`; None otherwise, as by most sums."""
     if not isinstance(by, int) and size == by:
         return 1
     divisor = terms_of(by)
@@ -114,7 +114,7 @@ def divided(size: Dim, by: Dim) -> Dim | None:
 
 
 def _without(product: Monomial, factors: Monomial) -> Monomial | None:
-    """Return a product without some factors; None if one is missing."""
+    """Return a product of sizes without the given factors: `(D, N)`, `(N,)` -> `(D,)`; None if one is missing."""
     left = list(product)
     for factor in factors:
         if factor not in left:
@@ -124,7 +124,7 @@ def _without(product: Monomial, factors: Monomial) -> Monomial | None:
 
 
 def quotient(size: Dim, by: Dim) -> Dim:
-    """Return `size // by`."""
+    """Return `size // by`: the exact quotient if known, otherwise a `Quotient`."""
     exact = divided(size, by)
     if isinstance(size, int) and isinstance(by, int) and by:
         return size // by
@@ -132,7 +132,7 @@ def quotient(size: Dim, by: Dim) -> Dim:
 
 
 def is_never_negative(size: Dim) -> bool:
-    """Return whether a size is known to be at least 0: a sum of sizes, or a size minus parts of itself."""
+    """Return whether a size is certainly at least 0: a sum of sizes, or a size minus parts of itself, as `H - H//2`."""
     return all(
         count >= 0 and all(map(_is_size, product))
         for product, count in _least(size).items()
@@ -140,7 +140,10 @@ def is_never_negative(size: Dim) -> bool:
 
 
 def _least(size: Dim) -> Terms:
-    """Return a lower bound of a sum, without subtracted quotients: `H - H` for `H - H//2`."""
+    """Return a lower bound of a sum, by `H // 2 <= H` for subtracted quotients: `H - H//2` -> `H - H`.
+
+    A bound of -1 stands for no bound: of a Python value, which may be negative, `n // 2` is not below n.
+    """
     found: Dim = 0
     for product, count in terms_of(size).items():
         term = size_of({product: count})
@@ -154,7 +157,7 @@ def _least(size: Dim) -> Terms:
 
 
 def _is_size(dim: Dim) -> bool:
-    """Return whether it is certainly the size of a dim, or a part of one, and so not negative."""
+    """Return whether it is certainly the size of a dim, or a part of one, and so not negative; leading dims are no single size."""
     match dim:
         case int() as number:
             return number >= 0
@@ -176,7 +179,10 @@ def replaced(size: Dim, old: Dim, new: Dim) -> Dim:
 
 
 def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
-    """Return the name solved from an equation, with its value: `E` and `3*D` for `E == 3 * D`."""
+    """Return a size's name and its value by the equation `one == two`: `E == 3 * D` -> `(E, 3*D)`.
+
+    None if no name can be solved for, or its value might be negative.
+    """
     terms = terms_of(minus(one, two))
     found: list[tuple[NamedSize, Dim]] = []
     for product, count in terms.items():
@@ -190,7 +196,10 @@ def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
 
 
 def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
-    """Return the size restricted by `size % by == 0`, with its new value: `H` and `2*(H//2)`."""
+    """Return the size restricted by `size % by == 0`, and its new value: `H % 2 == 0` -> `(H, 2*(H/2))`, with an exact `H/2`.
+
+    None if `size` is not a multiple of one size, or `by` contains it.
+    """
     terms = terms_of(size)
     if len(terms) != 1:
         return None
@@ -205,7 +214,7 @@ def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
 
 
 def _names(size: Dim) -> set[Dim]:
-    """Return the sizes in it, including those inside quotients."""
+    """Return all sizes a size is computed from, named or not, also inside quotients."""
     found: set[Dim] = set()
     for product in terms_of(size):
         for item in product:
@@ -244,7 +253,7 @@ def said(size: Dim) -> str | None:
 
 
 def _term_said(product: Monomial, count: int) -> str:
-    """Return one term as text; twice the half of a size is the size."""
+    """Return a product times its count as text, `-3*N*D`; twice the exact half of a size is the size again."""
     for item in product:
         if isinstance(item, Share):
             left = divided(size_of({product: count}), times(item.by, item))

@@ -46,28 +46,29 @@ class UnsupportedError(Exception):
 
 
 def static_node(program: Program, op: Op) -> Node:
-    """Return the expression of a static value."""
+    """Return the expression of a Python value; a size in it is a placeholder until the printer knows a tensor to read it from."""
     graph = program.graph
     match op.data:
         case Expression(node):
             return node
         case Operator(kind, label):
-            return graph.node(kind, label, _nodes(program, op))
+            return graph.node(kind, label, _argument_nodes(program, op))
     if op.rule == "const":
         return number_node(program, op.value)
     if op.rule == "list":
-        return graph.node("tuple", "", _nodes(program, op))
+        return graph.node("tuple", "", _argument_nodes(program, op))
     if op.rule == "starred":
-        return graph.node("starred", "", _nodes(program, op))
+        return graph.node("starred", "", _argument_nodes(program, op))
     return program.placeholder(op)
 
 
-def _nodes(program: Program, op: Op) -> tuple[Node, ...]:
+def _argument_nodes(program: Program, op: Op) -> tuple[Node, ...]:
+    """Return the expressions of an op's arguments."""
     return tuple(static_node(program, arg) for arg in op.args)
 
 
 def number_node(program: Program, value: object) -> Node:
-    """Return a literal; a negative number is a minus and a number."""
+    """Return the expression of a Python literal; a negative number is a minus and a number, an infinite one `math.inf`."""
     graph = program.graph
     if isinstance(value, float) and not math.isfinite(value):
         word = graph.node(
@@ -80,7 +81,7 @@ def number_node(program: Program, value: object) -> Node:
 
 
 def dotted(node: Node) -> str | None:
-    """Return the dotted path of a callee; None for other expressions."""
+    """Return the dotted path of a callee, `"torch.nn.functional.relu"`; None for any other expression."""
     if node.kind == "name":
         return node.label
     if node.kind == "attribute":
@@ -97,9 +98,12 @@ COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
 
 def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return the static value of a primitive of static values; None if Python has no such function."""
+    """Return the Python value of a primitive applied to Python values: `mul(2, x)` -> `2 * x`, `exp(x)` -> `math.exp(x)`.
+
+    None if Python has no such function.
+    """
     if rule in ("conj", "real") and len(args) == 1:
-        return _part(program, args[0], rule)
+        return _conj_or_real(program, args[0], rule)
     if rule == "sigmoid" and number(args[0]) == 0:
         return program.const(0.5)
     if rule == "neg":
@@ -134,13 +138,13 @@ def may_be_none(program: Program, op: Op) -> bool:
 
 
 def known_value(op: Op) -> object:
-    """Return the value of an expression of literals, `math.inf` or `2 * 3`; `UNKNOWN` for anything else."""
+    """Return the value of an expression of literals, as `math.inf` or `2 * 3`; `UNKNOWN` for anything else."""
     found = literal(op)
     return evaluated(as_text(op)) if found is UNKNOWN else found
 
 
 def as_text(op: Op) -> Node:
-    """Return a Python value as an expression good only for its value."""
+    """Return a Python value as an expression to evaluate, not to print: a size in it is a name without a value."""
     match op.data:
         case Expression(node):
             return node
@@ -148,7 +152,7 @@ def as_text(op: Op) -> Node:
             return Node(kind, label, tuple(map(as_text, op.args)))
         case Constant(_, value):
             return Node("constant", repr(value))
-    return Node("name", "_")  # a size
+    return Node("name", "_")  # a size: known to no evaluation
 
 
 def is_complex(op: Op) -> bool:
@@ -159,6 +163,7 @@ def is_complex(op: Op) -> bool:
 
 
 def _is_imaginary(op: Op) -> bool:
+    """Return whether an op itself, not its arguments, has an imaginary number, as `2j`."""
     if isinstance(number(op), complex):
         return True
     return op.rule == "static" and any(
@@ -167,8 +172,8 @@ def _is_imaginary(op: Op) -> bool:
     )
 
 
-def _part(program: Program, value: Op, rule: str) -> Op:
-    """Return the conjugate or the real part of a number."""
+def _conj_or_real(program: Program, value: Op, rule: str) -> Op:
+    """Return the conjugate or the real part of a Python number; `rule` is "conj" or "real"."""
     known = number(value)
     if isinstance(known, complex):
         return program.const(known.conjugate() if rule == "conj" else known.real)
@@ -181,7 +186,7 @@ def _part(program: Program, value: Op, rule: str) -> Op:
 
 
 def part_of(program: Program, op: Op) -> Dim | None:
-    """Return the size a Python value is a part of: for `x.shape[-1] // 2`, the last dim's; None for others."""
+    """Return the size `N` of a Python value `N // k`: for `x.shape[-1] // 2`, the size of the last dim; None for other values."""
     match program.operation(op):
         case Operation("//", (size, count)):
             by = literal(count)
@@ -191,7 +196,7 @@ def part_of(program: Program, op: Op) -> Dim | None:
 
 
 def item_of_sequence(program: Program, op: Op) -> Op:
-    """Return the item of a written-out list for `rows[0]`; any other value unchanged."""
+    """Return the item meant by `rows[0]` if the list is written out in the forward; any other value unchanged."""
     if not op.is_python("subscript"):
         return op
     whole, index = op.args
@@ -208,7 +213,7 @@ def _items(program: Program, op: Op) -> Sequence[Op]:
 
 
 def is_int(program: Program, op: Op) -> bool:
-    """Return whether a static value is certainly one int, not a tuple."""
+    """Return whether a Python value is certainly one int, not a tuple."""
     if op.rule in ("size", "rank", "count", "ratio") or isinstance(number(op), int):
         return True
     match op.data:
@@ -226,9 +231,9 @@ def is_int(program: Program, op: Op) -> bool:
         case Operator("unary", "-"):
             return is_int(program, op.args[0])
         case Operator("binary", "+" | "-" | "*" | "//" | "%"):
-            return all(_is_whole(program, part) for part in op.args)
+            return all(_is_int_operand(program, part) for part in op.args)
         case Operator("conditional"):
-            return all(_is_whole(program, part) for part in op.args[1:])
+            return all(_is_int_operand(program, part) for part in op.args[1:])
         case Operator("call"):
             if op.args[0].is_python("attribute", "dim", "numel"):
                 return True
@@ -239,13 +244,13 @@ def is_int(program: Program, op: Op) -> bool:
     return False
 
 
-def _is_whole(program: Program, op: Op) -> bool:
-    """Return whether an operand of an int is an int; a literal beside one counts."""
+def _is_int_operand(program: Program, op: Op) -> bool:
+    """Return whether an operand of arithmetic may give an int: an int, or any literal, `2.0` too."""
     return is_literal(op) or is_int(program, op)
 
 
 def is_literal(op: Op) -> bool:
-    """Return whether a Python value is a nonnegative literal; a negative number is a minus and a literal."""
+    """Return whether a Python value is a literal without a minus: `2`, not `-2` and not `n`."""
     if op.rule == "static":
         return op.expression.kind == "constant"
     value = number(op)
@@ -253,7 +258,7 @@ def is_literal(op: Op) -> bool:
 
 
 def is_sequence(program: Program, op: Op) -> bool:
-    """Return whether a static value is certainly a tuple or a list."""
+    """Return whether a Python value is certainly a tuple or a list."""
     if op.rule in ("list", "shape"):
         return True
     match op.data:
@@ -285,7 +290,7 @@ def is_sequence(program: Program, op: Op) -> bool:
 
 
 def is_no_string(program: Program, op: Op) -> bool:
-    """Return whether a static value is certainly not a string: a number, or several."""
+    """Return whether a Python value is certainly not a string: a number, or several."""
     if op.is_tensor or is_int(program, op) or is_sequence(program, op):
         return True
     match op.data:
@@ -311,6 +316,7 @@ NO_STRING_OPERATORS = frozenset({"-", "/", "//", "**"})
 
 
 def _negated(program: Program, value: Op) -> Op:
+    """Return `-value` without a double minus: `-a` -> `a`, `-2 * a` -> `2 * a`."""
     plain = number(value)
     if plain is not None:
         return program.const(-plain)
@@ -323,13 +329,16 @@ def _negated(program: Program, value: Op) -> Op:
 
 
 def is_negative(value: Op) -> bool:
-    """Return whether it is a negative number, or a product with a negative first factor: `-0.5 * beta`."""
+    """Return whether it is a negative number, or a product with one as first factor: `-0.5 * beta`. A name is never."""
     plain = number(value.args[0] if value.is_python("binary", "*") else value)
     return isinstance(plain, int | float) and plain < 0
 
 
 def binary(program: Program, label: str, one: Op, two: Op) -> Op:
-    """Return arithmetic of two Python values, computed or simplified if possible."""
+    """Return arithmetic on two Python values: the number if both are known and its text is short, else the simplest expression.
+
+    `a + 0` -> `a`, `a + a` -> `2 * a`.
+    """
     left, right = number(one), number(two)
     if left is not None and right is not None:
         result = computed(label, left, right, short=True)
@@ -357,7 +366,10 @@ def binary(program: Program, label: str, one: Op, two: Op) -> Op:
 
 
 def _product(program: Program, left: Op, right: Op) -> Op | None:
-    """Return a simpler product, numbers and signs first, equal roots multiplied out; None if none is known."""
+    """Return a product in a simpler form, `a * 2` -> `2 * a`, `-a * b` -> `-(a * b)`, `sqrt(a) * sqrt(a)` -> `a`.
+
+    None if it has no simpler form.
+    """
     factor = number(left)
     if number(right) is not None and factor is None:
         return binary(program, "*", right, left)
@@ -371,12 +383,12 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
         root = binary(program, "*", second, first)
         return program.called("math.sqrt", root)
     if right.is_python("binary", "*", "/") and is_literal(right.args[0]):
-        return _scaled(program, factor, right)
+        return _times_product(program, factor, right)
     return None
 
 
 def _under_root(op: Op) -> Op | None:
-    """Return the Python value under a square root; None if it is not one."""
+    """Return `x` of `math.sqrt(x)`; None for other values."""
     if not op.is_python("call") or len(op.args) != 2:
         return None
     callee, value = op.args
@@ -384,7 +396,10 @@ def _under_root(op: Op) -> Op | None:
 
 
 def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
-    """Return `-(a * b)` for `-a * b`, `2 * a` for `-2 * -a`; None without a sign to move."""
+    """Return a product with its minus signs outside: `-a * b` -> `-(a * b)`, `-2 * -a` -> `2 * a`.
+
+    None without a sign to move: `-2 * a` has its simplest form.
+    """
     parts, minus = list[Op](), False
     for arg in (left, right):
         value = number(arg)
@@ -408,8 +423,11 @@ def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
     return _negated(program, inner) if minus else inner
 
 
-def _scaled(program: Program, factor: Number | None, product: Op) -> Op | None:
-    """Return a number times `2 * a` or `2 / a`, folded; None if it stays as it is."""
+def _times_product(program: Program, factor: Number | None, product: Op) -> Op | None:
+    """Return `factor` times a product or quotient with a literal first: 3, `2 * a` -> `6 * a`; 3, `2 / a` -> `6 / a`.
+
+    None if the factor is unknown, or the new number has no short text.
+    """
     assert isinstance(product.data, Operator)
     literal_factor, rest = product.args
     own = _literal_number(literal_factor)
@@ -424,7 +442,7 @@ def _scaled(program: Program, factor: Number | None, product: Op) -> Op | None:
 
 
 def _literal_number(op: Op) -> Number | None:
-    """Return the literal's number, even in another spelling: `1e-06`."""
+    """Return the number of a literal, also of one kept as the user spelled it, `1e-06`; None if it is no number."""
     if op.rule == "static":
         return as_number(literal_value(op.expression.label))
     return number(op)
@@ -436,7 +454,7 @@ def _literal_number(op: Op) -> Number | None:
 
 
 def size_at(program: Program, shape: Shape, dim: int) -> Op:
-    """Return the size of a dim, as an op: a number, the forward's own value for it, a size made of named ones, or `shape[dim]`."""
+    """Return the size of a dim as a Python value: a number, the forward's own value for it, a named size, or `shape[dim]`."""
     known = shapes.size(shape, dim)
     if isinstance(known, int):
         return program.const(known)
@@ -450,5 +468,5 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
 
 
 def is_length(op: Op) -> bool:
-    """Return whether a Python value is a size, or computed from one, so that it may be 0."""
+    """Return whether a Python value may be 0 as a size may: it is one, or is computed from one."""
     return any(item.rule in ("size", "count", "ratio") for item in op.walk())
