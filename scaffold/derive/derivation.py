@@ -164,7 +164,7 @@ BY_AUTOGRAD = "autograd differentiates the forward as a whole"  # a comment
 
 
 def indent_of(amp: Amp) -> int:
-    """Return the number of columns by which all lines of the backward are indented further."""
+    """Return the number of columns by which all lines of the backward are indented further: it stands in a `with` of autocast."""
     return STEP * (amp == "region")
 
 
@@ -269,5 +269,6 @@ def zero_gradients(derivation: Derivation) -> frozenset[str]:
 
 
 def _is_zeros(value: Node) -> bool:
+    """Return whether a value is a call that makes zeros: `x.new_zeros(...)`, `torch.zeros_like(x)`."""
     made = value.kind == "call" and value.args[0].kind == "attribute"
     return made and value.args[0].label in ("new_zeros", "zeros_like")

@@ -6,6 +6,10 @@ Invariant: pure; an unknown gradient is `missing`, never guessed.
 There are three ways to a gradient: a formula states it; it is derived from the forward by the rules of its primitives;
 or else autograd differentiates the whole forward. All three give statements that assign `grad_<input>`, and share all
 later passes.
+
+Two values pass from pass to pass: `maths` (`Maths`), forward and backward before it is decided what is saved; and
+`found`, the `Derivation`, complete at the end. The engine (the graph, the rules, simplification) takes long to import:
+it is imported inside the functions that need it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -93,16 +97,24 @@ class Source(NamedTuple):
 
 
 def derive(spec: OpSpec) -> Derivation:
-    """Derive forward and backward of an op."""
+    """Derive forward and backward of an op: the passes in order, each with the reason for its place."""
     # First: all later passes treat a detached output as one without gradient.
     detached = detached_outputs(spec)
+    # A surrogate is another function, differentiated in place of the forward: from here
+    # on its derivatives are formulas of the spec, as if the user had stated them.
     spec = _with_surrogate(without_gradient(spec, detached))
-    if spec.kept is not None:  # only its inputs and outputs can be saved
+    # A kept forward stands as the user wrote it, for instance with a loop: its locals
+    # are not known, so only its inputs and outputs can be saved.
+    if spec.kept is not None:
         spec = replace(spec, save_policy="recompute")
-    # Once for all styles, since the gradients as a graph are the same in each of them.
+    # The style is how forward fills ctx: in `setup_context`, by itself ("combined"), or
+    # as a registered op ("library"). The gradients as a graph are the same in each.
     source = _before_style(spec)
-    spec, maths, found = _in_its_style(spec, source)
+    spec, maths, found = _choose_style(spec, source)
     relies = partial(_if_declared_as, source, maths, found)
+    # `amp` is what the op does under autocast. Of an op that runs its backward under
+    # the forward's autocast, `region` says if that is written: it is left out where no
+    # line of the backward would change, unless the user asked for it.
     amp = amp_of(spec)
     region = amp == "region" and (spec.amp is not None or _is_under_autocast(found))
     found = replace(found, detached=detached, amp=amp, region=region)
@@ -111,17 +123,21 @@ def derive(spec: OpSpec) -> Derivation:
     # Only the finished backward shows its reliance on declared shapes.
     checks = shape_checks(spec, source.forward, found, relies)
     if spec.forward_ad:
-        from scaffold.derive.forward_mode import with_jvp  # the engine, as below
+        from scaffold.derive.forward_mode import with_jvp  # imports the engine
 
         found = with_jvp(spec, maths, found)
-    # After the checks: they examine each line of the backward.
+    # After the checks, which examine each line of the backward: here lines that leave
+    # PyTorch become registered ops of their own, in library style.
     found = with_registered_backward(spec, source.graph, replace(found, checks=checks))
     refuse_unregistrable(spec, found)
     return found
 
 
 def _is_under_autocast(found: Derivation) -> bool:
-    """Return whether the forward's autocast makes a difference in the backward."""
+    """Return whether the forward's autocast makes a difference in the backward: it may change one of its calls or operators.
+
+    A gradient still missing counts too, since nothing is known of the lines the user will write.
+    """
     lines = [line for block in found.blocks for line in block.statements]
     lines += [line for element in found.elements for line in element.statements]
     values = any(
@@ -131,16 +147,19 @@ def _is_under_autocast(found: Derivation) -> bool:
 
 
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
-    """Return the inputs assumed real by derived gradients, if there are any."""
+    """Return the inputs that get wrong gradients if complex; None if there are none, or no gradient is derived."""
     if source.gradients is None:
         return None
-    from scaffold.derive.real_inputs import real_inputs  # the engine, as below
+    from scaffold.derive.real_inputs import real_inputs  # imports the engine
 
     return real_inputs(spec, source.gradients)
 
 
 def _with_surrogate(spec: OpSpec) -> OpSpec:
-    """Return the op with formulas for its unstated gradients: those of the surrogate function."""
+    """Return the op with formulas for its unstated gradients: the derivatives of its surrogate function.
+
+    Return it unchanged without a surrogate function, if nothing is left to derive, or if the surrogate cannot be derived.
+    """
     shown = spec.surrogate.forward if spec.surrogate else None
     wanted = [item.name for item in spec.differentiable]
     several = any(item.variadic for item in spec.tensors)
@@ -163,7 +182,11 @@ def _with_surrogate(spec: OpSpec) -> OpSpec:
 
 
 def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
-    """Return the statements of a surrogate's gradients; () if it is random, in-place or not understood."""
+    """Return the statements of a surrogate's gradients; () if it is random, in-place or not understood.
+
+    `shown` is the surrogate function. It is derived as the forward of an op of its own, whose outputs have other names
+    than the op's; the statements then read the incoming gradients of the op.
+    """
     assert spec.forward is not None
     taken = {item.name for item in spec.inputs}
     taken |= assigned(shown) | assigned(spec.forward)
@@ -199,7 +222,7 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
 
 
 def _before_style(spec: OpSpec) -> Source:
-    """Run the passes over the user's code."""
+    """Run the passes over the user's code that are the same in every style: names, stated formulas, derived gradients."""
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -215,11 +238,11 @@ def _before_style(spec: OpSpec) -> Source:
     return Source(graph, place, forward, versions, stated, gradients, refused)
 
 
-def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
-    """Return the op in the requested style, or in the one that suits it.
+def _choose_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
+    """Return the op in the requested style, or in the one that suits it; with its maths and its derivation in that style.
 
-    A combined forward can save locals, and `torch.func` cannot transform it: it is for ops that give up the second
-    derivative.
+    A combined forward (without `setup_context`) can save locals, and `torch.func` cannot transform it: it is for ops that
+    give up the second derivative.
     """
     free = spec.style_is_free and bool(spec.once_differentiable)
     if free and spec.derive and spec.kept is None:
@@ -233,7 +256,7 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
 
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
-    """Write forward and backward in the style of the spec, reading no declared shape."""
+    """Write forward and backward in the style of the spec: choose what is saved, place each line. It reads no declared shape."""
     # Otherwise every backward would allocate zeros for saved values that forward
     # returns.
     if maths.incoming.may_be_none:
@@ -276,7 +299,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
 def _lines_before_ctx(
     spec: OpSpec, source: Source, maths: Maths
 ) -> tuple[Reuse, bool, tuple[Line, ...]]:
-    """Return the forward lines to repeat, whether the backward is once differentiable, and its lines before ctx."""
+    """Return the forward's lines to repeat, whether the op is once differentiable, and the backward before it reads ctx."""
     wanted = tuple(item.name for item in spec.differentiable)
     # First, before any line is dropped: the backward repeats the forward line by line.
     reuse = plan_reuse(spec, maths)
@@ -300,8 +323,8 @@ def _if_declared_as(
 ) -> Derivation | None:
     """Derive `other`, the op with its shapes declared otherwise; return None once it is known to differ.
 
-    `source`, `maths` and `derivation` are those of the op as declared. Most of a derivation's time is spent
-    here, so it returns at the first pass that can tell.
+    `source`, `maths` and `derivation` are those of the op as declared: shape checks ask which declarations the backward
+    relies on. Most of a derivation's time is spent here, so it returns at the first pass that can tell.
     """
     gradients, refused = _differentiated(
         other, source.graph, source.forward, source.stated, other=source.gradients
@@ -322,7 +345,10 @@ def _if_declared_as(
 def _with_versions(
     spec: OpSpec, graph: Graph, forward: Forward | None
 ) -> tuple[Forward | None, tuple[tuple[str, str], ...]]:
-    """Give every value of the forward its own name; return also the user's name for each new one."""
+    """Give every value of the forward its own name; return also the user's name for each new one.
+
+    `h = x * 2`, `h = h + y` becomes `first_h = x * 2`, `h = first_h + y`: as in SSA form, each name then means one value.
+    """
     if forward is None:
         return None, ()
     names = written(*forward.statements)
@@ -339,7 +365,11 @@ def _differentiated(
     stated: Lines,
     other: "Differentiated | None" = None,
 ) -> tuple["Differentiated | None", str | None]:
-    """Derive the unstated gradients; return also why they are not derived."""
+    """Derive the unstated gradients; return also why they are not derived, as text for the user.
+
+    Both are None if there is nothing to derive. With `other`, the result for the same op with other declared shapes, the
+    derivation may end early, without gradients, once they must differ.
+    """
     if not spec.derive or spec.surrogate or forward is None:
         return None, None
     there = written(*stated)
@@ -397,12 +427,13 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
 
 
 def _without_dead(graph: Graph, program: Lines, wanted: Sequence[str]) -> Lines:
+    """Drop the statements that no gradient of the `wanted` inputs needs."""
     targets = frozenset(f"grad_{name}" for name in wanted)
     return without_dead(graph, program, targets, lambda node: False)
 
 
 def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:
-    """Return the inputs without a line for their gradient."""
+    """Return the differentiable inputs for which no line assigns `grad_<input>`: the user has to write it."""
     names = {name for line in lines for name in written(line.statement)}
     wanted = (item.name for item in spec.differentiable)
     return frozenset(name for name in wanted if f"grad_{name}" not in names)
@@ -411,7 +442,10 @@ def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:
 def _of_results(
     spec: OpSpec, source: Source, lines: tuple[Line, ...]
 ) -> tuple[Line, ...]:
-    """Let autograd of the whole forward differentiate only the op's results, not the saved locals also returned."""
+    """Let autograd of the whole forward differentiate only the op's results, not the saved locals also returned.
+
+    `torch.func.vjp(Op.forward, x)` -> `torch.func.vjp(lambda x: Op.forward(x)[0], x)`; other lines stay as they are.
+    """
     if source.gradients is None:
         return lines
     run = source.gradients.of_results
