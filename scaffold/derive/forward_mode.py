@@ -11,6 +11,9 @@ determines its tangent: a linear primitive is applied to the tangents; for an el
 the formula of the gradient holds with a tangent in place of the cotangent; a reduction sums the products with the
 gradient of its result; for others the table has a formula (`tangent`). A product is linear in each of its arguments by
 itself (`multilinear`).
+
+Words: an op is one application of a primitive in the graph. The tangent of a value is its derivative along the inputs'
+tangents. `env` maps the names in a formula of the table to ops.
 """
 
 import re
@@ -104,6 +107,7 @@ class TangentWalk:
         return Accumulated(found, self.of, tuple(self.calls))
 
     def _arrive(self, op: Op) -> None:
+        """Record the tangent of an op, expanded to its shape; record nothing for a list, for a Python value, or for a zero tangent."""
         if op.rule in ("list", "starred") or not op.is_tensor:
             return
         tangent = self._of(op)
@@ -115,13 +119,16 @@ class TangentWalk:
             self.of.setdefault(tangent, op)
 
     def _exactly(self, tangent: Op, op: Op) -> Op:
-        """Expand a tangent to the shape of its value."""
+        """Expand a tangent to the shape of its value: the tangent of `x + y` may have the shape of `x` alone."""
         if tangent.shape == op.shape or self.make.opaque(tangent):
             return tangent
         return self.make.expanded(tangent, op.shape)
 
     def _of(self, op: Op) -> Op | None:
-        """Return the tangent of an op; None for zero."""
+        """Return the tangent of an op, by the kind of op; None for zero.
+
+        The engine's own ops (a choice, a slice, one of several results) have no section in the table: they are handled here.
+        """
         if op.rule == "cond":
             zero = self.make.const(0)
             sides = [self.tangents.get(arg, zero) for arg in op.args]
@@ -143,7 +150,10 @@ class TangentWalk:
     # Primitives in the table
 
     def _of_rule(self, op: Op, rule: Rule) -> Op | None:
-        """Return a tangent by the primitive's section, or else by autograd."""
+        """Return the tangent of a primitive with a section in the table, or None for zero.
+
+        Three ways are tried: its formulas for tangents, its linearity, its formulas for gradients; then autograd of the one call.
+        """
         pairs = list(self._active(rule, op))
         if not pairs:
             return None
@@ -157,14 +167,14 @@ class TangentWalk:
         return self._of_call(op)
 
     def _active(self, rule: Rule, op: Op) -> Iterator[tuple[str, Op, Op]]:
-        """Yield the arguments with a tangent, preceded by the names of their parameters."""
+        """Yield the parameter, the argument and the tangent of each argument with a tangent."""
         for item, arg in zip(rule.parameters, op.args, strict=True):
             tangent = self._tangent(arg)
             if tangent is not None and item.name not in rule.facts.nondiff:
                 yield item.name, arg, tangent
 
     def _tangent(self, arg: Op) -> Op | None:
-        """Return the tangent of an argument; for a list, one per tensor, with zeros for those without."""
+        """Return the tangent of an argument, or None; for a list, the list of its tensors' tangents, with zeros for those without."""
         if arg.rule != "list":
             return self.tangents.get(arg)
         if not any(item in self.tangents for item in arg.args):
@@ -178,7 +188,7 @@ class TangentWalk:
         return self.program.op("list", tuple(parts))
 
     def _of_formulas(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """Apply the section's formulas for tangents; return None if one is missing."""
+        """Return the sum of the section's formulas for tangents, one for each argument; None if one of them has no such formula."""
         if not all(name in rule.tangents for name, _, _ in pairs):
             return None
 
@@ -189,7 +199,10 @@ class TangentWalk:
         return self._sum(op, pairs, term)
 
     def _of_linear(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """Apply a linear primitive to all tangents, or a multilinear one to each beside the other arguments."""
+        """Apply a linear primitive to all tangents, or a multilinear one to each beside the other arguments; else return None.
+
+        `x.sum(0)` -> `tangent_x.sum(0)`; `a @ b` -> `tangent_a @ b + a @ tangent_b`.
+        """
         alone = rule.category != "elementwise" or len(rule.facts.differentiable) == 1
         if rule.facts.linear and (alone or not self._is_real(op)):
             return self._applied(op, rule, {name: t for name, _, t in pairs})
@@ -203,7 +216,7 @@ class TangentWalk:
         return None
 
     def _one_by_one(self, arg: Op, tangent: Op) -> Iterator[Op]:
-        """Yield an argument replaced by its tangent; for a list, one tensor at a time."""
+        """Yield the tangent to put in an argument's place; for a list, the list with one tensor after the other replaced."""
         if arg.rule != "list":
             yield tangent
             return
@@ -213,7 +226,7 @@ class TangentWalk:
                 yield self.program.op("list", others)
 
     def _applied(self, op: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """Apply a linear primitive to tangents; other differentiable arguments are replaced by zeros."""
+        """Apply a linear primitive to tangents, `given` by parameter; other differentiable arguments are replaced by zeros."""
         make, zeros = self.make, dict[str, Op]()
         for item, arg in zip(rule.parameters, op.args, strict=True):
             if item.name in rule.facts.differentiable and item.name not in given:
@@ -226,13 +239,17 @@ class TangentWalk:
         return self._with(op, rule, {**given, **zeros})
 
     def _with(self, op: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """Apply the primitive to other arguments, keeping its shape."""
+        """Apply the primitive of an op again, with the arguments of some parameters replaced; the result is known to have its shape."""
         pairs = zip(rule.parameters, op.args, strict=True)
         args = tuple(given.get(item.name, arg) for item, arg in pairs)
         return self.program.shaped(self.make(op.rule, *args), op.shape)
 
     def _of_jacobian(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """Apply the formulas of gradients, if the Jacobian is diagonal or has one row per result; else return None."""
+        """Apply the formulas of gradients, if the Jacobian is diagonal or has one row per result; else return None.
+
+        With a diagonal Jacobian, `grad * cos(x)` is also the tangent if `grad` is the tangent of `x` (conjugated, for complex
+        numbers). With one row, as of a sum or a norm, the tangent is the sum of the products with the gradient.
+        """
         if not all(name in rule.formulas for name, _, _ in pairs):
             return None
         env = {"result": op, **self._arguments(op, rule)}
@@ -265,7 +282,7 @@ class TangentWalk:
         return self._sum(op, pairs, summed)
 
     def _reduced(self, rule: Rule, env: Mapping[str, Op]) -> tuple[Op, ...] | None:
-        """Return the dim arguments of a primitive that reduces, () for a loss, None if the tangent is no such sum."""
+        """Return the `dim` and `keepdim` of a reduction, () for a loss reduced to a number; None if the op does not reduce."""
         if rule.category == "reduction":
             said = (env.get(name) for name in ("dim", "keepdim"))
             return tuple(item for item in said if item is not None)
@@ -276,7 +293,7 @@ class TangentWalk:
         return () if known else None  # "none": elementwise, handled before
 
     def _sum(self, op: Op, pairs: Pairs, term: Callable[[str, Op], Op]) -> Op:
-        """Add up the contributions of all arguments; an optional input contributes only if present."""
+        """Add up the contributions of all arguments, `term(name, tangent)` each; an optional input contributes only if present."""
         make, perhaps = self.make, []
         total: Op | None = None
         for name, arg, tangent in pairs:
@@ -293,6 +310,7 @@ class TangentWalk:
         return total
 
     def _arguments(self, op: Op, rule: Rule) -> dict[str, Op]:
+        """Return the values formulas may read: the arguments by parameter, and each of several results by its name."""
         names = (item.name for item in rule.parameters)
         found = dict(zip(names, op.args, strict=True))
         if len(rule.results) > 1:
@@ -301,6 +319,7 @@ class TangentWalk:
         return found
 
     def _value(self, rule: Rule, formula: Node, env: Mapping[str, Op]) -> Op:
+        """Return the op for a formula of a section; `env` maps the names in it to ops."""
         home = self.table.home(rule)
         return FormulaEvaluator(self.make, env, home).value(formula)
 
@@ -311,7 +330,10 @@ class TangentWalk:
     # Several results
 
     def _of_item(self, op: Op) -> Op | None:
-        """Return the tangent of one of several results."""
+        """Return the tangent of one of several results, of `values` in `values, indices = x.max(-1)`; None for zero.
+
+        Only formulas for the first result are in the table; for the others autograd differentiates the call.
+        """
         group = op.args[0]
         rule = self.table.of_op(group.rule)
         if rule is None or op.kind != REAL:
@@ -334,6 +356,7 @@ class TangentWalk:
         return self._of_call(op)
 
     def _grouped(self, group: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
+        """Apply a linear primitive with several results to tangents, `given` by parameter, beside its other arguments."""
         pairs = zip(rule.parameters, group.args, strict=True)
         args = [given.get(item.name, arg) for item, arg in pairs]
         return self.program.over(group, args)
@@ -385,10 +408,14 @@ class _Replaced:
         return self._rebuilt(op, map(self, op.args))
 
     def _reads(self, op: Op) -> bool:
+        """Return whether the cotangent is anywhere in the expression of an op."""
         return any(part is self.cotangent for part in op.walk())
 
     def _spread(self, views: tuple[Op, ...], inner: Op) -> Op:
-        """Replace the cotangent, a factor below some views, by the tangent, and spread the other factors likewise."""
+        """Replace the cotangent, a factor below some views, by the tangent, and spread the other factors likewise.
+
+        `(grad / norm).unsqueeze(-1)` -> `tangent / norm.unsqueeze(-1)`: the tangent has the full shape already.
+        """
         if inner is self.cotangent:
             return self.tangent
         if _spreads(inner):
@@ -399,6 +426,7 @@ class _Replaced:
         return self._rebuilt(inner, parts)
 
     def _part(self, views: tuple[Op, ...], inner: Op, arg: Op) -> Op:
+        """Return a factor in the product with the tangent: with the tangent in it, a number as it is, a tensor below the views."""
         if self._reads(arg):
             return self._spread(views, arg)
         if not arg.is_tensor:
@@ -421,6 +449,7 @@ class _Replaced:
         )
 
     def _rebuilt(self, op: Op, args: Iterable[Op]) -> Op:
+        """Return an op of the same primitive with other arguments; raise `UnsupportedError` for one of the engine with facts of its own."""
         if op.rule == "cond":
             return self.make.choose(op.test, *args)
         if op.data is not None:
@@ -429,7 +458,7 @@ class _Replaced:
 
 
 def _spreads(op: Op) -> bool:
-    """Return whether an op gives a reduced value its dims back."""
+    """Return whether an op gives a reduced value its dims back: `g.unsqueeze(-1)`, `g.expand(x.shape)`."""
     return op.rule in RESTORING or op.facts.is_view
 
 
@@ -464,21 +493,22 @@ def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
 
 
 def _parameters(spec: OpSpec, maths: Maths) -> tuple[str, ...]:
-    """Return a free name for the tangent of each input."""
+    """Return a free name for the tangent of each input: `tangent_x`."""
     taken = set(outer_names(spec, maths.forward) | written(*maths.program))
     return tuple(take(taken, f"tangent_{item.name}") for item in spec.inputs)
 
 
 def _pairs(spec: OpSpec, parameters: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Return each input's name with the name of its tangent."""
     return zip((item.name for item in spec.inputs), parameters, strict=True)
 
 
 def _statements(
     spec: OpSpec, maths: Maths, derivation: Derivation, parameters: tuple[str, ...]
 ) -> tuple[Lines, frozenset[str], Lines | None]:
-    """Return the jvp's statements, the outputs with a tangent, and the forward to repeat lines from.
+    """Return the jvp's statements, the outputs with a tangent, and the forward to repeat lines from (None: the op's own).
 
-    The statements assign `grad_<output>`: the writer of gradients names its results so.
+    The statements assign `grad_<output>`: the writer of gradients names its results so, and `_tangent_names` renames them.
     """
     assert maths.forward is not None
     variadic = (*(i.variadic for i in spec.differentiable), spec.outputs[-1].variadic)
@@ -516,7 +546,10 @@ def _viewed(
     parameters: Iterable[str],
     memory: Mapping[str, str],
 ) -> Statement:
-    """Return the view `tangent_x[...]` of an input's tangent for an output that may be that input, as PyTorch wants."""
+    """Return the view `tangent_x[...]` of an input's tangent for an output sharing that input's memory, as PyTorch wants.
+
+    Another statement is returned unchanged. `memory` has a fact for each output: "fresh" memory is never an input's.
+    """
     said = memory.get(item.target.label) if isinstance(item, Assign) else None
     if not isinstance(item, Assign) or said in (None, "fresh"):
         return item
@@ -530,7 +563,7 @@ def _viewed(
 def _ends(
     spec: OpSpec, derivation: Derivation, lowered: Lowered, held: Mapping[Op, str]
 ) -> dict[str, Op]:
-    """Map name stems to forward's returned values with a tangent.
+    """Map the forward's returned values with a tangent, by the stem `output` of `grad_output`, to their ops.
 
     Intermediates need one too: without it forward mode would take them for constants of the backward, as for a Hessian.
     """
@@ -546,6 +579,7 @@ def _ends(
 
 
 def _stem(spec: OpSpec, output: str) -> str:
+    """Return the name of an output's gradient without `grad_`: `output` for `grad_output`."""
     return grad_name(spec, output).removeprefix("grad_")
 
 
@@ -555,7 +589,7 @@ def _seeds(
     wanted: Iterable[str],
     tangents: Mapping[str, str],
 ) -> dict[Op, Op]:
-    """Map each tangent op to its input."""
+    """Map the op of each wanted input's tangent to the input's op: here the walk begins."""
     found = {}
     for name in wanted:
         item = lowered.inputs[name]
@@ -567,7 +601,7 @@ def _seeds(
 
 
 def _roots(make: Maker, ends: Mapping[str, Op], found: Accumulated) -> dict[str, Op]:
-    """Return the tangents of the values returned by forward, zeros if no tangent reaches one."""
+    """Return the tangent of each value returned by forward, by its stem; zeros if no tangent reaches it."""
     roots = {}
     for (name, op), tangent in zip(ends.items(), found.results, strict=True):
         roots[name] = make.zeros(op, op.shape) if tangent is None else tangent
@@ -581,7 +615,7 @@ def _handed(
     parameters: tuple[str, ...],
     known: frozenset[str],
 ) -> Derivation:
-    """Rewrite the statements over ctx, and add their values to ctx."""
+    """Rewrite the jvp's statements to read ctx, and add their values to ctx; `known` are the outputs with a tangent."""
     graph, every = maths.graph, frozenset(item.name for item in spec.differentiable)
     reuse = plan_reuse(replace(spec, style="setup-context"), maths)
     program = (*reuse.plan.repeated, *maths.program)
@@ -620,7 +654,7 @@ def _by_presence(
     statements: Lines,
     tangents: Mapping[str, str],
 ) -> Lines:
-    """Test the tangents of optional inputs for None, rather than the inputs."""
+    """Test the tangents of optional inputs for None, rather than the inputs: the tangent of a present input may be None."""
     optional = {item.name for item in spec.differentiable if item.optional}
 
     def change(node: Node) -> Node | None:
@@ -634,7 +668,7 @@ def _by_presence(
 
 
 def _as_tangent(name: str) -> str:
-    """Replace `grad` by `tangent` in a name."""
+    """Replace `grad` by `tangent` in a name: `grad_x` -> `tangent_x`, `masked_grad` -> `masked_tangent`; `gradient` stays."""
     return re.sub(r"(?<![^_])grad(?=[0-9]*(_|$))", "tangent", name)
 
 
@@ -653,7 +687,7 @@ def _tangent_names(
 
 
 def _said_of_value(item: Statement) -> Statement:
-    """Write "of" for "w.r.t." in comments: a tangent is of a value."""
+    """Write "of" for "w.r.t." in comments: `w.r.t. x * y` explains a gradient, and a tangent is of a value."""
     if isinstance(item, If):
         body, orelse = (
             tuple(map(_said_of_value, part)) for part in (item.body, item.orelse)

@@ -3,6 +3,10 @@
 In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `GradientStatements`: statements that assign
 `grad_<input>`, over the forward's own names. Invariant: each gradient is the derivative; what cannot be derived is said, not
 guessed.
+
+Words: `held` maps the forward's values with a name (locals and outputs) to the name; an opaque value is only read by its
+name. The cotangent of a value is the gradient of the loss with respect to it; `of` maps a cotangent to that value.
+Values `returned` are returned by forward to have them saved, and autograd hands in (`handed`) a gradient for each.
 """
 
 from collections import Counter
@@ -127,32 +131,36 @@ class Differentiated:
 
     @property
     def outline(self) -> Mapping[str, Mapping[str, int]] | None:
-        """Count the primitives in each gradient, to see early that two declarations differ."""
+        """Count the primitives in each gradient, to see early if two declarations differ; None if there are no gradients."""
         return self.walked and _outline(self.walked.back)
 
     @cached_property
     def _plain(self) -> BackwardGraph:
         """Simplify the gradients, once for both styles."""
         assert self.walked is not None
-        return _simplified(self.walked, _in_place(self.question, self.joined))
+        return _simplified(self.walked, _over_joined(self.question, self.joined))
 
     @cached_property
     def _backward(self) -> BackwardGraph:
         """Return the gradients over the values that forward returns in order to save them."""
         return self._over_saved(())
 
-    def _over_saved(self, apart: Iterable[Op]) -> BackwardGraph:
-        """Derive the gradients from the values that forward returns to be saved, with those in `apart` computed again instead."""
+    def _over_saved(self, recomputed: Iterable[Op]) -> BackwardGraph:
+        """Derive the gradients from values returned by forward to be saved; those in `recomputed` are computed again instead."""
         assert self.walked is not None
         if not returns_saved(self.walked.spec):
             return self._plain
-        question = _in_place(self.question, self.joined)
-        return _with_returned(self.walked, question, self._plain, apart)
+        question = _over_joined(self.question, self.joined)
+        return _with_returned(self.walked, question, self._plain, recomputed)
 
-    def _found(self, spec: OpSpec) -> GradientStatements:
-        """Write the statements, and save inputs and outputs alone where what forward returns cannot be written down."""
+    def _written(self, spec: OpSpec) -> GradientStatements:
+        """Write the statements, from values returned by forward to be saved as long as all of these are read.
+
+        Returned values that no line reads are not returned; inputs and outputs alone are saved if the statements cannot be
+        written otherwise.
+        """
         assert self.walked is not None
-        backward, apart = self._backward, set[Op]()
+        backward, recomputed = self._backward, set[Op]()
         while backward.returned:
             try:
                 found = _statements(spec, self.walked, backward)
@@ -161,16 +169,19 @@ class Differentiated:
             unread = _unread(backward, found, spec.style == "combined")
             if not unread:
                 return found
-            apart |= unread
-            backward = self._over_saved(apart)
+            recomputed |= unread
+            backward = self._over_saved(recomputed)
         return _statements(spec, self.walked, self._plain)
 
     def statements(self, spec: OpSpec) -> GradientStatements:
-        """Write the statements that assign the gradients, in the style of the spec."""
+        """Write the statements for all gradients, in the style of the spec.
+
+        Where they cannot be derived, autograd differentiates the whole forward, or the user has to state them: a note says why.
+        """
         why = self.why
         if self.walked is not None:
             try:
-                found = self._found(spec)
+                found = self._written(spec)
                 graph, joined = self.question.graph, self.joined
                 return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
@@ -197,18 +208,22 @@ class Differentiated:
         return GradientStatements(fallback or (), (note, *constants, *advised))
 
     def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
-        """Return the statement that differentiates the whole forward by autograd, with respect to its results alone."""
+        """Return a statement in which autograd of the whole forward differentiates the op's results alone."""
         return of_results(spec, self.question.graph, statement)
 
 
 def differentiated(
     spec: OpSpec, question: Question, other: Differentiated | None
 ) -> Differentiated:
-    """Differentiate the forward with respect to the wanted inputs; return None if the forward alone shows other gradients than those of the `other` declaration."""
+    """Differentiate the forward with respect to the wanted inputs; the result says why, if it has no gradients.
+
+    `other` is the result for the same op with other declared shapes: the result has no gradients, and no reason, if the
+    forward alone shows that they differ.
+    """
     joined = joined_input(spec, question.forward, question.graph, question.wanted)
     found = Differentiated(question, joined=joined)
     if joined is not None:
-        spec, question = joined.spec(spec), _in_place(question, joined)
+        spec, question = joined.spec(spec), _over_joined(question, joined)
     table = table_of(spec)
     program = Program(question.graph, table.facts, declared(spec))
     applier = Applier(program, table)
@@ -253,8 +268,8 @@ def _broadcasts_more(program: Program, other: Walked) -> bool:
     return False
 
 
-def _in_place(question: Question, joined: JoinedInput | None) -> Question:
-    """Replace the tensor made of a variadic input by one input."""
+def _over_joined(question: Question, joined: JoinedInput | None) -> Question:
+    """Return the question with the tensor made of a variadic input as one input in its place; unchanged without such a tensor."""
     if joined is None:
         return question
     graph, forward, wanted, taken = question
@@ -266,6 +281,7 @@ def _in_place(question: Question, joined: JoinedInput | None) -> Question:
 
 
 def reason_of(error: Exception) -> str:
+    """Return why an error stopped a derivation, for a note."""
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
@@ -292,7 +308,8 @@ def _unread(
 def returns_saved(spec: OpSpec) -> bool:
     """Return whether forward returns expensive values to save them: differentiable outputs, dropped by the wrapper.
 
-    Not where a gradient is stated, of which no graph tells what it needs; nor in forward mode, where the output would have no tangent.
+    So their gradients come in when a backward is differentiated. Not where a gradient is stated, since no graph tells what
+    it needs; nor in forward mode, since the output would have no tangent.
     """
     stated = (spec.gradients, spec.backward, spec.surrogate)
     # A rule for DTensor is of the outputs alone.
@@ -305,9 +322,10 @@ def returns_saved(spec: OpSpec) -> bool:
 def _with_returned(
     walked: Walked, question: Question, plain: BackwardGraph, without: Iterable[Op]
 ) -> BackwardGraph:
-    """Derive the gradients from values that forward returns; what autograd hands in for these is added to their cotangents.
+    """Derive the gradients from values returned by forward to be saved; a gradient handed in for one is added to its cotangent.
 
-    A value that is returned is never taken apart, so other values may be dear after that.
+    A returned value is never taken apart, so other values may be worth returning after that: it is tried until nothing
+    changes. `plain` are the gradients without any; values in `without` are not returned. Return `plain` if nothing settles.
     """
     backward, apart = plain, {*without}
     for _ in range(ATTEMPTS):
@@ -395,7 +413,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
 def _statements(
     spec: OpSpec, walked: Walked, backward: BackwardGraph
 ) -> GradientStatements:
-    """Write the gradients as statements, with notes; raise for a forward they cannot serve."""
+    """Write the gradients as statements, with notes; raise `UnsupportedError` for a forward they cannot serve."""
     results = walked.lowered.results
     _refuse_changed(spec, backward)
     found = gradient_statements(backward, spec.style)
@@ -415,7 +433,7 @@ def _statements(
 
 
 def _refuse_changed(spec: OpSpec, backward: BackwardGraph) -> None:
-    """Refuse gradients that read what a dirty input held before the forward changed it; its shape stays."""
+    """Refuse gradients reading the value of a dirty input before the forward changed it in place; its shape stays."""
     before = {backward.lowered.inputs[name]: name for name in spec.dirty}
     if not before:
         return
@@ -431,6 +449,7 @@ def _refuse_changed(spec: OpSpec, backward: BackwardGraph) -> None:
 
 
 def _outline(found: Reversed) -> Mapping[str, Mapping[str, int]]:
+    """Count the primitives in each gradient, by the input's name."""
     return {
         name: Counter(op.rule for op in root.walk() if op.kind != "static")
         for name, root in found.gradients.items()
@@ -443,7 +462,10 @@ def maker_of(
     held: Collection[Op],
     results: Mapping[Op, Op],
 ) -> Maker:
-    """Return the maker of backward ops: named values and products of the forward are read, never taken apart."""
+    """Return the maker of backward ops, with all simplifications; `results` maps cotangents to their values.
+
+    A forward value with a name (in `held`), or a product of the forward, is read and never taken apart.
+    """
 
     def opaque(op: Op) -> bool:
         return op in held and op.rule not in ("input", "static", "python")
@@ -462,7 +484,7 @@ def maker_of(
 
 
 def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:
-    """Return the cotangent of each result: its incoming gradient."""
+    """Return the incoming gradient of each differentiable result, as an op -> the result."""
     found: dict[Op, Op] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if output.differentiable and result.is_tensor:
@@ -477,7 +499,7 @@ def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op
 def _seeds(
     make: Maker, cotangents: Mapping[Op, Op], undefined: Collection[Op]
 ) -> dict[Op, list[Op]]:
-    """List what comes in for each result; one tensor may be two of them."""
+    """Map each result to the first cotangents of the walk: several if one tensor is two outputs, 0 in place of None."""
     seeds: dict[Op, list[Op]] = {}
     for cotangent, result in cotangents.items():
         seed = where_defined(make, cotangent) if cotangent in undefined else cotangent
@@ -492,7 +514,7 @@ def _walked_back(
     seeds: Mapping[Op, list[Op]],
     handed: Mapping[Op, Op] = NOTHING,
 ) -> Reversed:
-    """Walk back from the results, and return the gradients of the inputs."""
+    """Walk back from the results, and return the gradients of the inputs; `handed` are gradients handed in for saved values."""
     fuse = spec.forgoes_second or returns_saved(spec)
     return Reverse(make, fuse, handed, once=spec.forgoes_second).run(
         seeds, lowered.inputs
@@ -502,7 +524,7 @@ def _walked_back(
 def _over(
     known: Mapping[Op, Op], roots: Mapping[str, Op], of: Mapping[Op, Op]
 ) -> tuple[dict[str, Op], dict[Op, Op]]:
-    """Gradients and cotangents with each op replaced by what it has become."""
+    """Replace each op by its simplified one, `known`, in gradients and in cotangents."""
     return (
         {name: known[root] for name, root in roots.items()},
         {known.get(op, op): primal for op, primal in of.items()},
@@ -563,6 +585,7 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
 
 
 def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:
+    """Return a note for each call differentiated by autograd, with the reason."""
     names = sorted(
         {
             _called(op) if op.rule == "call" else op.rule.rstrip("_")
@@ -575,7 +598,7 @@ def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:
 
 
 def _why(applier: Applier, name: str) -> str:
-    """Why no rule is for a call: there is none, or what its `when` asks is not known."""
+    """Return why no rule is for a call: there is none of its name, or it is unknown if the rule's condition (`when`) holds."""
     last = name.rpartition(".")[2]  # of a method
     found = applier.undecided(name) or applier.undecided(last)
     return f"{name} has no rule" if found is None else found.said_of(name)
@@ -592,14 +615,14 @@ def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
         waiting += op.args
         if op.rule == "call" and is_undifferentiated(op.template.node):
             found += [_called(op)] * any(arg.active for arg in op.args)
-    return _constants(found)
+    return _notes_on_constants(found)
 
 
 def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
     """Return notes on such calls in a forward left to autograd, which knows none of the user's rules."""
     active = frozenset(item.name for item in spec.differentiable)
     active |= active_locals(forward.statements, active)
-    return _constants(
+    return _notes_on_constants(
         dotted(item.args[0]) or item.args[0].label
         for node in forward.expressions()
         for item in node.walk()
@@ -607,7 +630,8 @@ def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
     )
 
 
-def _constants(names: Iterable[str]) -> tuple[str, ...]:
+def _notes_on_constants(names: Iterable[str]) -> tuple[str, ...]:
+    """Return a note for each of these functions without a gradient in PyTorch."""
     return tuple(
         f"autograd has no gradient of {name}, and takes its result for a constant; so does this backward"
         for name in sorted(set(names))
@@ -615,7 +639,7 @@ def _constants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _called(op: Op) -> str:
-    """Return the name of the function or method of a call without a rule."""
+    """Return the name of the function or method of a call without a rule: `torch.foo`, `bar` for `(x + 1).bar()`."""
     call = op.template.node
     if call.kind != "call":
         return call.label

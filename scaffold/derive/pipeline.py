@@ -222,7 +222,7 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
 
 
 def _before_style(spec: OpSpec) -> Source:
-    """Run the passes over the user's code that are the same in every style: names, stated formulas, derived gradients."""
+    """Run the passes over the user's code common to all styles: names, stated formulas, derived gradients."""
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -239,7 +239,7 @@ def _before_style(spec: OpSpec) -> Source:
 
 
 def _choose_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
-    """Return the op in the requested style, or in the one that suits it; with its maths and its derivation in that style.
+    """Return the op in the requested or the best style, with its maths and its derivation in it.
 
     A combined forward (without `setup_context`) can save locals, and `torch.func` cannot transform it: it is for ops that
     give up the second derivative.
@@ -427,13 +427,13 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
 
 
 def _without_dead(graph: Graph, program: Lines, wanted: Sequence[str]) -> Lines:
-    """Drop the statements that no gradient of the `wanted` inputs needs."""
+    """Drop statements no gradient of the `wanted` inputs needs."""
     targets = frozenset(f"grad_{name}" for name in wanted)
     return without_dead(graph, program, targets, lambda node: False)
 
 
 def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:
-    """Return the differentiable inputs for which no line assigns `grad_<input>`: the user has to write it."""
+    """Return the differentiable inputs without a line for `grad_<input>`: the user has to write it."""
     names = {name for line in lines for name in written(line.statement)}
     wanted = (item.name for item in spec.differentiable)
     return frozenset(name for name in wanted if f"grad_{name}" not in names)

@@ -8,6 +8,9 @@ Ops are visited in reverse order of creation, so all users of an op come before 
 are added up (`_gathered`) and turned into those of its arguments (`_contributions`): by the formulas of its rule, or of
 a rule for a composition (`x * sigmoid(x)` is silu); by a function, if ranks or indices decide (`CODED`); or by autograd
 of the one call, if there is no formula.
+
+Words: `g` is the cotangent of an op, the gradient of the loss with respect to its value. A value `handed` is one that
+forward returns to have it saved: autograd hands in a gradient for it, as for any output.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -103,7 +106,7 @@ def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
 
 
 def _is_zero(make: Maker, g: Op) -> bool:
-    """Return whether it is a sum that is zero in exact arithmetic, or a multiple of one.
+    """Return whether a cotangent is a sum equal to zero in exact arithmetic, or a multiple of one.
 
     Such a sum reaches the maximum subtracted by a softmax, and the mean of `x` through `(x - x.mean()) * (y -
     y.mean())`.
@@ -143,7 +146,10 @@ class Reverse:
         self.of_inputs = {op.shape for op in self.program.ops if op.rule == "input"}
 
     def run(self, seeds: Mapping[Op, list[Op]], inputs: Mapping[str, Op]) -> Reversed:
-        """Walk back from the results' cotangents."""
+        """Walk back from the results' cotangents (`seeds`), and return the gradients of the active inputs, by name.
+
+        An op is passed on once it is reached: by then all its users have sent their part.
+        """
         for op, cotangents in seeds.items():
             if op.active:
                 self.waiting.setdefault(op, []).extend(cotangents)
@@ -165,7 +171,7 @@ class Reverse:
         return Reversed(gradients, self.of, self.via, tuple(self.calls))
 
     def _whole(self, op: Op) -> Op:
-        """Return the sum of all gradients that reached an input, in its shape."""
+        """Return an input's gradient: the sum of all cotangents reaching it, cast and in its shape; zeros if there are none."""
         found = self._gathered(op)
         found = found and self._cast_back(op, found)
         zeros = self.make.zeros(op, op.shape)
@@ -178,13 +184,16 @@ class Reverse:
         return self.make.summed_to(g, op.shape, op)
 
     def _filled(self, g: Op, zeros: Op) -> Op:
-        """Put zeros of the input's shape in place of a branch's 0."""
+        """Put zeros in place of the number 0 in a gradient, also in the branches of a choice: it must be a tensor of the shape."""
         if g.rule != "cond" or not may_be_zero(g):
             return zeros if is_number(g, 0) else g
         return self.make.choose(g.test, *(self._filled(item, zeros) for item in g.args))
 
     def _gathered(self, op: Op) -> Op | None:
-        """Return the sum of all cotangents that reached an op, in the op's shape; None for nothing."""
+        """Return the sum of all cotangents waiting at an op, in the op's shape; None if there are none, or if the sum is zero.
+
+        Those of one shape are added first, so that the sum over broadcast dims is taken once for each shape.
+        """
         by_shape: dict[object, Op] = {}
         # Gradients of parts first: once two are added, they are no longer parts of a
         # dim.
@@ -208,7 +217,7 @@ class Reverse:
         return sure_of_one(self.make, one)
 
     def _with_handed(self, op: Op, g: Op | None) -> Op:
-        """Add the gradient handed in by autograd to the cotangent of a value returned to be saved.
+        """Add the gradient handed in by autograd for a saved value, also returned by forward, to the value's cotangent.
 
         Raise `HandedAloneError` if nothing else reaches the value, or if a zero would pass through a singular step: 0
         times infinity is NaN.
@@ -223,8 +232,8 @@ class Reverse:
     def _may_be_summed_later(self, op: Op, g: Op, summed: Op) -> bool:
         """Return whether a cotangent may stay larger than its value, to be summed to the shapes of the arguments later.
 
-        `g.sum_to_size((a * b).shape) * b` is `g * b` summed to the shape of `a`, for elementwise ops; for a named
-        value, summing first makes the products smaller.
+        `summed` is the cotangent `g` summed to the shape of `op`. `g.sum_to_size((a * b).shape) * b` is `g * b` summed to the
+        shape of `a`, for elementwise ops; for a named value, summing first makes the products smaller.
         """
         if summed.rule != "summed_to" or summed is g or g.kind != op.kind:
             return False
@@ -237,7 +246,10 @@ class Reverse:
         return rule is not None and rule.category == "elementwise"
 
     def _pass_on(self, op: Op) -> None:
-        """Pass an op's cotangent on to its arguments."""
+        """Pass an op's cotangent on to its arguments: add up all its parts, and send each argument its own.
+
+        An op with several results (a group) has one cotangent for each, collected in `parts`.
+        """
         if op.kind == "group":
             self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
             return
@@ -269,13 +281,16 @@ class Reverse:
         return cast_as(self.make, g, source_of(op) or op)
 
     def _arrive(self, op: Op, pairs: Pairs) -> None:
-        """Add gradients to those waiting at their ops."""
+        """Add contributions to those waiting at their ops, with the user (`op`) each comes from."""
         for arg, gradient in self._summed(pairs).items():
             self.waiting.setdefault(arg, []).append(gradient)
             self.via.setdefault(gradient, (arg, op))
 
     def _where_not_zero(self, op: Op, g: Op) -> Pairs:
-        """Return the contributions on each side of a choice: a side that is 0 has none, and reads no absent input."""
+        """Return the contributions for a cotangent `g` of `op`, separately for each side of a choice with a 0.
+
+        A side that is 0 contributes nothing, and so reads no optional input that is absent there.
+        """
         if g.rule != "cond" or op.rule == "item" or not may_be_zero(g):
             return self._contributions(op, g)
         sides = (None if is_number(item, 0) else item for item in g.args)
@@ -283,7 +298,7 @@ class Reverse:
         return self._chosen(g, pairs)
 
     def _chosen(self, g: Op, sides: Iterable[Pairs | None]) -> Pairs:
-        """Choose between the contributions of both sides, 0 if a side has none."""
+        """Choose between the contributions of both sides of the choice `g`, 0 if a side has none."""
         test, zero = g.test, self.make.const(0)
         parts = [self._summed(pairs or ()) for pairs in sides]
         return [
@@ -306,7 +321,7 @@ class Reverse:
         return sums
 
     def _contributions(self, op: Op, g: Op) -> Pairs:
-        """Return the arguments of an op, each with its cotangent's contribution."""
+        """Return the arguments of an op, each with its part of the cotangent `g`."""
         if op.rule == "item":
             self.parts.setdefault(op.args[0], {})[op.position] = g
             return []
@@ -326,12 +341,15 @@ class Reverse:
         return self._of_rule(op, {"grad": g, "result": op})
 
     def _passes_over(self, op: Op, args: Iterable[Op]) -> bool:
-        """Return whether a rule for a composition would skip a saved value with a gradient handed in."""
+        """Return whether a rule for a composition, `x * sigmoid(x)` for silu, would skip a saved value with a gradient handed in.
+
+        `args` are the arguments of the composition: the values between them and `op` would get no cotangent.
+        """
         inner = {*down_to((op,), {*args})} - {op, *args}
         return not inner.isdisjoint(self.handed)
 
     def _of_choice(self, op: Op, g: Op) -> Pairs:
-        """Return, for `a if test else b`, `g if test else 0` and `0 if test else g`."""
+        """Return the contributions of `a if test else b`: `g if test else 0` for `a`, `0 if test else g` for `b`."""
         body, orelse = op.args
         zero, test = self.make.const(0), op.test
         one, two = (self._same(g, item) for item in op.args)
@@ -349,7 +367,7 @@ class Reverse:
         )
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
-        """Return an op's contributions by the formulas of its rule, which read arguments by parameter name."""
+        """Return an op's contributions by the formulas of its rule; `env` has the other names a formula reads: `grad`, `result`."""
         rule = self._rule(op)
         names = [item.name for item in rule.parameters]
         return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
@@ -363,7 +381,11 @@ class Reverse:
     def _of_formulas(
         self, op: Op, rule: Rule, env: dict[str, Op], *, composed: bool = False
     ) -> Pairs:
-        """Return contributions by formulas, or all by autograd if a formula is missing or reads unknown facts."""
+        """Return contributions by formulas, or all by autograd if a formula is missing or reads unknown facts.
+
+        `env` maps the names in a formula to ops. A `composed` rule is for several ops of the forward at once. Where a fused call
+        of PyTorch ends derivatives, the plain formula stands beside it, for a backward that is differentiated.
+        """
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
@@ -406,7 +428,7 @@ class Reverse:
         return self.make.expanded(gradient, whole)
 
     def _formula(self, op: Op, rule: Rule, name: str, composed: bool) -> Node:
-        """Return the formula of an argument's gradient; a composition uses its own variant, if there is one."""
+        """Return the formula of an argument's gradient: the first one, for a composition the last, its own variant if there is one."""
         table = self.make.applier.table
         several = table.gradients(rule, name)
         if composed and len(several) > 1:
@@ -414,7 +436,7 @@ class Reverse:
         return several[0]
 
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
-        """Return the formula under `fused`; None without one, or if a value would be saved for it alone."""
+        """Return the formula under `fused`, one call for the gradient; None without one, or if a value would be saved for it alone."""
         if not self.fuse or op.kind != "real":
             return None
         table = self.make.applier.table
@@ -438,7 +460,10 @@ class Reverse:
         return fused
 
     def _ends_derivatives(self, g: Op, given: Collection[Op]) -> bool:
-        """Return whether PyTorch does not differentiate a call, `silu_backward`, by which a gradient is computed of the values given."""
+        """Return whether a gradient comes from the `given` values by a call without a derivative in PyTorch: `silu_backward`.
+
+        Always False where a second derivative is given up.
+        """
         if self.once or g in given:
             return False
         rule = self.make.applier.table.of_op(g.rule)
@@ -446,7 +471,7 @@ class Reverse:
         return ends or any(self._ends_derivatives(arg, given) for arg in g.args)
 
     def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
-        """Return the contributions of an op with several results; missing cotangents are zero."""
+        """Return the contributions of an op with several results; `arrived` has their cotangents by position, a missing one is zero."""
         for g in arrived.values():
             if g.rule == "cond" and may_be_zero(g):
                 sides = (of_side(arrived, g.test, side) for side in (0, 1))
@@ -474,13 +499,13 @@ class Reverse:
         return self._of_rule(op, env)
 
     def _of_call(self, op: Op, g: Op) -> Pairs:
-        """Return contributions by autograd of the one call."""
+        """Return contributions by autograd of the one call, and record it for a note."""
         self.calls.append(op)
         return pulled_back(self.make.applier, op, g)
 
 
 def _of_tensors(shape: Shape) -> Shape:
-    """Return the shape of a value in calls where it is a tensor, not a number."""
+    """Return the shape of a value in calls with a tensor: `y if y is not None else 2.0` is a number in others."""
     match shape.origin:
         case OrScalar(base):
             return base

@@ -3,6 +3,9 @@
 In: the lines of the backward. Out: the same lines over `ctx`, and a `Context`. Invariant: a tensor is saved only for
 gradients that read its data, and a parameter of the module for its own gradient, too; shape, dtype and presence are
 kept as values instead. No two values share a name on ctx, and none has a name with a meaning to PyTorch there.
+
+Words: a facet of a tensor is its shape, its dtype, its presence or the like. A line `serves` the inputs whose gradients
+need it.
 """
 
 from collections import Counter
@@ -75,16 +78,18 @@ class ContextNames:
             self._give((item.name, ""), item.name, f"{item.name}_value")
 
     def attribute(self, name: str) -> str:
+        """Return the name on ctx of an attribute of the op: its own, unless PyTorch has a use for it there."""
         return self._names[name, ""]
 
     def facet(self, name: str, facet: str) -> str:
-        """Return the name of a tensor's shape, dtype, presence, ..."""
+        """Return the name on ctx of a facet of a tensor (its shape, dtype, presence, ...): `x_shape`."""
         known = self._names.get((name, facet))
         return known or self._give(
             (name, facet), kept_name(name, facet), f"{facet}_of_{name}"
         )
 
     def _give(self, key: tuple[str, str], usual: str, other: str) -> str:
+        """Reserve a name for a value: the usual one, or the other one if it is taken."""
         name = self._names[key] = take(self._taken, usual, other)
         return name
 
@@ -125,7 +130,10 @@ def transfer(
     place: Location,
     gradients_come_in: bool = True,
 ) -> Transfer:
-    """Decide how each free name of the backward reaches it, and rewrite the lines; a jvp has no incoming gradients."""
+    """Decide how each free name of the backward reaches it, and rewrite the lines to read it so.
+
+    A name is read from an input or output saved as a tensor, or from a value on ctx. A jvp has no incoming gradients.
+    """
     found = _free(lines)
     data = _data_readers(spec, found, origins)
     _refuse_changed(spec, data, place)
@@ -167,9 +175,10 @@ NUMBERS = frozenset(
 def without_views(
     spec: OpSpec, graph: Graph, lines: tuple[Line, ...], described: Collection[str]
 ) -> tuple[tuple[Line, ...], Mapping[str, str]]:
-    """Drop views whose inputs' data no line reads; return lines, and forward expressions of views and described locals.
+    """Drop lines for views read only for their shape; return lines, and forward expressions of views and described locals.
 
-    Here `y.to(x)` reads no data either: it is rewritten to `y.to(x.device, x.dtype)`.
+    So the input need not be saved: `x1 = x[..., ::2]` goes, and `ctx.x1_shape = x[..., ::2].shape` comes instead. Here
+    `y.to(x)` reads no data either: it is rewritten to `y.to(x.device, x.dtype)`.
     """
     views = _Views(spec, graph, lines)
     typed = [_with_types(graph, line, views.inputs) for line in lines]
@@ -222,7 +231,7 @@ def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
 def _without_unread(
     spec: OpSpec, graph: Graph, lines: Sequence[Line]
 ) -> tuple[Line, ...]:
-    """Drop lines that are no longer read, such as the numbers of an index."""
+    """Drop lines no longer read once views are gone, such as the numbers of an index."""
     live = frozenset(f"grad_{item.name}" for item in spec.differentiable)
     left: list[Line] = []
     for line in reversed(lines):
@@ -273,6 +282,7 @@ class _Views:
                 self.at[at] = tuple(name for name, _ in pairs)
 
     def _note(self, name: str, value: Node) -> None:
+        """Record a local's expression over inputs and attributes, and the input it is a view of, if it is one or a number."""
         root = self._root(value)
         if root is not None:
             self.root[name] = root
@@ -283,7 +293,7 @@ class _Views:
         return self.known.get(node.label) if node.kind == "name" else None
 
     def _root(self, node: Node) -> str | None:
-        """Return the input that a value is a view of, or None."""
+        """Return the name of the input of a view, or None for another value."""
         match node:
             case Node("name", name):
                 return name if name in self.inputs else self.root.get(name)
@@ -296,7 +306,7 @@ class _Views:
         return None
 
     def _is_plain(self, node: Node) -> bool:
-        """Return whether it is a number, a size, or made of such."""
+        """Return whether a value is a number, a size or an attribute, or made of such: forward can compute it without tensors' data."""
         read = metadata_read(node)
         if read is not None:
             return read.name in self.inputs and not read.element
@@ -325,7 +335,10 @@ def context_of(
     missing: frozenset[str],
     origins: Origins,
 ) -> Context:
-    """Return the contents of ctx: every tensor and attribute if a gradient is missing, since it may want any."""
+    """Return the contents of ctx: every tensor and attribute if a gradient is missing, since the user may want any to write it.
+
+    `handed` is the backward over ctx, with the values it reads.
+    """
     saved, kept = handed.saved, handed.kept
     watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
     if missing:
@@ -345,8 +358,8 @@ def context_of(
 def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
     """Return whether the names are all differentiable inputs, or more than half of them and at least two.
 
-    Tensors they read are saved without a condition, and are available to the others too. A single input among several
-    is often wanted alone.
+    Tensors read for their gradients are saved without a condition, and are available to the others too. A single input
+    among several is often wanted alone.
     """
     count = len(spec.differentiable)
     found = sum(item.name in names for item in spec.differentiable)
@@ -384,6 +397,7 @@ def _refuse_changed(
 
 
 def _refuse_two_tuples(spec: OpSpec, saved: tuple[Saved, ...], place: Location) -> None:
+    """Raise if two variadic inputs or outputs would be saved: `saved_tensors` is one list, with room for one of any length."""
     several = [item.name for item in saved if item.origin in variadic_names(spec)]
     if len(several) > 1:
         message = f"the backward reads both '{several[0]}' and '{several[1]}', each of any number of tensors"
@@ -391,7 +405,10 @@ def _refuse_two_tuples(spec: OpSpec, saved: tuple[Saved, ...], place: Location) 
 
 
 def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
-    """Return every tensor that can be saved, in saving order; variadic ones come last."""
+    """Return every tensor to choose from, in saving order: its name in the backward, its source, its name in the forward.
+
+    Variadic ones come last, since `a, *tensors = ctx.saved_tensors` takes what is left.
+    """
     several = variadic_names(spec)
     found: list[tuple[str, Source, str]] = []
     found += [(item.name, "input", item.name) for item in spec.tensors]
@@ -405,7 +422,7 @@ def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
 def _data_readers(
     spec: OpSpec, found: Found, origins: Origins
 ) -> dict[str, frozenset[str]]:
-    """Return the gradients that read each tensor's data."""
+    """Return for each tensor the gradients reading its data: for its shape alone, it need not be saved."""
     tensors = {name for name, _, _ in _tensors(spec, origins)}
     several = variadic_names(spec)
     readers: dict[str, frozenset[str]] = {}
@@ -450,6 +467,8 @@ class _Rewriter:
         self.kept: dict[str, Kept] = {}
 
     def line(self, line: Line) -> Line:
+        """Return a line of the backward with its attributes and metadata read from ctx."""
+
         def change(node: Node) -> Node | None:
             return self._changed(node, line.serves)
 
@@ -457,7 +476,11 @@ class _Rewriter:
         return line._replace(statement=statement)
 
     def _changed(self, node: Node, serves: frozenset[str]) -> Node | None:
-        """Return a read of an attribute or of metadata as a read of ctx; None for any other node."""
+        """Return the new form of a read of an attribute or of metadata; None if the node stays.
+
+        Metadata (shape, dtype, presence) of a tensor not available for the gradients in `serves` is read from an incoming
+        gradient or a saved tensor that surely has the same, or else from a value put on ctx.
+        """
         if node.kind == "name" and node.label in self.attributes:
             name = self.names.attribute(node.label)
             self.kept[name] = Kept(name, node.label)
@@ -488,13 +511,13 @@ class _Rewriter:
         return self.graph.rewrite(form, lambda part: self._below(part, form, serves))
 
     def _below(self, part: Node, form: Node, serves: frozenset[str]) -> Node | None:
-        """Rewrite inside the new form, which may contain attributes or further metadata."""
+        """Return the new form of a node inside `form`, perhaps an attribute or further metadata; None if it stays."""
         if part is form or (part.kind != "name" and metadata_read(part) is None):
             return None
         return self._changed(part, serves)
 
     def _output_with(self, read: Read) -> Output | None:
-        """Return the output whose metadata is read, or an output surely of the same shape as an input."""
+        """Return the output read for its metadata, or an output surely of the same shape as the input read; else None."""
         names = self.origins.outputs
         if set(read.facets) <= {"shape", "ndim"}:
             names = {**self.origins.like, **names}
@@ -523,7 +546,7 @@ class _Rewriter:
     def _of_another(
         self, node: Node, read: Read, name: str, serves: frozenset[str]
     ) -> Node:
-        """Read metadata from another available tensor that surely has the same."""
+        """Return an expression with its metadata read from another available tensor, `name`, surely with the same."""
         other, named = self.graph.name(name), self.graph.name(read.name)
 
         def change(part: Node) -> Node | None:
@@ -534,7 +557,7 @@ class _Rewriter:
         return self.graph.rewrite(node, change)
 
     def _gradient_to_make_from(self) -> str | None:
-        """Return a gradient to make new tensors from: it has their dtype, device and vmap levels."""
+        """Return a gradient to make new tensors from, since it has their dtype, device and vmap levels; None if none surely comes in."""
         for output in self.spec.outputs:
             name = grad_name(self.spec, output.name)
             known = output.differentiable and not output.variadic
@@ -545,6 +568,7 @@ class _Rewriter:
     def _keep(
         self, read: Read, value: Callable[[str], str], output: str | None = None
     ) -> None:
+        """Put each facet read on ctx: `value` gives its expression in forward; for an output, the facet's name alone."""
         for facet in read.facets:
             name = self.names.facet(read.name, facet)
             self.kept[name] = Kept(name, value(facet), output)
@@ -564,7 +588,7 @@ def is_of_ctx(node: Node) -> bool:
 
 
 def expression_of(item: TensorInput, facet: str) -> str:
-    """Return the facet of an input as an expression that is None if the input is absent."""
+    """Return the facet of an input as an expression for forward, None if the input is absent: `x.shape if x is not None else None`."""
     value = facet_of(item, item.name, facet)
     guarded = item.optional and facet != "presence"
     return f"{value} if {item.name} is not None else None" if guarded else value
@@ -619,7 +643,10 @@ def _watched(
 def _filled(
     spec: OpSpec, watched: tuple[str, ...], names: ContextNames, alone: bool
 ) -> tuple[Filled, ...]:
-    """Return zeros for watched gradients, if one may be None beside another, or, with `alone`, beside other values."""
+    """Return zeros for watched gradients, if one may be None beside another, or, with `alone`, beside other values.
+
+    A sole gradient needs none: if it is None, the backward returns None at once.
+    """
     several = any(item.variadic for item in spec.outputs if item.name in watched)
     if len(watched) < 2 and not (several or alone):
         return ()
@@ -636,7 +663,11 @@ def _filled(
 
 
 def _as_saved(item: Filled, saved: Iterable[Saved], origins: Origins) -> Filled:
-    """Make zeros like a tensor saved for every gradient: one of the output's shape, else with the shape on ctx."""
+    """Make the zeros for a gradient like a saved tensor rather than by shape, dtype and device on ctx, if there is one.
+
+    The tensor must be saved for every gradient. If it has the output's shape, nothing is kept on ctx for the zeros; an
+    intermediate of another shape gives dtype and device, and the shape comes from ctx.
+    """
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))
     every = [
@@ -655,6 +686,7 @@ def _as_saved(item: Filled, saved: Iterable[Saved], origins: Origins) -> Filled:
 
 
 def _kept_for(filled: tuple[Filled, ...], kept: tuple[Kept, ...]) -> tuple[Kept, ...]:
+    """Return the values on ctx to make the zeros from, without those `kept` there already."""
     known = {item.name for item in kept}
     found = []
     for item in filled:

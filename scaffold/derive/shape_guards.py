@@ -4,6 +4,9 @@ In: an `OpSpec`, its forward and its `Derivation`, and a way to derive another. 
 a shape to test.
 Invariant: a call that passes the tests, and PyTorch's own, has the shapes assumed by the backward; PyTorch's tests are
 not repeated, and nothing is tested if the backward would be the same without the declaration.
+
+Words: a condition is one on named sizes (`require`). Leading dims are any number of dims: `...`, `*batch`. A stated
+gradient is one by the user's formula.
 """
 
 import re
@@ -44,7 +47,7 @@ class Place(NamedTuple):
 
     @property
     def axis(self) -> int | None:
-        """Return its position, or None for leading dims.
+        """Return the dim's position, or None for leading dims.
 
         The last dim, and dims after leading ones, are counted from the end.
         """
@@ -64,7 +67,7 @@ class Place(NamedTuple):
 
     @property
     def size(self) -> str:
-        """Return the expression: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
+        """Return the expression of the size: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
         if self.is_leading:
             return Part(self, 1).shape
         return f"{self.item.name}.shape[{self.axis}]"
@@ -88,7 +91,7 @@ class Part(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """Return the expression: `x.shape[:2]`, `x.shape[-2:]`."""
+        """Return the expression of the sizes: `x.shape[:2]`, `x.shape[-2:]`, or `x.shape` for all dims."""
         item, dims = self.first.item, self.first.dims
         first, end = self.first.at, self.first.at + self.length
         if self.is_whole:
@@ -122,7 +125,7 @@ class Known(NamedTuple):
 def shape_checks(
     spec: OpSpec, forward: Forward | None, found: Derivation, derive: Derive
 ) -> tuple[ShapeCheck, ...]:
-    """Return the tests forward needs for the shapes of its inputs."""
+    """Return the tests forward needs for the shapes of its inputs; () for an op without gradients, or an unfinished one."""
     declared = [item for item in spec.tensors if _is_fixed(item)]
     several = next((item for item in spec.tensors if _is_several(item)), None)
     stated = found.derived != {item.name for item in spec.differentiable}
@@ -209,7 +212,7 @@ def _sizes_read(
 
 
 def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck | None:
-    """Return a condition's check, placed at the last input with a size it reads."""
+    """Return the check of a condition on sizes, `N % 2 == 0`, placed at the last input with a size it reads; None without one."""
     test, places = condition.result, _sizes_read(condition, declared)
     if test is None or not places:
         return None
@@ -243,6 +246,7 @@ def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck
 
 
 def _is_fixed(item: TensorInput) -> bool:
+    """Return whether an input is one tensor with a declared shape, more than `[...]` alone."""
     return item.dims not in (None, (ANY_DIMS,)) and not item.variadic
 
 
@@ -252,6 +256,7 @@ def _is_several(item: TensorInput) -> bool:
 
 
 def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
+    """Return the op with other declared shapes for the named inputs."""
     inputs = (
         (
             item._replace(dims=dims[item.name])
@@ -264,6 +269,7 @@ def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
 
 
 def _places(item: TensorInput) -> Iterator[Place]:
+    """Yield each dim of an input, but for an unnamed `...`."""
     for at, dim in enumerate(item.dims or ()):
         if dim != ANY_DIMS:
             yield Place(item, at)
@@ -288,7 +294,10 @@ def _without_names(spec: OpSpec) -> OpSpec:
 def _known(
     declared: Sequence[TensorInput], pairs: Sequence[tuple[str, str]]
 ) -> list[Known]:
-    """Return the required sizes of each input, by the first input with that name, and the dims to test."""
+    """Return the required sizes of each input, by the first input with a dim of the same name, and the dims to test.
+
+    PyTorch itself enforces the `pairs` of equal sizes: one test is enough for the dims they connect.
+    """
     places = [place for item in declared for place in _places(item)]
     group = _groups([place.own_name for place in places], pairs)
     sizes: dict[str, Place | int] = {}
@@ -316,6 +325,7 @@ def _known_of(
     asked: set[str],
     tellers: dict[str, str],
 ) -> Known:
+    """Return the required sizes of one input: `sizes`, the dims `asked` for and the optional `tellers`, by dims' unique names."""
     own = tuple(_places(item))
     size_at = {place.at: sizes.get(place.own_name) for place in own}
     return Known(
@@ -327,7 +337,7 @@ def _known_of(
 
 
 def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Map each name to a representative of its set of equal names."""
+    """Map each name to a representative of its set of equal names; `pairs` are equal."""
     group = {name: name for name in names}
     for one, two in pairs:
         if one in group and two in group and group[one] != group[two]:
@@ -350,7 +360,10 @@ class OfEach(NamedTuple):
 def _known_of_each(
     spec: OpSpec, several: TensorInput, declared: Sequence[TensorInput]
 ) -> tuple[OfEach, ...]:
-    """Return the sizes required of each tensor by required inputs and the first tensor; then by optional inputs."""
+    """Return the sizes required of each tensor of a variadic input: by required inputs and the first tensor; then by optional ones.
+
+    The second item is left out if optional inputs require nothing more.
+    """
     each = several._replace(name=fresh("item", outer_names(spec, None)), variadic=False)
     first = each._replace(name=f"{several.name}[0]")
     required = [item for item in declared if not item.optional]
@@ -385,7 +398,7 @@ def _check_of_each(item: OfEach) -> ShapeCheck | None:
 
 
 def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
-    """Return whether neither another test nor PyTorch itself checks the number of dims."""
+    """Return whether a call may pass another number of dims: neither another test nor PyTorch (`ranks`) checks it."""
     return (
         not leading(known.dims)
         and not known.fully_known
@@ -394,7 +407,10 @@ def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
 
 
 def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) -> OpSpec:
-    """Return the op with only the last dim declared for these inputs, and for those compared with them."""
+    """Return the op with only the last dim declared for the inputs in `alone`, and for others compared with them.
+
+    If it is derived alike, their number of dims needs no test.
+    """
     base = spec if any(item.to_test for item in known) else _without_names(spec)
     names = {item.name: item.dims for item in base.tensors}
     lasts = {item.dims[-1] for item in alone if item.dims}
@@ -417,7 +433,7 @@ def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) ->
 def _leader(
     known: Known, others: Sequence[Known], alone: Sequence[TensorInput]
 ) -> TensorInput | None:
-    """Return the input that determines the rank of another: itself, or the one it is compared with."""
+    """Return the input to determine the rank of another: itself, or the one it is compared with; None if not in `alone`."""
     if known.item in alone:
         return known.item
     like = _like_another(known, others) if known.fully_known else None
@@ -429,7 +445,7 @@ def _leader(
 def _least_ranks(
     known: Sequence[Known], read: Sequence[Place], least: Mapping[str, int]
 ) -> dict[str, str]:
-    """Return rank tests for inputs that may have fewer dims than are cut off or read.
+    """Return rank tests for inputs with perhaps fewer dims than are cut off or read; `least` are ranks PyTorch enforces.
 
     The `shape[:-2]` of `[D]` is (), the same as with no leading dims.
     """
@@ -449,7 +465,7 @@ def _least_ranks(
 
 
 def _compared_leading(known: Known, others: Sequence[Known]) -> tuple[Part, ...]:
-    """Return the parts used to compare an input's leading dims with another's."""
+    """Return the parts of the inputs to compare an input's leading dims with another's; () if they are not compared."""
     first = Place(known.item, 0)
     if not (known.to_test and first.is_leading):
         return ()
@@ -498,6 +514,7 @@ def _declared(item: TensorInput) -> str:
 
 
 def _size(size: Place | int | None) -> str:
+    """Return a required size as an expression."""
     return size.size if isinstance(size, Place) else str(size)
 
 
@@ -510,7 +527,7 @@ def _listed(sizes: Sequence[Place | int | None]) -> Iterator[str]:
 
 
 def _starred(sizes: Sequence[Place | int | None]) -> Part | None:
-    """Return leading dims with the dims that follow them in the same input, or None."""
+    """Return leading dims with the following dims of the same input, or None if the sizes do not begin with leading dims."""
     first, length = sizes[0], 1
     if not (isinstance(first, Place) and first.is_leading):
         return None
@@ -529,7 +546,10 @@ def _shown(dim: Dim, size: Place | int | None) -> str:
 def _runs(
     known: Known, others: Sequence[Known]
 ) -> Iterator[tuple[Part, Part | Place | int | None]]:
-    """Yield the dims to test, adjacent ones together if adjacent in another input too, with their required sizes."""
+    """Yield the dims to test with their required sizes; adjacent ones together, if adjacent in another input too.
+
+    `y.shape[:2] != x.shape[:2]` is one test for two dims.
+    """
     asked = known.to_test
     if asked and Place(known.item, asked[0]).is_leading:
         part, there = _leading_run(known, others)
@@ -553,7 +573,10 @@ def _runs(
 
 
 def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
-    """Return the leading dims and following ones shared by an earlier input: `v.shape[:-1]` for T of `k[*batch, T, D]`."""
+    """Return the leading dims of an input, with the following ones in common with an earlier input; and these in that input.
+
+    `v.shape[:-1]` for T of `k[*batch, T, D]`.
+    """
     first, teller = Place(known.item, 0), known.sizes[0]
     assert isinstance(teller, Place)
     best = Part(teller, 1)
@@ -565,7 +588,7 @@ def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
 
 
 def _before(known: Known, others: Sequence[Known]) -> Sequence[Known]:
-    """Return the inputs checked before this one."""
+    """Return the inputs checked before this one; all others, if it is not among them."""
     return others[: others.index(known)] if known in others else others
 
 
@@ -578,7 +601,7 @@ def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
 
 
 def _test(part: Part, there: Part | Place | int | None) -> str:
-    """Return `y.shape[0] != x.shape[0]`, or `y.shape[:2] != x.shape[:2]`."""
+    """Return the test of a part against the required sizes: `y.shape[0] != x.shape[0]`, `y.shape[:2] != x.shape[:2]`."""
     if isinstance(there, Part):
         return f"{part.shape} != {there.shape}"
     return f"{part.first.size} != {_size(there)}"
