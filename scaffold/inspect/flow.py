@@ -53,7 +53,10 @@ EXITS = (ast.Return, ast.Raise)  # a break reaches the code after the loop
 
 
 class Flow:
-    """The statements and bindings of one function."""
+    """The statements and bindings of one function.
+
+    `bindings` holds the statements' bindings alone: a parameter has none before it is bound again, see `parameters`.
+    """
 
     def __init__(self, node: ast.FunctionDef, parameters: Sequence[str]) -> None:
         self.node = node
