@@ -162,8 +162,8 @@ def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
     return shape if isinstance(shape.origin, OrScalar) else unknown(OrScalar(shape))
 
 
-def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape | None:
-    """Return the shape of a choice of two tensors, with a `ChosenSize` for unequal sizes; None for unknown or unequal ranks."""
+def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape:
+    """Return the shape of a choice of two tensors: dim by dim for equal ranks, else one of the two shapes."""
     one, two = body.shape, orelse.shape
     if one == two:
         return one
