@@ -233,7 +233,8 @@ def differentiated(
             raise UnsupportedError("it takes any number of tensors")
         if any(item.variadic and item.differentiable for item in spec.outputs):
             raise UnsupportedError("it returns any number of tensors")
-        lowered = lower(spec, question.forward, applier, wanted)
+        saves = spec.forgoes_second or returns_saved(spec)
+        lowered = lower(spec, question.forward, applier, wanted, saves)
         found = replace(found, results=lowered.results)
         if other and other.walked and _broadcasts_more(program, other.walked):
             return found
@@ -392,7 +393,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     if amp == "region" or (walked.spec.is_library and amp != "off"):
         # After all that takes values apart, to which a cast is a value of its own.
         sure = () if amp == "region" else walked.cotangents.keys()
-        known = with_casts(walked.make, roots, walked.held, sure)
+        known = with_casts(walked.make, roots, walked.held, walked.cotangents, sure)
         roots, of = _over(known, roots, of)
     return BackwardGraph(
         spec=walked.spec,

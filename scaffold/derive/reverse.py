@@ -436,8 +436,8 @@ class Reverse:
         return several[0]
 
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
-        """Return the formula under `fused`, one call for the gradient; None without one, or if a value would be saved for it alone."""
-        if not self.fuse or op.kind != "real":
+        """Return the formula under `fused`; None without one, or if a value would be saved for it alone."""
+        if not self.fuse or op.kind not in ("real", "group"):
             return None
         table = self.make.applier.table
         fused = table.fused(rule, name)

@@ -41,6 +41,7 @@ from scaffold.spec import OpSpec, Output, is_variadic
 from scaffold.spec.library import PLAIN
 
 NONE = re.compile(r"(?<!is )(?<!is not )\bNone\b")  # a value, not a test for None
+NO_GRADIENT = re.compile(r"(?:return|else|=) None\b")  # nor an argument
 
 
 class FunctionView(NamedTuple):
@@ -153,8 +154,10 @@ def forward_type(spec: OpSpec, derivation: Derivation) -> str:
 def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
-    one = "Tensor | None" if NONE.search("\n".join(body)) else "Tensor"
-    if len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False):
+    single = len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False)
+    none = NO_GRADIENT if single else NONE
+    one = "Tensor | None" if none.search("\n".join(body)) else "Tensor"
+    if single:
         return one if spec.differentiable else "None"
     return f"tuple[{one}, ...]"
 
@@ -302,16 +305,10 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
         return [f"{spec.inputs[0].name} = inputs"]
     targets = []
     for item in spec.inputs:
-        several = is_variadic(item)
-        star = "*" if several and starred else ""
+        star = "*" if is_variadic(item) and starred else ""
         targets.append(star + (item.name if item.name in read else f"_{item.name}"))
-    return [
-        (
-            f"{', '.join(targets)} = inputs"
-            if len(targets) > 1
-            else f"({targets[0]},) = inputs"
-        )
-    ]
+    joined = ", ".join(targets)
+    return [f"{joined} = inputs" if len(targets) > 1 else f"({joined},) = inputs"]
 
 
 def _returns_one(spec: OpSpec, derivation: Derivation) -> bool:

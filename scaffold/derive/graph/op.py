@@ -175,7 +175,7 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
     "unless_scalar": (NoneType,),
     "contracted": (NoneType,),
     "indices": (NoneType,),  # a list of indices as a tensor
-    "cast": (NoneType,),
+    "cast": (NoneType, Named),  # of two dtypes: `torch.promote_types`
 }
 
 

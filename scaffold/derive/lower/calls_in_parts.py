@@ -7,7 +7,7 @@ user wrote it.
 from collections.abc import Mapping
 
 from scaffold.derive.graph.application import Bound
-from scaffold.derive.graph.op import literal
+from scaffold.derive.graph.op import literal, literal_text
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.rules.table import BUILDERS, Table
@@ -49,10 +49,9 @@ class _Parts:
 
     def node(self, part: Node) -> Node:
         if part.kind == "name" and part.label in self.evaluator.env:
-            if part.label not in self.given:
-                raise UnsupportedError(part.label)
             self.read.add(part.label)
-            return self.given[part.label]
+            default = literal_text(literal(self.evaluator.env[part.label]))
+            return self.given.get(part.label) or self.graph.constant(default)
         if part.kind != "call":
             return self.graph.node(part.kind, part.label, (*map(self.node, part.args),))
         if part.args[0].label in BUILDERS:

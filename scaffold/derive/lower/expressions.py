@@ -226,6 +226,7 @@ class Expressions(Evaluator):
         self._note, self._choices = note, 0
         self._region = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
+        self.returned: frozenset[Node] = frozenset()  # results of a forward that saves
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
     @contextmanager
@@ -344,13 +345,19 @@ class Expressions(Evaluator):
     def _in_parts(self, node: Node, bound: Bound) -> Op | None:
         """Return the value of a call, by parts that can get names; None if it has none.
 
-        Autocast may treat a part otherwise than the whole: on a CPU `log_softmax` is not computed in float32, as `cross_entropy` is.
+        Autocast may treat a part otherwise than the whole: on a CPU `log_softmax` is not computed in float32, as `cross_entropy` is. Not so one
+        result of a single call: that of a norm that is returned has the dtype of the gradient that comes in, for which others are saved.
         """
-        if bound.rule.parts is None or bound.rule.facts.autocast and self._region:
+        table, autocast = self.applier.table, bound.rule.facts.autocast
+        spelled = table.parts(bound.rule)
+        if spelled is None:
+            return None
+        single = spelled.kind == "subscript"
+        if autocast and (node not in self.returned if single else self._region):
             return None
         if node not in self.parts:
             inner = self.program.graph.rewrite(node, self.parts.get)
-            parts = in_parts(self.make, self.applier.table, bound, inner)
+            parts = in_parts(self.make, table, bound, inner)
             if parts is None:
                 return None
             self.parts[node] = parts

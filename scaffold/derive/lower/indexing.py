@@ -256,6 +256,8 @@ def item_of(
     names = rule.results
     if names[0].startswith("*") or len(names) <= position:
         return _part_shape(program, op, position), kind, active
+    if kind == "real" and not rule.leads_back(names[position]):
+        return None, kind, False
     return shape_said(program, rule.facts.shape, args), kind, active
 
 

@@ -68,8 +68,9 @@ def lower(
     forward: Forward,
     applier: Applier,
     wanted: frozenset[str],
+    saves: bool = False,
 ) -> Lowered:
-    """Lower a forward to a graph; only the wanted inputs are active."""
+    """Lower a forward to a graph; only the wanted inputs are active. One that `saves` may have its results in parts."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
@@ -77,6 +78,8 @@ def lower(
     writes, results = checked(spec, lines), len(forward.results)
     lowering = Lowering(spec, applier, inputs, writes, lines, results)
     graph = applier.program.graph
+    if saves:
+        lowering.expressions.returned = _returned(forward)
     for item in forward.statements:
         lowering.block(without_checks(graph, (item,)))
         lowering.position += 1
@@ -90,6 +93,14 @@ def lower(
         lowering.in_parts(forward),
         {parts: call for call, parts in lowering.expressions.parts.items()},
     )
+
+
+def _returned(forward: Forward) -> frozenset[Node]:
+    """Return the expression of a sole result, also where a statement gives it its name."""
+    lines = (x for x in forward.statements if isinstance(x, Assign) and not x.operator)
+    named = {item.target: item.value for item in lines}
+    result, *more = forward.results
+    return frozenset() if more else frozenset({named.get(result, result)})
 
 
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:

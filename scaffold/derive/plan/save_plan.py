@@ -82,7 +82,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
             call = op.args[0]
             is_named = op in backward.held or call in named - backward.held.keys()
             # A value that only a gradient reads is saved only if it needs no cotangent.
-            known = op.kind == "int" or op in named
+            known = not op.active or op in named
             return known and is_named and not call.facts.takes_no_memory
         return op in named and not op.facts.takes_no_memory
 

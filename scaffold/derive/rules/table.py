@@ -81,6 +81,10 @@ class Rule(NamedTuple):
         known = self.module is None and may_be(word, "undifferentiated")
         return known or "undifferentiated" in self.facts.flags
 
+    def leads_back(self, result: str) -> bool:
+        """Return whether a gradient reads the cotangent of a result: none reads that of a norm's mean."""
+        return not self.formulas or f"grad_{result}" in str([*self.formulas.values()])
+
     @property
     def cotangents(self) -> tuple[str, ...]:
         """Return the names of the results' gradients in formulas."""

@@ -7,7 +7,7 @@ over leading dims, which is `torch.tensordot`. Invariant: with autocast off, no 
 from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.graph.conditions import given
-from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.graph.op import Named, Op, literal, tensors
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.rebuilding import Renewal, renewed
 
@@ -18,17 +18,18 @@ def with_casts(
     make: Maker,
     roots: Mapping[str, Op],
     held: Collection[Op],
+    results: Mapping[Op, Op],
     known: Collection[Op] = (),
 ) -> dict[Op, Op]:
     """Return the replacements of ops below the gradients with operands cast to one dtype; ops in `held` have names and stay.
 
-    Cotangents that are `known` have the dtype of their values.
+    `results` has the value of each cotangent; cotangents that are `known` have the dtype of their values.
     """
 
     def with_cast(op: Op, of: Renewal) -> Op:
         args = tuple(map(of, op.args))
         if op.facts.dtype == "uniform" and op.facts.autocast not in CAST_BY_PYTORCH:
-            args = _in_one_dtype(make, op, args, known)
+            args = _in_one_dtype(make, op, args, results, known)
         if op.rule == "zeros":
             args = (_of_its_dtype(args[0]), *args[1:])
         return make.program.over(op, args)
@@ -37,36 +38,50 @@ def with_casts(
 
 
 def _in_one_dtype(
-    make: Maker, op: Op, args: tuple[Op, ...], known: Collection[Op]
+    make: Maker,
+    op: Op,
+    args: tuple[Op, ...],
+    results: Mapping[Op, Op],
+    known: Collection[Op],
 ) -> tuple[Op, ...]:
-    """Return the arguments cast to the dtype of a computed one, one in full precision if there is one."""
+    """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
+
+    The gradient that comes in for a norm has the dtype in which autocast computed it, and so its statistics stay. Then no weight is cast
+    to less: on a CPU it may be in float32 beside an input that is not.
+    """
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
-    fixed = [arg for arg, item in named if item.name in op.facts.indices]
-    fixed += filter(_is_statistic, args)
+    statistics = [*filter(_is_statistic, args)]
+    fixed = [arg for arg, item in named if item.name in op.facts.indices] + statistics
     alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
     if not computed:
         return args
     like = min(computed, key=_precision_of)
-    cast = {arg: _cast(make, arg, like) for arg in alike}
-    return tuple(
-        _of_cast(make, arg, cast) if _is_statistic(arg) else cast.get(arg, arg)
-        for arg in args
-    )
+    norm = results.get(args[0])
+    if norm is not None and any(norm.args == item.args for item in statistics):
+        (x, *_), wide = norm.args[0].args, Named("promote_types")
+        cast = {
+            arg: _cast(make, arg, like, None if arg is x else wide) for arg in alike
+        }
+    else:
+        cast = {arg: _cast(make, arg, like) for arg in alike}
+        cast |= {arg: _of_cast(make, arg, like) for arg in statistics}
+    return tuple(cast.get(arg, arg) for arg in args)
 
 
 def _is_statistic(op: Op) -> bool:
     """Return whether a value is a statistic, as the mean of a norm: PyTorch's backward takes it only as it was computed."""
-    made = op.rule == "item" and op.args[0].facts.category == "backward"
+    made = op.rule == "item" and op.kind == "real" and not op.active
     return made and all(inner.rule != "cotangent" for inner in op.walk())
 
 
-def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
+def _of_cast(make: Maker, statistic: Op, like: Op) -> Op:
     """Return a statistic of the tensors as they are cast."""
     (call,) = statistic.args
-    again = make.program.over(call, (cast.get(arg, arg) for arg in call.args))
-    return make.program.over(statistic, (again,))
+    given = {*tensors(call.args)}
+    args = (_cast(make, arg, like) if arg in given else arg for arg in call.args)
+    return make.program.over(statistic, (make.program.over(call, args),))
 
 
 def _of_its_dtype(op: Op) -> Op:
@@ -75,13 +90,15 @@ def _of_its_dtype(op: Op) -> Op:
     return _of_its_dtype(given[0]) if given else op
 
 
-def _cast(make: Maker, arg: Op, like: Op) -> Op:
+def _cast(make: Maker, arg: Op, like: Op, by: Named | None = None) -> Op:
     if _has_dtype_of(arg, like):
         return arg
     if _is_zeros(arg):
         return make.zeros(like, arg.shape)
+    if arg.rule == "cond" and literal(arg.args[1]) is None:
+        return make.choose(arg.test, _cast(make, arg.args[0], like, by), arg.args[1])
     cast = make.program.op(
-        "cast", (arg, like), None, kind=arg.kind, shape=arg.shape, active=arg.active
+        "cast", (arg, like), by, kind=arg.kind, shape=arg.shape, active=arg.active
     )
     return make.choose(given(make.program, arg), cast, make.const(None))
 

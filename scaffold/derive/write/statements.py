@@ -122,6 +122,10 @@ def _incoming(backward: BackwardGraph) -> IncomingGradients:
     names = (output.name for output in spec.outputs)
     outputs = dict(zip(names, lowered.results, strict=True))
     kinds = {result.kind for result in lowered.results}
+    # Autocast decides of the dtype of a norm in parts, and its backward asks for it.
+    apart = any(
+        op.rule == "item" and op.args[0].facts.autocast for op in outputs.values()
+    )
     tensors = [(op, name) for name, op in (*lowered.inputs.items(), *outputs.items())]
     tensors += backward.returned.items()
     return IncomingGradients(
@@ -132,7 +136,9 @@ def _incoming(backward: BackwardGraph) -> IncomingGradients:
         scalars=frozenset(name for name, op in outputs.items() if op.shape == SCALAR),
         returned=frozenset(backward.returned.values()),
         akin=frozenset(
-            name for op, name in tensors if op.active and {op.kind} == kinds
+            name
+            for op, name in tensors
+            if op.active and {op.kind} == kinds and not apart
         ),
     )
 
@@ -702,21 +708,19 @@ class _Writer:
         """Names for all that autograd of one call gives."""
         self.names[op] = "pullback"
         items = self.program.items_of(op)
-        for item in items.values():
-            self.names[item] = self.namer.name(item)
-        count = len(op.pullback.args)
-        self.pulled[op] = tuple(
-            self.names[items[at]] if at in items else "_" for at in range(count)
-        )
+        self.names |= {item: self.namer.name(item) for item in items.values()}
+        self._unpack(op, items, len(op.pullback.args))
+
+    def _unpack(self, op: Op, items: Mapping[int, Op], count: int) -> None:
+        """Note the names of a call's values, and the unread ones `_`."""
+        names = {at: self.names[item] for at, item in items.items()}
+        self.pulled[op] = tuple(names.get(at, "_") for at in range(count))
 
     def _is_unpacked(self, op: Op) -> bool:
         """Return whether a backward call returns several values and no gradient: the statistics of a norm."""
         parts = self._parts(op)
-        return (
-            op.facts.category == "backward"
-            and len(parts) > 1
-            and not self.namer.is_gradient(op)
-        )
+        known = not any(part.active or part.kind == "int" for part in parts.values())
+        return known and len(parts) > 1 and not self.namer.is_gradient(op)
 
     def _parts(self, op: Op) -> dict[int, Op]:
         """Return the values of a call read by the backward."""
@@ -724,14 +728,11 @@ class _Writer:
         return {at: item for at, item in items.items() if item in self.known.owners}
 
     def _name_parts(self, op: Op) -> None:
-        """Name the values of a call, and the unread ones `_`."""
+        """Name the values of a call."""
         items = self._parts(op)
         self.names |= self.namer.name_all(items.values())
         self.names[op] = ""  # of none as a whole
-        self.pulled[op] = tuple(
-            self.names[items[at]] if at in items else "_"
-            for at in range(len(op.facts.results))
-        )
+        self._unpack(op, items, len(op.facts.results))
 
     def statements(self) -> Lines:
         """Return all statements, each value before its first use."""
@@ -796,10 +797,8 @@ class _Writer:
             return self._accumulated(name, op, region)
         printer = self._at(region)
         if op in self.pulled:
-            parts = self.graph.node(
-                "tuple", "", tuple(map(self.graph.name, self.pulled[op]))
-            )
-            why = self._why(op, printer)
+            names = tuple(map(self.graph.name, self.pulled[op]))
+            parts, why = self.graph.node("tuple", "", names), self._why(op, printer)
             return [Assign(parts, printer.expression(op), "", why)]
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))

@@ -609,9 +609,8 @@ def _is_multiple(op: Op, value: Op) -> bool:
 
 def _is_cast_if_given(op: Op) -> bool:
     """Return whether it is the cast of an optional value, or None."""
-    return (
-        op.rule == "cond" and op.args[0].rule == "cast" and literal(op.args[1]) is None
-    )
+    cast = op.rule == "cond" and op.args[0].rule == "cast"
+    return cast and literal(op.args[1]) is None
 
 
 def _is_negative(op: Op) -> bool:

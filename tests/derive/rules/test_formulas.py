@@ -364,12 +364,15 @@ def test_of_one_result_alone_a_part_of_no_cotangent_is_none() -> None:
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_the_statistics_of_a_norm_are_computed_in_one_call(given: bool) -> None:
-    forward = "F.layer_norm(x, x.shape[-1:], weight)"
+@pytest.mark.parametrize("result", ["{}", "F.silu({})"])
+def test_the_statistics_of_a_norm_are_computed_once(given: bool, result: str) -> None:
+    """Saved of a norm that is returned; else in one call of the backward, on what may have another dtype under autocast."""
+    forward = result.format("F.layer_norm(x, x.shape[-1:], weight)")
     text = op_text("x[..., D], weight[D]?", forward=forward)
-    assert text.count("_, mean, rstd = torch.native_layer_norm(") == 1
-    # Autocast may give the gradient another dtype than `x`: both calls want it.
-    assert "x_cast, x.shape[-1:], weight_cast, None, 1e-5" in text
+    saved = result == "{}"
+    assert text.count(", mean, rstd = torch.native_layer_norm(") == 1
+    assert ("ctx.mark_non_differentiable(mean, rstd)" in text) == saved
+    assert ("x_cast, x.shape[-1:], weight_cast, None, 1e-5" in text) != saved
     weight = tensor(4).requires_grad_() if given else None
     call, args = load(text).some_op, (tensor(3, 4).requires_grad_(), weight)
     plain = reference(["x", "weight"], forward)
@@ -381,6 +384,28 @@ def test_the_statistics_of_a_norm_are_computed_in_one_call(given: bool) -> None:
     assert torch.autograd.gradgradcheck(call, active)
 
 
+@pytest.mark.parametrize(
+    "forward", ["F.group_norm(x, 2, w, w)", "F.instance_norm(x, weight=w, bias=w)"]
+)
+def test_a_norm_of_channels_has_the_backward_of_pytorch(forward: str) -> None:
+    """One call for two gradients, of a weight that is not contiguous, too."""
+    text = op_text("x[N, C, L], w[C]", forward=forward)
+    assert text.count("_, mean, rstd = torch.native_group_norm(") == 1
+    assert text.count("aten.native_group_norm_backward(") == 1
+    x, w = tensor(2, 4, 3).mT.contiguous().mT, tensor(8)[::2]
+    active = (x.requires_grad_(), w.requires_grad_())
+    op, plain = load(text).some_op, reference(["x", "w"], forward)
+    ours = torch.autograd.grad(op(x, w).exp().sum(), active)
+    theirs = torch.autograd.grad(plain(x, w).exp().sum(), active)
+    torch.testing.assert_close(ours, theirs)
+    assert torch.autograd.gradgradcheck(op, active)
+
+
+def test_a_single_gradient_is_a_tensor_though_a_call_takes_none() -> None:
+    text = op_text("x", forward="F.instance_norm(x)")
+    assert "def backward(ctx: Any, grad_output: Tensor) -> Tensor:" in text
+
+
 @pytest.mark.parametrize("more", ["", ", label_smoothing=0.1"])
 def test_a_cross_entropy_subtracts_at_the_labels_alone(more: str) -> None:
     text = op_text("x[N, C], y[N; index(C)]", forward=f"F.cross_entropy(x, y{more})")
@@ -389,8 +414,11 @@ def test_a_cross_entropy_subtracts_at_the_labels_alone(more: str) -> None:
 
 
 def test_the_slope_of_a_smooth_loss_is_clamped() -> None:
-    text = op_text("x[N], y[N]", forward="F.smooth_l1_loss(x, y, beta=2.0)")
+    options = {"forward": "F.smooth_l1_loss(x, y, beta=2.0)"}
+    text = op_text("x[N], y[N]", **options, save_policy="recompute")
     assert "torch.clamp((x - y) / 2.0, -1, 1)" in text
+    # One pass for each gradient.
+    assert op_text("x[N], y[N]", **options).count("aten.smooth_l1_loss_backward(") == 2
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "nll_loss"])
@@ -412,7 +440,9 @@ NORMS = (
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("more", ["{}", "F.silu({})", "{} * 2"])
+@pytest.mark.parametrize(
+    "more", ["{}", "F.silu({})", "{} * 2", "{} + torch.ones(4)", "{0} * {0}.exp()"]
+)
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_norm_takes_parameters_of_higher_precision(
     norm: str, more: str, autocast: bool
