@@ -23,7 +23,7 @@ from torch import Tensor
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
-# What each dtype is computed in.
+# The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
@@ -84,7 +84,7 @@ def backward_kernel(
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
-    """Half precision is computed in float32."""
+    """Return the dtype to compute in: for half precision it is float32."""
     double = any(tensor.dtype == torch.float64 for tensor in tensors)
     return torch.float64 if double else torch.float32
 
@@ -92,13 +92,9 @@ def precision(*tensors: Tensor) -> torch.dtype:
 def blocks(columns: int) -> dict[str, int]:
     """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
-    warps = max(block // 256, 4)
-    most = 8 if block < 16384 else MOST_WARPS
-    return {
-        "ROWS": max(TILE // block, 1),
-        "BLOCK": block,
-        "num_warps": min(warps, most),
-    }
+    rows = max(TILE // block, 1)
+    warps = min(max(block // 512, 4), MOST_WARPS)
+    return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
 
 
 def as_rows(tensor: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
-# What each dtype is computed in.
+# The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 ELEMENTS = 1024  # of a program
@@ -65,7 +65,7 @@ def backward_kernel(
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
-    """Half precision is computed in float32."""
+    """Return the dtype to compute in: for half precision it is float32."""
     double = any(tensor.dtype == torch.float64 for tensor in tensors)
     return torch.float64 if double else torch.float32
 

@@ -243,7 +243,8 @@ class KernelBody:
 
     def _loaded(self, load: Load) -> str:
         """Return the line to read an input."""
-        cast = f".to({self.own.DTYPE})" if load.kind == "real" else ""
+        real = load.kind == "real" and not load.single  # the launch casts a single one
+        cast = f".to({self.own.DTYPE})" if real else ""
         given = self._address(load, self.own.cols)
         if not load.single and load.space != NUMBER:
             other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]

@@ -169,13 +169,17 @@ def functions_of(name: str, *functions: str, **scope: Any) -> tuple[Any, ...]:
 
 def test_the_number_of_rows_in_a_block_follows_from_that_of_columns() -> None:
     (blocks,) = functions_of("softmax", "blocks", TILE=1024, MOST_WARPS=32)
-    told = {x: (*blocks(x).values(),) for x in (1, 100, 1024, 1025, 8192, 16384, 65536)}
+    told = {
+        x: (*blocks(x).values(),)
+        for x in (1, 100, 1024, 1025, 4096, 8192, 16384, 65536)
+    }
     assert told == {
         1: (1024, 1, 4),
         100: (8, 128, 4),
         1024: (1, 1024, 4),
-        1025: (1, 2048, 8),
-        8192: (1, 8192, 8),
+        1025: (1, 2048, 4),
+        4096: (1, 4096, 8),
+        8192: (1, 8192, 16),
         16384: (1, 16384, 32),
         65536: (1, 65536, 32),
     }
@@ -184,8 +188,8 @@ def test_the_number_of_rows_in_a_block_follows_from_that_of_columns() -> None:
 def test_a_row_of_several_parts_has_the_block_of_all_its_numbers() -> None:
     (blocks,) = functions_of("rotary_heads", "blocks", TILE=512, MOST_WARPS=32)
     assert (*blocks(100).values(),) == (4, 128, 4)
-    assert (*blocks(1024).values(),) == (1, 1024, 8)
-    assert (*blocks(8192).values(),) == (1, 8192, 32)
+    assert (*blocks(1024).values(),) == (1, 1024, 4)
+    assert (*blocks(4096).values(),) == (1, 4096, 16)
     _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
     assert "TILE = 16 if INTERPRETED else 512" in kernel_draft(view)
 
@@ -263,6 +267,14 @@ def test_a_new_float_compiles_no_other_kernel(
     assert [x for x in names if x in kernel.launch] == given
     told = [line for line in kernel.outputs if "tl.constexpr" in line]
     assert len(told) == len(given)  # of float64: Triton passes a float as float32
+
+
+def test_one_gradient_for_all_is_cast_by_the_launch_alone() -> None:
+    _, view = triton_kernels(OPS["square_root_mean"].spec("op"), Location("op"))
+    assert view.backward is not None
+    assert "grad_output = tl.load(grad_output_ptr)" in view.backward.lines
+    each = "grad_output_each = grad_output.to(compute_dtype) / x.numel()"
+    assert each in view.backward.outputs
 
 
 def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
