@@ -523,7 +523,10 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     found = Reduce(fold, value, self.reduced(value, at == 1 or keepdim), nan=True)
     if at == 0:
         return found
+    value = self.named(value, _word(group.args[0]))
     first = self.apply("eq", value, self.named(found, f"row_{fold}"), kind="bool")
+    nan = self.apply("isnan", value, kind="bool")  # PyTorch's index is that of a NaN
+    first = self.apply("bitwise_or", first, nan, kind="bool")
     column, end = Column(value.space), Number(self.shapes.width, kind="int")
     where = self.apply("where", first, column, end, kind="int")
     return Reduce("min", where, self.reduced(value, keepdim), "int")

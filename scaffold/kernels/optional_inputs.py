@@ -6,6 +6,7 @@ computes what it does without the input, whichever of them are absent.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 from scaffold.derive.graph.static_values import UnsupportedError
@@ -38,9 +39,8 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
         return spec, {}
     found = {name: _number(spec, names, name) for name in names}
     for absent in product((False, True), repeat=len(names)):
-        given = {
-            name: found[name] for name, gone in zip(names, absent, strict=True) if gone
-        }
+        gone = (name for name, it in zip(names, absent, strict=True) if it)
+        given = {name: found[name] for name in gone}
         if not _agree(spec, names, given):
             raise UnsupportedError(f"no number can replace {' and '.join(given)}")
     inputs = tuple(
@@ -73,9 +73,8 @@ def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
         return None
 
     pair = (_changed(whole.forward, filled), without.forward)
-    one, two = (
-        _plain(_changed(item, lambda node: _simpler(graph, node))) for item in pair
-    )
+    simpler = partial(_simpler, graph)
+    one, two = (_plain(_changed(item, simpler)) for item in pair)
     return one == two
 
 
@@ -99,7 +98,7 @@ def _simpler(graph: Graph, node: Node) -> Node | None:
     """Return `x` for `x + 0.0` and `1.0 * x`, with its operands simpler, too."""
     if node.kind != "binary" or node.label not in NEUTRAL:
         return None
-    one, two = (graph.rewrite(item, lambda x: _simpler(graph, x)) for item in node.args)
+    one, two = (graph.rewrite(item, partial(_simpler, graph)) for item in node.args)
     if _is_number(two, NEUTRAL[node.label]):
         return one
     if node.label in "+*" and _is_number(one, NEUTRAL[node.label]):

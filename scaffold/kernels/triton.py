@@ -63,6 +63,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     forward = KernelBody(spec, pair.forward, "forward", every, pair, helpers)
     forward_kernel = Launch(spec, forward, pair).kernel()
     dtypes = {*map(pair.dtype_of, pair.dtypes)}
+    given = (x for x in forward_kernel.arguments.split(", ") if x not in dtypes)
     if pair.backward is not None:
         grads = [grad_name(spec, item.name) for item in spec.outputs]
         saved = [load.source for load in pair.backward.loads]
@@ -75,9 +76,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         namespace=spec.namespace,
         numbers=1024 >> (pair.shapes.of - 1).bit_length() if pair.shapes.width else 0,
         forward=forward_kernel,
-        forward_arguments=tuple(
-            x for x in forward_kernel.arguments.split(", ") if x not in dtypes
-        ),
+        forward_arguments=(*given,),
         backward=backward,
         formula=pair.formula,
         gradient=pair.gradient,

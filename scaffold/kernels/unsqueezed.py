@@ -34,9 +34,8 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
 
     lines = (*formula.statements, Assign(graph.name("_"), formula.result))
     rest = read_names(*rewritten(graph, lines, gather))
-    known = {
-        k: next(iter(v)) for k, v in views.items() if len(v) == 1 and k not in rest
-    }
+    single = {k: v for k, v in views.items() if len(v) == 1 and k not in rest}
+    known = {name: next(iter(dims)) for name, dims in single.items()}
 
     def change(node: Node) -> Node | None:
         found = _view(node, declared, lead)
@@ -75,13 +74,12 @@ def _view(node: Node, declared: dict[str, Dims], lead: Dims) -> tuple[str, Dims]
     index, rest = node.args[1], [*declared[name]]
     dims = []
     for item in index.args if index.kind == "tuple" else (index,):
+        whole = item.kind == "slice" and all(x.kind == "absent" for x in item.args)
         if emit(item) == "None":
             if not rest and declared[name] == lead:
                 return None
             dims.append(1)
-        elif (
-            item.kind == "slice" and all(x.kind == "absent" for x in item.args) and rest
-        ):
+        elif whole and rest:
             dims.append(rest.pop(0))
         else:
             return None

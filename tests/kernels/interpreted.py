@@ -7,6 +7,7 @@ went wrong.
 import importlib
 import itertools
 import json
+import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def main() -> None:
             told["calls"] += 1
             told["wrong"] += filter(None, [words])
         print(json.dumps(told), flush=True)
-    beside = [*out_of_range(), *unwanted(), *mixed()]
+    beside = [*out_of_range(), *unwanted(), *mixed(), *not_a_number()]
     print(json.dumps({"name": "beside", "wrong": beside}))
 
 
@@ -65,6 +66,23 @@ def unwanted() -> Iterator[str]:
             found = backward(x, x, weight, inv_rms, *wanted)
             if tuple(grad.numel() > 0 for grad in found) != wanted:
                 yield f"{name}: {[grad.shape for grad in found]} for {wanted}"
+
+
+def not_a_number() -> Iterator[str]:
+    """What is wrong of the largest number of a row with two NaN: the gradient is that of the first."""
+    for name in {"gated_maximum"} & OPS.keys():
+        function, reference = vars(importlib.import_module(name))[name], plain(
+            OPS[name]
+        )
+        x, w = torch.randn(2, 3, 17, dtype=torch.float64)
+        x[1, [5, 9]] = math.nan
+        x.requires_grad_()
+        found = [
+            torch.autograd.grad(f(x, w), x, torch.ones(3).double())[0]
+            for f in (function, reference)
+        ]
+        if not torch.equal(*found) or not found[0][1, 5]:
+            yield f"{name}: {found[0]} with NaN in a row, not {found[1]}"
 
 
 def mixed() -> Iterator[str]:

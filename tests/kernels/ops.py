@@ -198,6 +198,11 @@ OPS = {
         "return torch.logsumexp(x, -1) * (p * p).sum(-1) ** gamma",
         lambda lead, size: (torch.randn(*lead, size), 1.5),
     ),
+    "gated_maximum": FusedOp(
+        "x[..., D], w[..., D]",
+        "x.max(-1).values * torch.sigmoid(w.amax(-1))",
+        rows(1, 1),
+    ),
     "rotated_half": FusedOp(
         "x[B, T, D], cos[T, D], sin[T, D]",
         "a, b = x.chunk(2, -1)\nreturn x * cos + torch.cat([-b, a], -1) * sin",
