@@ -5,11 +5,12 @@ Invariant: if the text does not settle a question, the answer is no.
 """
 
 import ast
+from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.flow import Guards
+from scaffold.inspect.flow import Guards, Step
 from scaffold.inspect.functions import Method
-from scaffold.inspect.imported_names import Names
+from scaffold.inspect.imported_names import Names, method_call
 from scaffold.lint.model import Edit, span
 
 ONCE = "from torch.autograd.function import once_differentiable"
@@ -78,6 +79,44 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
         return True
     owners = dotted.split(".")[-2:-1]  # the owner of the function itself
     return any(owner.endswith(COMPILED) for owner in owners)
+
+
+def behind_results(method: Method) -> Iterator[Step]:
+    """Yield the statements whose values may reach what a method returns, the nearest first."""
+    steps, names = list(method.flow.returns), {method.ctx}
+    while steps:
+        yield from steps
+        nodes = [node for step in steps for node in step.expressions()]
+        wanted = {node.id for node in nodes if isinstance(node, ast.Name)} - names
+        names |= wanted
+        steps = [step for step in method.flow.steps if wanted & _written(step)]
+
+
+def _written(step: Step) -> set[str]:
+    """Return the names bound or changed by a statement; a call for its effect may change its arguments."""
+    statement = step.statement
+    places: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        places = statement.targets
+    elif isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For):
+        places = [statement.target]
+    elif isinstance(statement, ast.Expr):
+        places = [statement.value]
+    nodes = (node for place in places for node in ast.walk(place))
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def detaches(facts: Facts) -> bool:
+    """Return whether forward detaches, as in `x + (x.round() - x).detach()`.
+
+    The second derivative has the same constants then.
+    """
+    forward = facts.function.forward
+    calls = ast.walk(forward.node) if forward else ()
+    return any(
+        isinstance(node, ast.Call) and method_call(node, facts.names) == "detach"
+        for node in calls
+    )
 
 
 def asked_alone(guards: Guards, ctx: str | None) -> int | None:

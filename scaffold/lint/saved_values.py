@@ -11,6 +11,7 @@ from scaffold.inspect.facts import ContextCall, Facts, Kept
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call, torch_call
+from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Edit, span
 from scaffold.primitives.calls import is_constant, is_whole
@@ -49,8 +50,6 @@ def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
         bound = flow.reaching(name, kept.step)
         if len(bound) != 1 or flow.reaching(name, item.step) != bound:
             continue
-        if _changed_between(flow.steps, name, kept.step, item.step):
-            continue
         value = bound[0].value if bound[0] is not None else None
         if bound[0] is None or _is_whole(value):
             continue
@@ -68,22 +67,6 @@ def _is_whole(node: ast.expr | None) -> bool:
         return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return is_whole(node.func.attr) or _is_whole(node.func.value)
-    return False
-
-
-def _changed_between(steps: list[Step], name: str, first: Step, last: Step) -> bool:
-    """Return whether a statement between the two rebinds the name."""
-    for step in steps[first.order + 1 : last.order]:
-        statement = step.statement
-        targets = getattr(statement, "targets", None) or [
-            getattr(statement, "target", None)
-        ]
-        for target in targets:
-            for node in ast.walk(target) if target is not None else ():
-                if isinstance(node, ast.Name) and node.id == name:
-                    return isinstance(node.ctx, ast.Store) and not isinstance(
-                        statement, ast.AugAssign
-                    )
     return False
 
 
@@ -161,7 +144,9 @@ def carries_gradient(
         return carries_gradient(facts, method, bound.value, step, depth - 1)
     if isinstance(node, ast.Call) and depth:
         name = torch_call(node, facts.names) or method_call(node, facts.names)
-        if name != "detach" and (is_constant(name) or is_whole(name)):
+        if name != "detach" and (
+            is_constant(name) or is_whole(name) or creates(name) or is_metadata(node)
+        ):
             return False
         owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return any(map(carried, [*owner, *node.args]))

@@ -108,9 +108,9 @@ class Case(Function):
 MESSAGES = [
     (
         "AF13",
-        "return x.detach()",
+        "return x.view_as(x)",
         "return g",
-        "'x.detach()' is a view of an input: a later change of the output in place changes 'x', too; clone it",
+        "'x.view_as(x)' is a view of an input: a later change of the output in place is refused; clone it",
     ),
     (
         "AF31",

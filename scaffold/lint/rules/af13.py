@@ -4,10 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.flow import Step
-from scaffold.inspect.functions import Method
-from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import detaches
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -39,31 +37,13 @@ def find(facts: Facts) -> Iterator[Found]:
                 for c in facts.changes(forward)
             ):
                 continue  # AF08 reports it
+            if root.detached or root.viewed and detaches(facts):
+                continue  # the memory is shared on purpose
             what = "a view of an input" if root.viewed else "an input"
-            then = "is refused"
-            if _is_detached(facts, forward, node, item.step):
-                then = f"changes '{root.name}', too"
             text = ast.unparse(node)
+            message = f"'{text}' is {what}: a later change of the output in place is refused; clone it"
             edit = Edit("replace", span(node), f"{text}.clone()")
-            yield Found(
-                node,
-                f"'{text}' is {what}: a later change of the output in place {then}; clone it",
-                (edit,),
-            )
-
-
-def _is_detached(
-    facts: Facts, forward: Method, node: ast.expr | None, at: Step
-) -> bool:
-    """Return whether a value is `x.detach()` or `x.data`: no view for autograd, but the same memory."""
-    while isinstance(node, ast.Name):
-        bound = forward.flow.definite(node.id, at)
-        if bound is None or bound.element is not None or bound.order >= at.order:
-            return False
-        node, at = bound.value, forward.flow.steps[bound.order]
-    if isinstance(node, ast.Call):
-        return method_call(node, facts.names) == "detach"
-    return isinstance(node, ast.Attribute) and node.attr == "data"
+            yield Found(node, message, (edit,))
 
 
 RULE = Rule(
@@ -71,8 +51,7 @@ RULE = Rule(
     title="an input, or a view of one, is returned",
     why=(
         "The output is then a view made inside a Function: a later change of it in "
-        "place is refused (pytorch#73604). If it is detached, the change is allowed, "
-        "and changes the input, too."
+        "place is refused (pytorch#73604)."
     ),
     bad="""\
 class Reverse(Function):

@@ -10,7 +10,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import once
+from scaffold.lint.questions import behind_results, detaches, once
 
 CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 
@@ -27,21 +27,33 @@ def find(facts: Facts) -> Iterator[Found]:
     if backward not in function.own:
         return
     numbers = {f"{name}.item()" for name in _numbers(facts, backward)}
-    for node in _computing(backward.node):
+    behind = {id(step.statement) for step in behind_results(backward)}
+    state = {id(target) for target in _state(facts, backward)}
+    for node in _computing(backward.node, behind):
         what = _cut(facts, node)
-        if what and ast.unparse(node) not in numbers:
+        if what and ast.unparse(node) not in numbers and id(node) not in state:
             message = f"{what} in a backward that is not @once_differentiable: a second derivative may be silently wrong"
             yield Found(node, message, once(facts))
             return
 
 
-def _computing(node: ast.AST) -> Iterator[ast.AST]:
+def _state(facts: Facts, backward: Method) -> Iterator[ast.expr]:
+    """Yield saved tensors that backward changes, as `running.data` in `running.data.copy_(mean)`."""
+    for change in facts.changes(backward):
+        root = facts.values(backward).root(change.target, change.step)
+        if root and root.origin in ("saved", "kept"):
+            yield change.target
+
+
+def _computing(node: ast.AST, behind: set[int]) -> Iterator[ast.AST]:
     """Yield the nodes whose values may reach a gradient.
 
     Not so: tests, blocks that end in raise, sizes, and `y` in `torch.zeros_like(y)`.
     """
     if is_metadata(node):
         return  # `x.data.shape[0]`
+    if isinstance(node, ast.stmt) and behind.isdisjoint(map(id, ast.walk(node))):
+        return
     yield node
     shaped = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_like")
     for name, value in ast.iter_fields(node):
@@ -50,7 +62,7 @@ def _computing(node: ast.AST) -> Iterator[ast.AST]:
             continue
         for part in parts[1:] if shaped and name == "args" else parts:
             if isinstance(part, ast.AST):
-                yield from _computing(part)
+                yield from _computing(part, behind)
 
 
 def _numbers(facts: Facts, backward: Method) -> Iterator[str]:
@@ -93,26 +105,13 @@ def _cut(facts: Facts, node: ast.AST) -> str:
         return "" if facts.names.resolve(node).startswith("torch.") else ".data"
     if isinstance(node, ast.Call):
         method = method_call(node, facts.names)
-        if method == "detach" and _detaches(facts):
+        if method == "detach" and detaches(facts):
             return ""
         if method in CUTS and not node.args:
             return f".{method}()"
         if facts.names.resolve(node.func) == "torch.no_grad":
             return "torch.no_grad()"
     return ""
-
-
-def _detaches(facts: Facts) -> bool:
-    """Return whether forward detaches, as in `x + (x.round() - x).detach()`.
-
-    The second derivative has the same constants then.
-    """
-    forward = facts.function.forward
-    calls = ast.walk(forward.node) if forward else ()
-    return any(
-        isinstance(node, ast.Call) and method_call(node, facts.names) == "detach"
-        for node in calls
-    )
 
 
 RULE = Rule(

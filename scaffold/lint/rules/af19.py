@@ -5,16 +5,20 @@ from collections.abc import Iterator
 
 from scaffold.formula.optionality import is_none
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield Functions of several gradients that never test which are needed; one finding each."""
+    """Yield Functions that compute several gradients and never test which are needed; one finding each."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return
     if any(
-        isinstance(node, ast.Attribute) and node.attr == "needs_input_grad"
+        isinstance(node, ast.Attribute)
+        and node.attr in ("needs_input_grad", "requires_grad")
+        and isinstance(node.ctx, ast.Load)
         for node in ast.walk(backward.node)
     ):
         return
@@ -23,11 +27,23 @@ def find(facts: Facts) -> Iterator[Found]:
             value
             for value in item.values or ()
             if not is_none(facts.if_none(value, item.step))
+            and not _is_ready(facts, backward, value, item.step)
         ]
         if len(given) > 1:
             message = f"{len(given)} gradients are computed without asking ctx.needs_input_grad"
             yield Found(backward.node, message)
             return
+
+
+def _is_ready(facts: Facts, backward: Method, node: ast.expr, at: Step) -> bool:
+    """Return whether backward passes a gradient on: its argument, or one computed by forward."""
+    values = facts.values(backward)
+    bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
+    value = bound.value if bound else None
+    if isinstance(value, ast.Attribute) and values.is_ctx(value, value.attr):
+        return True
+    root = values.root(node, at)
+    return root is not None and root.origin != "fresh"
 
 
 RULE = Rule(

@@ -4,10 +4,9 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import is_kernel, once
+from scaffold.lint.questions import behind_results, is_kernel, once
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -25,18 +24,16 @@ def find(facts: Facts) -> Iterator[Found]:
 
 def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
     """Return the kernel with the fewest names between its results and a gradient, or else the last one called for its effect."""
-    flow = backward.flow
-    steps, names = list(flow.returns), set[str]()
-    while steps:
-        nodes = [node for step in steps for node in step.expressions()]
-        kernels = [*_kernels(facts, nodes)]
-        if kernels:
-            return kernels[0]
-        wanted = {node.id for node in nodes if isinstance(node, ast.Name)} - names
-        names |= wanted
-        steps = [step for step in flow.steps if wanted & _written(step)]
-    effects = (s for s in reversed(flow.steps) if isinstance(s.statement, ast.Expr))
-    return next((n for s in effects for n in _kernels(facts, s.expressions())), None)
+    steps = backward.flow.steps
+    effects = (s for s in reversed(steps) if isinstance(s.statement, ast.Expr))
+    return next(
+        (
+            kernel
+            for step in (*behind_results(backward), *effects)
+            for kernel in _kernels(facts, step.expressions())
+        ),
+        None,
+    )
 
 
 def _kernels(facts: Facts, nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
@@ -44,20 +41,6 @@ def _kernels(facts: Facts, nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
     for node in nodes:
         if isinstance(node, ast.Call) and is_kernel(node, facts.names) and node.args:
             yield node
-
-
-def _written(step: Step) -> set[str]:
-    """Return the names bound or changed by a statement; a call for its effect may change its arguments."""
-    statement = step.statement
-    places: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        places = statement.targets
-    elif isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For):
-        places = [statement.target]
-    elif isinstance(statement, ast.Expr):
-        places = [statement.value]
-    nodes = (node for place in places for node in ast.walk(place))
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 RULE = Rule(
