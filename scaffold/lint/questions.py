@@ -106,6 +106,11 @@ def _written(step: Step) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
+def takes_shape(node: ast.AST) -> bool:
+    """Return whether a node is a call such as `torch.zeros_like(y)`."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_like")
+
+
 def detaches(facts: Facts) -> bool:
     """Return whether forward detaches, as in `x + (x.round() - x).detach()`.
 

@@ -189,8 +189,9 @@ def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
     statement = kept.step.statement
     if not isinstance(statement, ast.Assign) or statement.targets != [kept.target]:
         return False
-    attributes = [item for item in facts.kept(saver) if _is_candidate(facts, item)]
-    return len(attributes) == 1 and not facts.context_calls(saver, "save_for_backward")
+    values = facts.values(saver)  # saving two tensors would need an order
+    tensors = [k for k in facts.kept(saver) if values.is_tensor(k.value, k.step)]
+    return len(tensors) == 1 and not facts.context_calls(saver, "save_for_backward")
 
 
 def _is_free(backward: Method, name: str) -> bool:
@@ -200,13 +201,6 @@ def _is_free(backward: Method, name: str) -> bool:
     parameters = {item.name for item in backward.parameters}
     unpacks = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     return name not in bound | parameters and "saved_tensors" not in unpacks
-
-
-def _is_candidate(facts: Facts, kept: Kept) -> bool:
-    """Return whether an attribute holds a tensor: saving two of them would need an order."""
-    saver = facts.function.saver
-    assert saver is not None
-    return facts.values(saver).is_tensor(kept.value, kept.step)
 
 
 def _reads(node: ast.AST, ctx: str | None, attribute: str) -> bool:

@@ -8,7 +8,7 @@ from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.values import Root
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import once
+from scaffold.lint.questions import once, takes_shape
 from scaffold.lint.saved_values import carries_gradient, has_graph, listed
 
 
@@ -52,14 +52,14 @@ def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
 
 
 def _is_mask(facts: Facts, held: Root) -> bool:
-    """Return whether backward only compares a tensor: no derivative goes through a comparison."""
+    """Return whether backward only compares a tensor, or takes its shape: no derivative goes through that."""
     backward = facts.function.backward
     assert backward is not None
     nodes, values = list(ast.walk(backward.node)), facts.values(backward)
     compared = {
         id(inner)
         for node in nodes
-        if isinstance(node, ast.Compare)
+        if isinstance(node, ast.Compare) or takes_shape(node)
         for inner in ast.walk(node)
     }
     reads = [

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.lint.questions import detaches
 
@@ -11,32 +12,25 @@ from scaffold.lint.questions import detaches
 def find(facts: Facts) -> Iterator[Found]:
     """Yield outputs sharing memory with an input, not marked dirty."""
     forward, dirty = facts.function.forward, facts.marked("mark_dirty")
-    if (
-        forward is None
-        or dirty is None
-        or facts.is_trivial
-        or forward not in facts.function.own
-    ):
+    if forward is None or dirty is None or facts.is_trivial:
         return
-    values, inputs = facts.values(forward), {item.name for item in forward.positional}
+    if forward not in facts.function.own:
+        return
+    values, inputs = facts.values(forward), {p.name for p in forward.positional}
     for item in facts.outputs:
         for node in item.values or (
             (item.node,) if isinstance(item.node, ast.Name) else ()
         ):
             root = values.root(node, item.step) if node is not None else None
-            if (
-                root is None
-                or root.origin != "parameter"
-                or root.name not in inputs | {"inputs"}
-            ):
+            if root is None or root.origin != "parameter" or root.name in dirty:
                 continue
-            if root.name in dirty or facts.has_gradient(root.name) is not True:
+            if root.name not in inputs or facts.has_gradient(root.name) is not True:
                 continue
             if any(
                 values.root(c.target, c.step) == root._replace(viewed=False)
                 for c in facts.changes(forward)
-            ):
-                continue  # AF08 reports it
+            ) or _is_handed(forward, root.name):
+                continue  # AF08 reports it, or the call may change it
             if root.detached or root.viewed and detaches(facts):
                 continue  # the memory is shared on purpose
             what = "a view of an input" if root.viewed else "an input"
@@ -44,6 +38,18 @@ def find(facts: Facts) -> Iterator[Found]:
             message = f"'{text}' is {what}: a later change of the output in place is refused; clone it"
             edit = Edit("replace", span(node), f"{text}.clone()")
             yield Found(node, message, (edit,))
+
+
+def _is_handed(forward: Method, name: str) -> bool:
+    """Return whether a call for its effect takes an input: `group.all_reduce(x)`."""
+    return any(
+        isinstance(argument, ast.Name) and argument.id == name
+        for step in forward.flow.steps
+        if isinstance(step.statement, ast.Expr)
+        and isinstance(call := step.statement.value, ast.Call)
+        and not ast.unparse(call.func).startswith(f"{forward.ctx}.")
+        for argument in call.args
+    )
 
 
 RULE = Rule(

@@ -10,7 +10,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import behind_results, detaches, once
+from scaffold.lint.questions import behind_results, detaches, once, takes_shape
 
 CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 
@@ -55,7 +55,7 @@ def _computing(node: ast.AST, behind: set[int]) -> Iterator[ast.AST]:
     if isinstance(node, ast.stmt) and behind.isdisjoint(map(id, ast.walk(node))):
         return
     yield node
-    shaped = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_like")
+    shaped = takes_shape(node)
     for name, value in ast.iter_fields(node):
         parts = value if isinstance(value, list) else [value]
         if name == "test" or (parts and isinstance(parts[-1], ast.Raise)):

@@ -26,14 +26,10 @@ def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
     """Return the kernel with the fewest names between its results and a gradient, or else the last one called for its effect."""
     steps = backward.flow.steps
     effects = (s for s in reversed(steps) if isinstance(s.statement, ast.Expr))
-    return next(
-        (
-            kernel
-            for step in (*behind_results(backward), *effects)
-            for kernel in _kernels(facts, step.expressions())
-        ),
-        None,
-    )
+    for step in (*behind_results(backward), *effects):
+        for kernel in _kernels(facts, step.expressions()):
+            return kernel
+    return None
 
 
 def _kernels(facts: Facts, nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
