@@ -54,7 +54,7 @@ def written_to(node: Node) -> Iterator[Node]:
 
 @lru_cache(maxsize=4096)  # called by lowering for every line; few lines change memory
 def changes_memory(value: Node) -> bool:
-    """Return whether a call in an expression changes a tensor, named or not."""
+    """Return whether a call in an expression changes a tensor in place, `x.exp_()`, also one without a name."""
     return any(True for node in value.walk() for _ in written_to(node))
 
 
@@ -84,13 +84,17 @@ def _names(several: Iterator[Node]) -> frozenset[str]:
 
 
 def _sources(value: Node, shares: Callable[[str], bool], views: bool) -> Iterator[Node]:
+    """Yield an expression and, recursively, the ones its value may share memory with; `shares` and `views` as in `_parts`."""
     yield value
     for inner in _parts(value, shares, views):
         yield from _sources(inner, shares, views)
 
 
 def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Node, ...]:
-    """Return the subexpressions the value may be equal to, or a view of."""
+    """Return the subexpressions the value may be equal to, or a view of: `x` for `x.view(-1)`, both for `x if c else y`.
+
+    `shares` tells of a function's name if its result may be its argument; without `views`, only the same tensor counts.
+    """
     match value:
         case Node("conditional", _, (_, *inner)):
             return tuple(inner)
@@ -169,6 +173,7 @@ class Trace:
     def __init__(
         self, statements: Iterable[Statement], sources: Sources = sharing
     ) -> None:
+        """Follow statements in order; `sources` returns the names an expression's value may share memory with."""
         self.sources = sources
         self.held: dict[str, Memory] = {}
         # With memory a name held before, or holds later.
@@ -207,6 +212,7 @@ class Trace:
         return frozenset().union(*map(self.of, names))
 
     def _run(self, item: Statement, position: int) -> None:
+        """Record the changes in place made by a statement, then the memory of the names it assigns."""
         if isinstance(item, If):
             self._choose(item, position)
             return
@@ -219,6 +225,7 @@ class Trace:
             self._assign(item.target, item.value)
 
     def _choose(self, item: If, position: int) -> None:
+        """Follow both branches of an `if`; after it, a name may hold the memory of either."""
         for name in changed_in_place(item.test):
             self._change(name, position)
         before = dict(self.held)
@@ -232,6 +239,7 @@ class Trace:
             self.held[name] = self.of(name) | other
 
     def _change(self, name: str, position: int) -> None:
+        """Record a change in place through a name, with all names that may hold the same memory."""
         memory = self.of(name)
         outside = frozenset(part for part in memory if not part.startswith("@"))
         inside = {other for other in self.held if self.of(other) & memory}
@@ -240,6 +248,7 @@ class Trace:
         self.changes.append(Change(position, name, holders, outside, memory))
 
     def _assign(self, target: Node, value: Node) -> None:
+        """Record the memory of assigned names: what the value may share, or new memory such as `@1`."""
         pairs = unpacked(target, value)
         memories = [self.of_value(part) for _, part in pairs]
         for (part, one), memory in zip(pairs, memories, strict=True):

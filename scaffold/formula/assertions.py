@@ -30,6 +30,7 @@ class CheckedExpressions(ExpressionParser):
     def __init__(
         self, source: Source, optional: frozenset[str], tensors: frozenset[str]
     ) -> None:
+        """Prepare to parse; `optional` names may be None, `tensors` cannot be called."""
         super().__init__(source, optional, tensors)
         self._words = False
 
@@ -65,6 +66,7 @@ class CheckedExpressions(ExpressionParser):
         return super()._name(item, present)
 
     def _attribute(self, item: ast.Attribute, present: Guarded) -> Node:
+        """Return the node of an attribute; in an error message it may be `type(x).__name__`."""
         if self._words and item.attr in TOLD_ATTRIBUTES:
             value = self.parse(item.value, present)
             return self.graph.node("attribute", item.attr, (value,))
@@ -107,7 +109,7 @@ def with_words(node: Node, emit: Callable[[Node], str]) -> str:
 
 
 def refuses(formula: Formula, given: Mapping[str, bool]) -> bool:
-    """Return whether a forward always raises for these given and missing inputs.
+    """Return whether a forward always raises for these given and missing inputs, as by `if bias is None: raise`.
 
     `given` maps a name to True if the input is given, to False if it is None.
     """
@@ -132,8 +134,8 @@ def _end_in_a_raise(statements: Lines, known: dict[str, object]) -> bool:
 
     for item in statements:
         if isinstance(item, If):
-            told = holds(item.test)
-            taken = [item.body] * (told is not False) + [item.orelse] * (not told)
+            outcome = holds(item.test)
+            taken = [item.body] * (outcome is not False) + [item.orelse] * (not outcome)
             if all(_end_in_a_raise(body, {**known}) for body in taken):
                 return True
         elif is_check(item):

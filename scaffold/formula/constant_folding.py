@@ -96,7 +96,10 @@ LARGEST_POWER = 1000  # `10 ** 10 ** 10` takes minutes
 
 
 def compared(label: str, left: object, right: object) -> bool | None:
-    """Evaluate a comparison; None if the values do not settle it."""
+    """Evaluate a comparison; None if the values do not settle it.
+
+    They may be `UNKNOWN`, `PRESENT` (not None) or `NO_STRING`, about which only some comparisons are sure.
+    """
     if left is UNKNOWN or right is UNKNOWN:
         return None
     if label in ("is", "is not"):
@@ -104,7 +107,7 @@ def compared(label: str, left: object, right: object) -> bool | None:
             return None  # whether equal literals are one object depends on Python
     elif left is NO_STRING and _all_text(right):
         return {"==": False, "in": False, "!=": True, "not in": True}.get(label)
-    elif any(item is told for item in (left, right) for told in (PRESENT, NO_STRING)):
+    elif any(item is known for item in (left, right) for known in (PRESENT, NO_STRING)):
         return None
     try:
         return bool(COMPARISONS[label](left, right))
@@ -218,9 +221,10 @@ def truth(value: object) -> bool | None:
 
 
 def _unary_value(label: str, value: object) -> object:
+    """Return the value of `not`, `-` or `+` of a value; `UNKNOWN` if the operand is."""
     if label == "not":
-        told = truth(value)
-        return UNKNOWN if told is None else not told
+        known = truth(value)
+        return UNKNOWN if known is None else not known
     number = as_number(value)
     if number is None or label not in ("-", "+"):
         return UNKNOWN
@@ -228,6 +232,7 @@ def _unary_value(label: str, value: object) -> object:
 
 
 def _arithmetic(label: str, left: object, right: object) -> object:
+    """Return the value of an operation on two numbers; `UNKNOWN` if one is no known number, or if Python raises."""
     one, two = as_number(left), as_number(right)
     found = None if one is None or two is None else computed(label, one, two)
     return UNKNOWN if found is None else found
@@ -238,19 +243,20 @@ def _is_math(node: Node) -> bool:
 
 
 def _choice_value(node: Node, read: Read) -> object:
+    """Return the value of the branch taken of `a if test else b`; `UNKNOWN` if the test is not settled."""
     test, body, orelse = node.args
-    told = truth(evaluated(test, read))
-    return UNKNOWN if told is None else evaluated(body if told else orelse, read)
+    known = truth(evaluated(test, read))
+    return UNKNOWN if known is None else evaluated(body if known else orelse, read)
 
 
 def _boolean_value(node: Node, read: Read) -> object:
     """Evaluate `and` or `or`; operands after a decisive one do not count."""
     decisive, sure = node.label == "or", True
     for item in node.args:
-        told = truth(evaluated(item, read))
-        if told is decisive:
+        known = truth(evaluated(item, read))
+        if known is decisive:
             return decisive
-        sure = sure and told is not None
+        sure = sure and known is not None
     return not decisive if sure else UNKNOWN
 
 
@@ -258,10 +264,10 @@ def _comparison_value(node: Node, values: list[object]) -> object:
     """Evaluate a chain of comparisons: `a < b`, `a < b < c`."""
     labels = node.label.split(",")
     pairs = zip(labels, values, values[1:], strict=False)
-    told = [compared(*pair) for pair in pairs]
-    if False in told:
+    known = [compared(*pair) for pair in pairs]
+    if False in known:
         return False
-    return UNKNOWN if None in told else True
+    return UNKNOWN if None in known else True
 
 
 # --- The opposite of a test in its usual form: `p != 2` for `not p == 2`.
@@ -300,7 +306,7 @@ SYNTAX = {label: kind for kind, label in COMPARE.items()}
 def folded(
     body: Sequence[ast.stmt], there: Names = NONE, nones: Names = NONE
 ) -> list[ast.stmt]:
-    """Fold tests of constants and drop the branches never taken.
+    """Return the statements without the branches never taken, and nothing after a return.
 
     Names in `there` are never None, names in `nones` always are.
     """
@@ -314,7 +320,7 @@ def folded(
 
 
 def without_empty(item: ast.If) -> list[ast.stmt]:
-    """Return an `if` with a non-empty first branch, or no statement if both are empty."""
+    """Return an `if` without an empty first branch: its test negated, its `else` as the body; [] if both are empty."""
     if item.body:
         return [item]
     item.test, item.body, item.orelse = negated(item.test), item.orelse, []
@@ -359,12 +365,13 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
 
 
 def _compared(left: ast.expr, order: ast.cmpop, right: ast.expr) -> bool | None:
+    """Return the outcome of a comparison of literals; None if a side is no literal."""
     values = [_literal(left), _literal(right, isinstance(order, ast.In | ast.NotIn))]
     return compared(COMPARE[type(order)], *values)
 
 
 def _literal(item: ast.expr, several: bool = False) -> object:
-    """Return the value of a literal; with `several` also of a tuple, list or set of literals."""
+    """Return the value of a literal; with `several` also of a tuple, list or set of literals; `UNKNOWN` for other syntax."""
     match item:
         case ast.Constant(value):
             return value
@@ -383,11 +390,13 @@ class BranchTaker(ast.NodeTransformer):
     """
 
     def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
+        """Return the statements of the branch taken, or the `if` if its test is not settled."""
         self.generic_visit(node)
         truth = truth_of(node.test)
         return node if truth is None else node.body if truth else node.orelse
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """Return the value of the branch taken, or the conditional if its test is not settled."""
         self.generic_visit(node)
         truth = truth_of(node.test)
         return node if truth is None else node.body if truth else node.orelse
@@ -398,6 +407,7 @@ class _Folder(ast.NodeTransformer):
         self.known = there, nones
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
+        """Return the statements of the branch taken, or an `if` with both branches folded."""
         node.test = self.visit(node.test)
         truth = truth_of(node.test, *self.known)
         if truth is not None:
@@ -407,6 +417,7 @@ class _Folder(ast.NodeTransformer):
         return without_empty(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """Return the value of the branch taken, or the conditional if its test is not settled."""
         self.generic_visit(node)
         truth = truth_of(node.test, *self.known)
         if truth is None:

@@ -69,6 +69,7 @@ class _Walk:
     """
 
     def __init__(self, names: frozenset[str], choices: Choices) -> None:
+        """Prepare to follow the assignments of these names; `choices` are all possible values of some inputs."""
         self.names, self.facts = names, TestFacts(choices)
         self.ways: dict[str, list[Way]] = {}
         self.ended: list[Way] = []  # paths that end in an error
@@ -125,6 +126,7 @@ class _Walk:
                     self.read(inner, way)
 
     def check(self, node: ast.Name, way: Way) -> None:
+        """Record a name as unassigned if some path to this read goes past all its assignments."""
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
             return  # never assigned above: an unknown name
@@ -133,6 +135,7 @@ class _Walk:
             self.found[node.id] = Unassigned(node, *self.facts.seen[fact])
 
     def assign(self, targets: Sequence[ast.expr], way: Way) -> None:
+        """Record that the names of the targets are assigned on this path; facts about their old values are over."""
         for target in targets:
             self.read(target, way)
         for name in stored(targets):
@@ -145,6 +148,7 @@ class TestFacts:
     """The facts stated by the tests met so far, and their implications."""
 
     def __init__(self, choices: Choices) -> None:
+        """Start without facts; `choices` are all possible values of some names."""
         self.choices = choices
         self.versions: dict[str, int] = {}
         # A fact -> its test as written, and the outcome.
@@ -175,6 +179,7 @@ class TestFacts:
         return fact
 
     def _versions(self, test: ast.expr) -> tuple[tuple[str, int], ...]:
+        """Return the names in a test, each with the number of assignments so far, so that only equal values compare equal."""
         names = names_in([test])
         if not is_pure([test]):
             self.change("")  # an impure test may have another outcome each time
@@ -182,9 +187,9 @@ class TestFacts:
         return tuple((name, self.versions.get(name, 0)) for name in sorted(names))
 
     def uncovered_test(self, way: Way, ways: Sequence[Way]) -> TestFact | None:
-        """Return a fact that holds on some run along `way` but along none of `ways`.
+        """Return a fact that holds on some run along `way` but along none of `ways`; None if every run is along one of them.
 
-        None if every run along `way` is also along one of `ways`.
+        It splits the runs by a test not yet settled, and looks at both halves.
         """
         known = self._implied(way)
         if any(fact.otherwise() in known for fact in known):

@@ -87,6 +87,10 @@ def definitions_of(module: ast.Module) -> Definitions:
 
 
 def _named_value(item: ast.stmt) -> tuple[str, ast.expr] | None:
+    """Return the name and the value of an assignment to one name; None for other statements.
+
+    `x += 1` is one too: it makes `x` a name bound twice, and so no constant.
+    """
     match item:
         case ast.Assign([ast.Name(name)], value):
             return name, value
@@ -117,7 +121,7 @@ def imported(module: ast.Module) -> Iterator[Imported]:
 
 
 def is_known(dotted: str) -> bool:
-    """Return whether a dotted name belongs to a module every formula may use."""
+    """Return whether a dotted name belongs to a module every formula may use: `torch.nn.functional.relu`, `math.pi`."""
     module = dotted.rpartition(".")[0]
     return bool({dotted, module} & KNOWN_MODULES) or dotted == "torch.nn"
 
@@ -161,7 +165,7 @@ def _changes(module: ast.Module, name: str) -> bool:
 
 
 def _is_fixed(callee: ast.expr, known: Meanings) -> bool:
-    """Return whether a function maps constants to a constant: `math.sqrt`, `torch.finfo`."""
+    """Return whether a function of constants gives a constant: `math.sqrt`, `torch.finfo`."""
     full = full_name(callee, known)
     return full.startswith("math.") or full in ("torch.finfo", "torch.iinfo")
 
@@ -173,6 +177,7 @@ def full_name(value: ast.expr, imports: Meanings) -> str:
 
 
 def dotted_name(value: ast.expr) -> str | None:
+    """Return `F.relu` for a name with attributes, for a call the name of its callee; None for any other expression."""
     if isinstance(value, ast.Name):
         return value.id
     if isinstance(value, ast.Attribute) and (inner := dotted_name(value.value)):
@@ -185,7 +190,7 @@ def dotted_name(value: ast.expr) -> str | None:
 def effective_decorator(
     function: ast.FunctionDef, imports: Mapping[str, str]
 ) -> ast.expr | None:
-    """Return the first decorator that may change the result of a function."""
+    """Return the first decorator that may change the result of a function; None if there is none."""
     for item in function.decorator_list:
         if full_name(item, imports) not in NO_EFFECT:
             return item
@@ -250,9 +255,9 @@ class Function(NamedTuple):
 def resolve(
     name: str, function: Defined, definitions: Definitions, called: bool = True
 ) -> Function:
-    """Return a copy of a function with its names resolved.
+    """Return a copy of a function with its names resolved: constants by value, `@name` for functions of the file.
 
-    If it is `called`, its locals get its name as a prefix.
+    If it is `called`, its locals get its name as a prefix, so that none can be a name of the caller.
     """
     node = copy.deepcopy(function)
     resolver = NameResolver(definitions, {}, f"{name}." if called else "")
@@ -270,6 +275,7 @@ class NameResolver(ast.NodeTransformer):
     """A resolver of one function's names; nested functions get a longer prefix."""
 
     def __init__(self, definitions: Definitions, around: Meanings, prefix: str) -> None:
+        """Prepare to resolve names; `around` maps the locals of enclosing functions to their new names."""
         self.definitions, self.locals, self.prefix = definitions, dict(around), prefix
 
     def function(self, name: str, node: Defined) -> Function:
@@ -292,6 +298,7 @@ class NameResolver(ast.NodeTransformer):
         return Function(name, arguments, [self.visit(item) for item in body], node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a name: a local by its new name, a constant by its value, a function by `@name`, an import by its usual name."""
         if node.id in self.locals:
             node.id = self.locals[node.id]
         elif node.id in self.definitions.constants:
@@ -305,6 +312,7 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """Replace an element of the file's tuple by its value: `SIZES[0]` -> `3` after `SIZES = (3, 4)`."""
         of_file = isinstance(node.value, ast.Name) and node.value.id not in self.locals
         self.generic_visit(node)
         match node:
@@ -315,6 +323,7 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Replace an import at the root of a dotted name: `functional.relu` -> `F.relu`."""
         root, _, rest = (dotted_name(node) or "").partition(".")
         plain = root not in self.locals and not any(
             isinstance(inner, ast.Call) for inner in ast.walk(node)
@@ -325,7 +334,10 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def _of_module(self, node: ast.expr, root: str, rest: str) -> ast.expr:
-        """Replace an imported name by the name every formula has for it: `F`, `torch`, `math`."""
+        """Replace an imported name by the one every formula has for it: `F`, `torch`, `math`; other imports stay.
+
+        `root` is the imported name in the file, `rest` the attributes after it.
+        """
         full = self.definitions.imports.get(root, "")
         if not is_known(full):
             return node
@@ -341,6 +353,7 @@ class NameResolver(ast.NodeTransformer):
         return value
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """Resolve the names of a nested function; its locals get its name as a further prefix."""
         inner = f"{self.locals.get(node.name, node.name)}."
         found = NameResolver(self.definitions, self.locals, inner).function(
             node.name, node
@@ -349,6 +362,7 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        """Resolve the names of a lambda; its position serves as its name in the prefix."""
         inner = f"{self.prefix}lambda_{node.lineno}_{node.col_offset}."
         found = NameResolver(self.definitions, self.locals, inner).function("", node)
         returned = found.body[0]

@@ -60,6 +60,7 @@ class _Writer(ast.NodeTransformer):
         self.names = names
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace a call of an einops function with a literal pattern; any other call stays."""
         self.generic_visit(node)
         match node.func:
             case ast.Name(name) if name in self.names:
@@ -105,7 +106,10 @@ def _einsum(node: ast.Call) -> ast.expr | None:
 
 
 def _rearranged(node: ast.Call, function: str) -> ast.expr | None:
-    """Return the PyTorch calls for `rearrange`, `repeat` or `reduce`; None if not understood."""
+    """Return the PyTorch calls for `rearrange`, `repeat` or `reduce`; None if the call is not understood.
+
+    The left side of the pattern splits dims, then axes are moved, reduced or added, and the right side joins them.
+    """
     reduction = ""
     match node.args:
         case [x, ast.Constant(str(pattern)), ast.Constant(str(kind))]:
@@ -132,7 +136,7 @@ def _rearranged(node: ast.Call, function: str) -> ast.expr | None:
 
 
 def _groups(side: str) -> list[Group] | None:
-    """Return the groups of one side of a pattern; None for invalid syntax."""
+    """Return the groups of one side of a pattern: `b (h d)` has the axes `b`, and `h` and `d` joined; None if invalid."""
     found, inner = list[Group](), False
     for word in TOKENS.findall(side):
         if word == "(" and not inner:
@@ -167,10 +171,7 @@ def _indices(axes: Sequence[str]) -> dict[str, int]:
 
 
 def _safe_order(several: Sequence[int]) -> list[int]:
-    """Order dims so that splitting one does not shift the next.
-
-    Dims counted from the front come first, the last one first, then those counted from the end.
-    """
+    """Order dims so that splitting one does not shift the next: dims from the front last one first, then those from the end."""
     front = [at for at in several if at >= 0]
     return [*sorted(front, reverse=True), *sorted({*several} - {*front})]
 
@@ -187,7 +188,10 @@ class _Moving:
         self.x = ast.Call(ast.Attribute(self.x, name, ast.Load()), given, [])
 
     def split(self, left: list[Group]) -> bool:
-        """Give each axis its own dim; return whether that is possible."""
+        """Give each axis of the pattern's left side its own dim; return whether that is possible.
+
+        It is not if two axes of one dim have no size, or if `...` is in parentheses.
+        """
         for at, group in _by_place(left):
             if (
                 MORE in group.axes
@@ -203,9 +207,9 @@ class _Moving:
         return True
 
     def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
-        """Reorder the axes as `wanted`, reducing missing ones and repeating along new ones.
+        """Bring the axes into the order `wanted`: reduce missing ones, repeat along new ones; return whether that is possible.
 
-        Return whether that is possible.
+        `reduction` is the method, "" for none; only `repeat` may add axes.
         """
         if MORE not in wanted and MORE in self.axes:
             self._merge_ellipsis()
@@ -234,7 +238,7 @@ class _Moving:
         self.axes[at] = f"{MORE} as one"
 
     def _permute(self, axes: list[str], wanted: list[str]) -> None:
-        """Permute the axes into the `wanted` order."""
+        """Permute the current axes into the `wanted` order, by `transpose` for two of them."""
         before, after = _indices(axes), _indices(wanted)
         moves = [
             axis for axis in wanted if axis != MORE and before[axis] != after[axis]
@@ -303,6 +307,7 @@ def _one_or_several(places: list[int]) -> int | list[ast.expr]:
 
 
 def _argument(item: int | ast.expr | Sequence[ast.expr]) -> ast.expr:
+    """Return the syntax of an argument: of a number, of a sequence as a tuple."""
     match item:
         case int():
             return _number(item)

@@ -47,6 +47,7 @@ def emit_lines(statements: Iterable[Statement]) -> list[str]:
 
 
 def _statement(item: Statement) -> list[str]:
+    """Return the lines of a statement, below its comments."""
     above = [f"# {comment}" if comment else "#" for comment in item.comments]
     if isinstance(item, If):
         return above + _choice(item, "if")
@@ -56,6 +57,7 @@ def _statement(item: Statement) -> list[str]:
 
 
 def _choice(item: If, keyword: str) -> list[str]:
+    """Return the lines of an `if`; an `if` alone in the other branch becomes an `elif`."""
     lines = [f"{keyword} {emit(item.test)}:", *_indented(item.body)]
     match item.orelse:
         case (If(comments=()) as inner,):
@@ -75,6 +77,7 @@ def _bare(node: Node) -> str:
 
 
 def _precedence(node: Node) -> int:
+    """Return how tightly the outermost operator of an expression binds; names, calls and other atoms bind tightest."""
     if node.kind in ("binary", "boolean"):
         return PRECEDENCE[node.label]
     if node.kind == "unary":
@@ -91,6 +94,10 @@ def _within(node: Node, least: int) -> str:
 
 
 def _binary(node: Node) -> str:
+    """Return the source of a binary operation, spaced as black does it.
+
+    The right operand gets parentheses also if it binds as tightly: `a - (b - c)`.
+    """
     left, right = node.args
     strength = PRECEDENCE[node.label]
     if node.label == "**":  # black: `x**2`, but `f(x) ** 2`
@@ -138,6 +145,7 @@ def _conditional(node: Node) -> str:
 
 
 def _call(node: Node) -> str:
+    """Return the source of a call: positional arguments, then keywords and `**`."""
     callee, *args = node.args
     split = len(args) - len(node.keywords)
     named = [
@@ -176,6 +184,7 @@ def _items(node: Node) -> str:
 
 
 def _lambda(node: Node) -> str:
+    """Return the source of a lambda; its parameters all have to be read, since the names of a node are those in its value."""
     *parameters, value = node.args
     read = value.names()
     assert all(part.names() <= read for part in parameters), "a parameter is not read"

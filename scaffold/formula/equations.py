@@ -47,6 +47,7 @@ def _operands(
 
 
 def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
+    """Return the error for an equation with another number of operands; None if it fits, or if they cannot be counted."""
     wanted = equation.partition("->")[0].count(",") + 1
     if not operands or wanted == len(operands):
         return None
@@ -56,6 +57,7 @@ def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
 
 
 def _letters(equation: str) -> Wrong | None:
+    """Return the error for a letter of the result that no operand has; None if there is none."""
     left, _, result = equation.partition("->")
     for letter in result.replace(".", "").replace(" ", ""):
         if letter not in left:

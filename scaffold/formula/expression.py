@@ -55,6 +55,7 @@ class ExpressionParser:
     def __init__(
         self, source: Source, optional: frozenset[str], tensors: frozenset[str]
     ) -> None:
+        """Prepare to parse; `optional` names may be None, `tensors` cannot be called."""
         self.source, self.optional, self.tensors = source, optional, tensors
         self.graph, self.fail = source.graph, source.fail
         self.tests: list[tuple[Node, bool]] = []  # surrounding tests, with outcomes
@@ -70,12 +71,12 @@ class ExpressionParser:
         self.tests.pop()
 
     def assigned(self, item: ast.expr, present: Guarded) -> Node:
-        """Return the node of an assigned value, which may be None."""
+        """Return the node of an assigned value; an optional assigned as it is, `y = bias`, may stay None."""
         self.passed = [*_passed_on(item)]
         return self.parse(item, present)
 
     def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
-        """Return the node of an expression; `present` optionals have been tested around it."""
+        """Return the node of an expression; the optionals in `present` are known not to be None here."""
         match item:
             case ast.Name():
                 return self._name(item, present)
@@ -121,13 +122,13 @@ class ExpressionParser:
         return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return the name of an untested optional if the expression is just that name."""
+        """Return the name of an optional that may be None here, if the expression is nothing but this name; else None."""
         if isinstance(item, ast.Name) and item.id in self.optional - present:
             return item.id
         return None
 
     def absent_operand(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return the name of an untested optional operand, perhaps reshaped: `bias[:, None]`, `bias.view(1, -1)`."""
+        """Return the name of an operand that may be None here, perhaps reshaped: `bias[:, None]`, `bias.view(1, -1)`; else None."""
         if self.optional <= present:
             return None  # saves reading the slow table of ops that move elements
         inner = item
@@ -153,6 +154,7 @@ class ExpressionParser:
         return found, frozenset(there)
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
+        """Return the node of a name; one that may be None is asserted present, or reported, and an unknown one reported."""
         if item.id in self.optional - present and self._comes_with_others(item):
             self.needed.setdefault(item.id, [*self.tests])
         elif item.id in self.optional - present:
@@ -175,6 +177,7 @@ class ExpressionParser:
         return not any(item.id in test.names() for test, _ in self.tests)
 
     def _constant(self, item: ast.Constant) -> Node:
+        """Return the node of a literal as the user spelled it; report bytes and too large numbers."""
         if isinstance(item.value, bytes):
             self.fail(item, "bytes are not allowed in a formula")
         if isinstance(item.value, int) and abs(item.value) > LARGEST:
@@ -185,6 +188,7 @@ class ExpressionParser:
         return self.graph.constant(self.source.spelled(item))
 
     def _attribute(self, item: ast.Attribute, present: Guarded) -> Node:
+        """Return the node of an attribute; report a dunder."""
         if item.attr.startswith("__"):
             self.fail(
                 item, f"dunder attribute '{item.attr}' is not allowed in a formula"
@@ -194,7 +198,7 @@ class ExpressionParser:
         )
 
     def _call(self, item: ast.Call, present: Guarded) -> Node:
-        """Return the node of a call, checking its function, keywords and equation."""
+        """Return the node of a call; report a wrong callee, a repeated keyword, an einsum equation that fits no operands."""
         values = [*item.args, *(keyword.value for keyword in item.keywords)]
         keywords = tuple(keyword.arg or "**" for keyword in item.keywords)
         for position, name in enumerate(keywords):
@@ -216,7 +220,7 @@ class ExpressionParser:
         return self.graph.node("call", "", args, keywords)
 
     def _argument(self, item: ast.expr, present: Guarded, none_allowed: bool) -> Node:
-        """Parse an argument of a call; a bare optional may stand here if None is `none_allowed`."""
+        """Parse an argument of a call; with `none_allowed` it may be a bare name that may be None."""
         name = self.absent_name(item, present) if none_allowed else None
         return self._element(item, present | {name} if name else present)
 
@@ -237,13 +241,17 @@ class ExpressionParser:
         self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
 
     def _slice(self, item: ast.Slice, present: Guarded) -> Node:
+        """Return the node of a slice, with an `absent` node for a missing bound."""
         absent = self.graph.node("absent")
         parts = (item.lower, item.upper, item.step)
         args = tuple(self.parse(part, present) if part else absent for part in parts)
         return self.graph.node("slice", "", args)
 
     def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
-        """Return the node of an operator; a term that may be absent is left out if it is."""
+        """Return the node of an operator; with an operand that may be None it is a conditional.
+
+        `x + bias` -> `x + bias if bias is not None else x`.
+        """
         operator = BINARY[type(item.op)]
         left = self.absent_operand(item.left, present)
         right = self.absent_operand(item.right, present)
@@ -262,6 +270,7 @@ class ExpressionParser:
         )
 
     def _boolean(self, item: ast.BoolOp, present: Guarded) -> Node:
+        """Return the node of `and` or `or`; a later operand is parsed knowing the outcome of the earlier ones."""
         args, settled, both = list[Node](), present, isinstance(item.op, ast.And)
         with ExitStack() as tests:
             for value in item.values:
@@ -273,6 +282,7 @@ class ExpressionParser:
         return self.graph.node("boolean", label, tuple(args))
 
     def _compare(self, item: ast.Compare, present: Guarded) -> Node:
+        """Return the node of a comparison; in a test for None the tested name may be None."""
         tested = checked_for_none(item)
         known = present | {tested[0]} if tested else present
         args = tuple(
@@ -282,6 +292,7 @@ class ExpressionParser:
         return self.graph.node("compare", label, args)
 
     def _conditional(self, item: ast.IfExp, present: Guarded) -> Node:
+        """Return the node of `a if test else b`; in each branch the optionals proved by the test are present."""
         there, gone = guards(item.test)
         test = self.parse(item.test, present)
         with self.under(test, holds=True):
@@ -300,7 +311,7 @@ class ExpressionParser:
 
 
 def _unmoved(item: ast.expr) -> ast.expr | None:
-    """Return the operand of an expression that only moves elements, else None."""
+    """Return the operand of an expression that only moves elements, `x` for `x.view(-1)` and `x[0]`; else None."""
     match item:
         case ast.Subscript(value):
             return value
@@ -315,7 +326,7 @@ def _unmoved(item: ast.expr) -> ast.expr | None:
 
 
 def _passed_on(item: ast.expr) -> Iterator[ast.expr]:
-    """Yield the expressions a value may be or contain: both sides of a choice, each item of a tuple."""
+    """Yield the expressions a value may be or contain unchanged: both sides of a choice, each item of a tuple."""
     match item:
         case ast.IfExp(_, body, orelse):
             parts = [body, orelse]

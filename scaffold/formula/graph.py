@@ -67,6 +67,7 @@ class Node:
 
 @lru_cache(maxsize=4096)  # every pass walks the same few hundred expressions
 def _walked(root: Node) -> tuple[Node, ...]:
+    """Return a node and all below it, once each, parents first."""
     found, waiting = dict[Node, None](), [root]
     while waiting:
         node = waiting.pop()
@@ -94,6 +95,7 @@ class Graph:
         args: tuple[Node, ...] = (),
         keywords: tuple[str, ...] = (),
     ) -> Node:
+        """Return the node with these parts; equal parts always give the same object."""
         key = (kind, label, args, keywords)
         found = self._nodes.get(key)
         if found is None:
@@ -115,12 +117,14 @@ class Graph:
         known: dict[Node, Node] = {}
 
         def renewed(item: Node) -> Node:
+            """Return the replacement of a node, found once for each node."""
             found = known.get(item)
             if found is None:
                 found = known[item] = change(item) or over_args(item)
             return found
 
         def over_args(item: Node) -> Node:
+            """Return a node with its arguments replaced; the same object if none changes."""
             if not item.args:
                 return item
             args = tuple(map(renewed, item.args))
@@ -187,6 +191,7 @@ def rewritten(
     """Rewrite every expression of statements by `Graph.rewrite`, targets included."""
 
     def one(item: Statement) -> Statement:
+        """Return one statement with its expressions rewritten."""
         if isinstance(item, If):
             body = rewritten(graph, item.body, change)
             orelse = rewritten(graph, item.orelse, change)

@@ -92,6 +92,7 @@ def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
 
 
 def _assigned(known: Mapping[str, ast.expr], at: ast.stmt) -> list[ast.stmt]:
+    """Return assignments of copied values to names, at the place of a statement."""
     lines = (named(name, copy.deepcopy(value)) for name, value in known.items())
     return [ast.fix_missing_locations(ast.copy_location(line, at)) for line in lines]
 
@@ -109,9 +110,11 @@ class _Unroller(ast.NodeTransformer):
     def __init__(
         self, outside: frozenset[str], taken: frozenset[str], lists: Lists
     ) -> None:
+        """Prepare to unroll: names in `outside` are read after their loop, `taken` ones hide builtin functions."""
         self.outside, self.taken, self.lists = outside, taken, lists
 
     def lines(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Return statements with the loops and comprehensions in them unrolled."""
         found: list[ast.stmt] = []
         for item in body:
             made = self.visit(item)
@@ -119,6 +122,7 @@ class _Unroller(ast.NodeTransformer):
         return found
 
     def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
+        """Return the steps of a loop as statements in a row; the loop itself if it cannot be unrolled."""
         values = self._values(item.iter)
         names = frozenset(stored([item.target]))
         written = frozenset(stored(item.body))
@@ -177,7 +181,7 @@ class _Unroller(ast.NodeTransformer):
     def _listed(
         self, item: ast.expr, made: type[ast.Tuple] | type[ast.List]
     ) -> ast.expr:
-        """Return a comprehension over a literal as a list or a tuple, anything else unchanged."""
+        """Return a comprehension over a literal as a list or tuple of its elements (`made` is the type), anything else unchanged."""
         if isinstance(item, Comprehension) and (found := self.elements(item)):
             return ast.copy_location(made(found, ast.Load()), item)
         return item
@@ -225,7 +229,7 @@ class _Unroller(ast.NodeTransformer):
     def _from_builtin(
         self, name: str, args: list[ast.expr], at: ast.expr
     ) -> list[ast.expr] | None:
-        """Return the values of `range`, `reversed`, `enumerate` or `zip` of literals."""
+        """Return the values of `range`, `reversed`, `enumerate` or `zip` of literals; None if one of them is not known."""
         if name == "range":
             ends = [self._number(end) for end in args]
             known = [end for end in ends if end is not None]
@@ -271,7 +275,7 @@ def _is_repeatable(item: ast.expr) -> bool:
 
 
 def _bound(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
-    """Return the values of the names of a target; None if they cannot be split."""
+    """Return the values of the names of a loop target, {"a": x, "b": y} for `a, b` and `(x, y)`; None if they do not match."""
     if isinstance(target, ast.Name):
         return {target.id: value}
     match target, value:
@@ -291,7 +295,10 @@ def _step(
     known: Mapping[str, ast.expr],
     number: Number,
 ) -> list[ast.stmt] | None:
-    """Return the statements of one step up to a `continue`; None if the data decide about it."""
+    """Return the statements of one step of a loop up to a `continue`; None if it depends on data whether one is reached.
+
+    `known` are the values of the loop variables in this step.
+    """
     found: list[ast.stmt] = []
     for line in body:
         made = _Known(known, number).visit(copy.deepcopy(line))
@@ -314,6 +321,7 @@ class _Known(BranchTaker):
         self.known, self.number = known, number
 
     def visit_Name(self, item: ast.Name) -> ast.expr:
+        """Replace a loop variable by its value."""
         if isinstance(item.ctx, ast.Store) or item.id not in self.known:
             return item
         value = self.known[item.id]
@@ -321,6 +329,7 @@ class _Known(BranchTaker):
         return copy.deepcopy(value) if number is None else _constant(number, item)
 
     def visit_BinOp(self, item: ast.BinOp) -> ast.expr:
+        """Compute an operation on integers if one of them comes from the unrolling: `i + 1`."""
         self.generic_visit(item)
         left, right = _integer(item.left), _integer(item.right)
         made = _is_unrolled(item.left) or _is_unrolled(item.right)
@@ -346,6 +355,7 @@ class _Known(BranchTaker):
 
 
 def _integer(item: ast.expr) -> int | None:
+    """Return the value of an integer literal, also a negative one; None for any other expression."""
     match item:
         case ast.Constant(int(value)) if not isinstance(value, bool):
             return value

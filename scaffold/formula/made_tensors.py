@@ -74,7 +74,7 @@ def elements_of(tensor: ast.expr, known: Locals) -> Elements:
 
 
 def _of_call(call: ast.Call, known: Locals) -> Elements:
-    """Return the kind of elements of a tensor made by a call."""
+    """Return the kind of elements of a tensor made by a call: "int" for `torch.arange(n)`, "" if floats or unknown."""
     word = word_of(call)
     source, rest = _source(call)
     stated = [item.value for item in call.keywords if item.arg == "dtype"]

@@ -47,6 +47,10 @@ def bound_names(body: Iterable[ast.AST]) -> list[str]:
 
 
 def _bound(body: Iterable[ast.AST], *, functions: bool) -> Iterator[str]:
+    """Yield the names statements bind to values; with `functions`, also the names of functions and named lambdas.
+
+    Names bound inside a function are its own, and left out.
+    """
     for item in body:
         if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
             yield item.id
@@ -59,7 +63,7 @@ def _bound(body: Iterable[ast.AST], *, functions: bool) -> Iterator[str]:
 
 
 def reads(body: Sequence[ast.AST], name: str) -> int:
-    """Count the reads of a name; reads in a function or a loop count more than once."""
+    """Count the reads of a name; one in a function or a loop counts twice or more, since it may run again."""
     count = 0
     for item in body:
         if isinstance(item, ast.Name):

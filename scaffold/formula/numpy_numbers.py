@@ -47,6 +47,7 @@ class _Writer(ast.NodeTransformer):
         self.aliases, self.known = aliases, known
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """Rewrite a function with the numbers known in it: annotated parameters, and all parameters of an `__init__`."""
         own = {item.arg for item in parameters(node.args)}
         numbers = own if node.name == "__init__" else _number_parameters(node.args)
         known = (self.known - own) | set(numbers)
@@ -55,12 +56,14 @@ class _Writer(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Replace `np.pi` by `math.pi`."""
         if self._is_numpy(node) and node.attr in CONSTANTS:
             return _of_math(node, node.attr)
         self.generic_visit(node)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace `np.sqrt(n)` by `math.sqrt(n)` if the result is surely a number."""
         plain = _is_number(node, self.known, self.aliases)
         self.generic_visit(node)
         match node.func:
@@ -85,7 +88,7 @@ def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[str]:
-    """Return the names that are numbers at every assignment in a body."""
+    """Return the names that are numbers at every assignment in a body; `known` ones are numbers before it."""
     found = set(known)
     stored: dict[str, list[ast.expr | None]] = {}
     for node in (inner for item in body for inner in ast.walk(item)):
@@ -107,6 +110,7 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
 
 
 def _is_shape(value: ast.expr) -> bool:
+    """Return whether an expression is a shape or a part of one, whose elements are numbers: `x.shape[1:]`, `x.size()`."""
     match value:
         case ast.Attribute(_, "shape") | ast.Call(ast.Attribute(_, "size"), []):
             return True
@@ -116,7 +120,7 @@ def _is_shape(value: ast.expr) -> bool:
 
 
 def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
-    """Return whether an expression is surely a Python number."""
+    """Return whether an expression is surely a Python number; `known` names are numbers, `aliases` are NumPy."""
 
     def plain(item: ast.expr) -> bool:
         return _is_number(item, known, aliases)

@@ -89,6 +89,7 @@ class _Visitor(ast.NodeVisitor):
             self._check(node, node, ())
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Check a dotted name from its root; of an attribute of another expression, `f(x).T`, check the attributes alone."""
         if not isinstance(node.ctx, ast.Load):
             return
         names, value = [node.attr], node.value
@@ -109,6 +110,10 @@ class _Visitor(ast.NodeVisitor):
             self.visit(node.value)
 
     def _check(self, node: ast.expr, root: ast.Name, names: tuple[str, ...]) -> None:
+        """Collect the problem with a dotted name: `root` with the attributes `names`.
+
+        Attributes of the user's own modules are not known here.
+        """
         if root.id not in self.roots:
             unimported = root.id in NN or root.id in ARRAYS  # reported elsewhere
             known = unimported or root.id in self.own
@@ -124,6 +129,7 @@ class _Visitor(ast.NodeVisitor):
     def _check_values(
         self, node: ast.expr, names: Iterator[str] | tuple[str, ...]
     ) -> None:
+        """Collect the problem with each name that is no method or attribute of a tensor."""
         for name in names:
             said = judged_value(name)
             if said is not None:
@@ -145,7 +151,10 @@ def root_of(value: ast.expr) -> str:
 
 
 def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
-    """Return the names assigned a value returned by the user's own functions."""
+    """Return the names assigned a value returned by the user's own functions, with values made from those.
+
+    Their attributes are unknown, so none is a problem.
+    """
     found = set[str]()
     assigned = [
         (targets, value)
@@ -167,6 +176,7 @@ def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
+    """Yield the targets and the value of an assignment or a loop."""
     match node:
         case ast.Assign(targets, value):
             yield targets, value
@@ -182,9 +192,10 @@ Said = tuple[str, str | None]
 def judged(
     dotted: str, *, imported: bool = False
 ) -> tuple[Said | None, tuple[str, ...]]:
-    """Return the problem with a dotted name of a library, or else the names after its operator.
+    """Return the problem with a dotted name, None if it has an operator, and the names after the operator.
 
-    An `imported` name may be newer than the table, even if it resembles a name in it.
+    `torch.float32.is_complex` -> None and `("is_complex",)`. An `imported` name may be newer than the table, even if it
+    resembles a name in it.
     """
     space, *names = dotted.split(".")
     while names and (f"{space}.{names[0]}" in table() or _leads(f"{space}.{names[0]}")):
@@ -223,6 +234,7 @@ def newer(formula: Formula) -> frozenset[str]:
 
 
 def _dotted(node: Node) -> str:
+    """Return the dotted name of a node with its import resolved: `torch.nn.functional.relu` for `F.relu`; "" for others."""
     if node.kind == "name":
         return WELL_KNOWN.get(node.label, "")
     inner = _dotted(node.args[0]) if node.kind == "attribute" else ""
@@ -230,7 +242,7 @@ def _dotted(node: Node) -> str:
 
 
 def is_newer(space: str, name: str) -> bool:
-    """Return whether a PyTorch namespace with operators lacks this name in the table."""
+    """Return whether a name of a PyTorch module is unknown to the table, so probably of a newer release."""
     known = table().get(space) if space.startswith("torch") else None
     leads = _leads(f"{space}.{name}") or f"{space}.{name}" in table()
     return known is not None and not leads and name not in known.operators
@@ -247,7 +259,7 @@ def is_tensor_word(word: str) -> bool:
 
 
 def is_judged(module: str, name: str | None) -> bool:
-    """Return whether an import is from a library in the table, not from the user's own code."""
+    """Return whether an import is from a library in the table, not from the user's own code, about which nothing is known."""
     whole = name is None and module in ("torch.nn", OPS)
     return whole or module in table() or module.startswith(f"{OPS}.")
 
@@ -309,7 +321,7 @@ def _hangs_on(value: ast.expr, node: ast.Name) -> bool:
 
 
 def _leads(space: str) -> bool:
-    """Return whether a module contains modules with operators."""
+    """Return whether a module contains modules with operators: `torch.nn` contains `torch.nn.functional`."""
     return space == OPS or any(known.startswith(f"{space}.") for known in table())
 
 
@@ -349,6 +361,7 @@ def _is_near(name: str, known: Names) -> bool:
 
 
 def _short(dotted: str) -> str:
+    """Return a dotted name as formulas write it: `F.relu` for `torch.nn.functional.relu`."""
     for long, short in SHORT.items():
         if dotted.startswith(long):
             return short + dotted.removeprefix(long)
@@ -356,7 +369,7 @@ def _short(dotted: str) -> str:
 
 
 def _elsewhere(name: str) -> str | None:
-    """Return the function of this name in another namespace, preferring `torch`."""
+    """Return the function of this name in any namespace, preferring `torch`: `torch.exp` for `exp`; None if there is none."""
     if name in table()["torch"].operators:
         return f"torch.{name}"
     spaces = (space for space in table() if space.startswith("torch"))
@@ -397,9 +410,9 @@ OF_DIM = frozenset({"CosineSimilarity", "LogSoftmax", "Softmax"})  # nn.Softmax(
 
 
 def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
-    """Replace `nn.MSELoss()(x, y)` by `F.mse_loss(x, y)`.
+    """Replace `nn.MSELoss()(x, y)` by `F.mse_loss(x, y)`, also as `criterion(x, y)` after `criterion = nn.MSELoss()`.
 
-    Also `criterion(x, y)` after `criterion = nn.MSELoss()`.
+    A name of such a module must only be called. `taken` names hide imports.
     """
     nodes = [node for item in body for node in ast.walk(item)]
     calls = [node for node in nodes if isinstance(node, ast.Call)]
@@ -419,15 +432,16 @@ def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stm
 
 
 def _named_module(item: ast.Assign) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the name and the call of `criterion = nn.MSELoss()`, a module that is treated as a function."""
     match item:
         case ast.Assign([ast.Name(name)], ast.Call() as value) if made_of(value):
             yield name, value
 
 
 def made_of(call: ast.Call) -> ast.Attribute | None:
-    """Return the function computed by a module without parameters, for the call that makes it.
+    """Return the function computed by a module without parameters, for the call that makes it: `F.gelu` for `nn.GELU()`.
 
-    None unless its arguments are keywords only, or one positional dim.
+    None for other modules, and unless its arguments are keywords, or one positional dim.
     """
     match call.func:
         case ast.Attribute(
@@ -453,6 +467,7 @@ class _Functions(ast.NodeTransformer):
         self.made = made
 
     def visit_Assign(self, item: ast.Assign) -> ast.Assign | None:
+        """Drop `criterion = nn.MSELoss()`, as its calls are replaced."""
         target = item.targets[0]
         if isinstance(target, ast.Name) and target.id in self.made:
             return None
@@ -460,6 +475,7 @@ class _Functions(ast.NodeTransformer):
         return item
 
     def visit_Call(self, call: ast.Call) -> ast.Call:
+        """Replace a call of a module, named or made on the spot."""
         self.generic_visit(call)
         module = call.func
         if isinstance(module, ast.Name):
@@ -471,7 +487,7 @@ class _Functions(ast.NodeTransformer):
 
 
 def called(function: ast.expr, module: ast.Call, call: ast.Call) -> ast.Call:
-    """Return the call of a module as a call of its function."""
+    """Return the call of a module as a call of its function, with the arguments of both calls."""
     given = [ast.keyword("dim", dim) for dim in module.args]
     words = [*call.keywords, *given, *copy.deepcopy(module.keywords)]
     made = ast.copy_location(ast.Call(function, call.args, words), call)

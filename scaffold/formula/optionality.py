@@ -90,6 +90,7 @@ def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
 
 
 def _optional_arguments(call: ast.Call, function: str, *, method: bool) -> set[int]:
+    """Return the positions of arguments that may be None by PyTorch's documentation: 2 for `F.linear(x, w, b)`."""
     optional = optional_tensors(function)
     # A method's first parameter is its tensor.
     plain = range(method, method + len(call.args))

@@ -54,7 +54,7 @@ FILE, MODULE = "of_the_file", "module_of_the_file"
 def own_text(
     text: Text, scope: Scope, inputs: Sequence[str], after: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the body of a function of these inputs; variadic inputs have a star.
+    """Return the body of a function of these inputs, as the user wrote it; variadic inputs have a star.
 
     The lines `after`, if any, replace its return. () if the text cannot be run.
     """
@@ -81,7 +81,7 @@ def _of_file(
     inputs: Sequence[str],
     after: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return a call of the file's function, nested with the names of its file; () if impossible."""
+    """Return lines that define the file's function within the names of its file, and call it; () if impossible."""
     definitions = origin.definitions.without(scope.imported - {function})
     entry = definitions.functions.get(function)
     if not isinstance(entry, ast.FunctionDef) or {FILE, MODULE} & {*inputs}:
@@ -175,6 +175,7 @@ def _defined(definitions: Definitions, names: Iterable[str]) -> list[ast.stmt]:
 
 
 def _function(name: str, node: Defined) -> ast.stmt:
+    """Return the definition of a function under a name; for a lambda an assignment."""
     if isinstance(node, ast.Lambda):
         return _named(name, node)
     node.name = name  # imports from another file are renamed here
@@ -236,7 +237,7 @@ def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
 
 
 def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> bool:
-    """Replace the return of a function or method by lines; return False if it has several returns."""
+    """Replace the return of a function or method by the lines `after`; return False if it has several returns."""
     nodes = (node for item in body for node in ast.walk(item))
     for node in nodes if after else ():
         if isinstance(node, ast.FunctionDef) and node.name == function:
@@ -313,6 +314,7 @@ class _Bare(ast.NodeTransformer):
     """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """Drop the annotations and decorators of a function, except `@torch.no_grad()`."""
         kept = [item for item in node.decorator_list if _stops_gradients(item)]
         node.decorator_list, node.returns = kept, None
         node.name = _spelled(node.name)
@@ -328,6 +330,7 @@ class _Bare(ast.NodeTransformer):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        """Turn `x: Tensor = y` into `x = y`, and `x: Tensor` into `pass`."""
         self.generic_visit(node)
         if node.value is None:
             return ast.Pass()

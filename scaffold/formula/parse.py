@@ -74,7 +74,7 @@ def _grows_a_list(item: ast.stmt) -> bool:
 
 
 def _unsupported(body: Sequence[ast.stmt]) -> ast.AST | None:
-    """Return the first node in reading order that is no straight-line maths, or None."""
+    """Return the first node, in reading order, of a loop, comprehension or `with`; None for straight-line maths."""
     nodes = chain.from_iterable(map(ast.walk, body))
     found = (node for node in nodes if type(node) in REASONS)
     return min(found, key=_position, default=None)

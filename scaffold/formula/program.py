@@ -76,7 +76,10 @@ def _defines(item: ast.stmt) -> bool:
 def _without_functions(
     own: list[ast.stmt], text: Text, scope: Scope, problems: list[ScaffoldError]
 ) -> list[ast.stmt]:
-    """Return the statements of a text that defines functions, with their calls inlined."""
+    """Return the statements of a text with its nested functions inlined where they are called.
+
+    `own` are the statements; a call that cannot be inlined is added to `problems`.
+    """
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
     node.body = _returning(own) if scope.wants_result else own
@@ -114,7 +117,10 @@ ALL_OF_THEM = (
 
 
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
-    """Return the program of a file's function, with its calls of other functions inlined."""
+    """Return the program of a file's function, with its calls of other functions inlined.
+
+    Raise an error if a module's forward reads attributes of `self` that are not among the inputs.
+    """
     file = Text(origin.source, Location(text.location.source), files=origin.files)
     problems: list[ScaffoldError] = []
 
@@ -167,7 +173,7 @@ def _with_functions_named(
 
 
 def _entry(origin: Origin, definitions: Definitions) -> Function:
-    """Return the function to read, or the whole file as one function."""
+    """Return the function to read, with resolved names; a file without functions is read as the body of one."""
     if origin.function is not None:
         chosen = origin.definitions.functions[origin.function]
         return resolve(origin.function, chosen, definitions, called=False)
@@ -180,7 +186,11 @@ def _entry(origin: Origin, definitions: Definitions) -> Function:
 def _with_defaults(
     function: Function, names: Collection[str], report: Report
 ) -> list[ast.stmt]:
-    """Return the body with the defaults of parameters that are no inputs."""
+    """Return the body with the defaults put in place of parameters that are no inputs.
+
+    `names` are those of the inputs and other names from outside. A default that is no constant is reported, and so is a
+    parameter whose name resembles an input's.
+    """
     body, values = function.body, dict[str, ast.expr]()
     own = {item.arg for item in parameters(function.arguments)}
     for name, value in defaults(function.arguments).items():

@@ -82,6 +82,7 @@ class StatementParser:
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
     ) -> None:
+        """Prepare to parse a program; its own problems are the first ones collected."""
         self.program, self.scope, self.graph = program, scope, graph
         self.text = text if text.origin else program.text
         self.lines = program.text.value.split("\n")
@@ -144,6 +145,7 @@ class StatementParser:
         return ScaffoldError(message, self.text.location, hint)
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
+        """Collect a problem at the place of a node, once."""
         problem = ScaffoldError(message, self.place(node), hint)
         # An unrolled step repeats the problem.
         if str(problem) not in map(str, self.problems):
@@ -189,13 +191,17 @@ class StatementParser:
         return self.program.comments.pop(item.lineno, ())
 
     def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
+        """Return the node of the returned value; report a `return` without one and give None."""
         if last.value is None:
             self.fail_without_result(last)
             return None
         return self.expressions.parse(last.value, present)
 
     def _block(self, body: list[ast.stmt], present: Guarded) -> tuple[Lines, Guarded]:
-        """Return the statements, and the optionals known to be present after them."""
+        """Return the nodes of statements, and the optionals known to be present after them.
+
+        An optional read under a test of another name is meant to be present: an assert above the statement says so.
+        """
         found: list[Statement] = []
         outer, self.expressions.needed = self.expressions.needed, {}
         for item in body:
@@ -221,7 +227,7 @@ class StatementParser:
     def _present_after(
         self, item: ast.stmt, statement: Statement, present: Guarded
     ) -> Guarded:
-        """Return the optional inputs known to be present after a statement."""
+        """Return the optional inputs known to be present after a statement, for those present before it."""
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
@@ -261,9 +267,9 @@ class StatementParser:
         return None
 
     def _input_of_gradient(self, target: ast.expr) -> Guarded:
-        """Return the input whose gradient is assigned.
+        """Return the input of an assigned gradient, {"bias"} for `grad_bias`; empty for other targets.
 
-        `grad_bias` is computed only if `bias` is present.
+        The value may read that input untested, since a gradient is computed only if its input is present.
         """
         name = target.id if isinstance(target, ast.Name) else ""
         known = name in (self.scope.targets or ())
@@ -289,6 +295,7 @@ class StatementParser:
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
+        """Return an `if`; in each branch the optionals its test proves are present, after a raise those of the other branch."""
         test = self.expressions.parse(item.test, present)
         there, gone = guards(item.test)
         with self.expressions.under(test, holds=True):
@@ -301,6 +308,7 @@ class StatementParser:
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
+        """Report a statement no formula has; its names count as assigned, so that reading them is no further problem."""
         # Reads of its names cause no further problem.
         self.locals.update(node.id for node in stores([item]))
         self.fail(item, *words_on(item))
@@ -326,6 +334,7 @@ class StatementParser:
         return self.graph.node("absent")
 
     def _targets(self, target: ast.Tuple | ast.List) -> Node:
+        """Return the node of several targets, `a, *b`; report a second star."""
         stars = [item for item in target.elts if isinstance(item, ast.Starred)]
         for item in stars[1:]:
             self.fail(item, "only one target can have a star")
@@ -437,6 +446,7 @@ def words_on(item: ast.stmt) -> tuple[str, str | None]:
 
 
 def _of_expression(value: ast.expr) -> tuple[str, str | None]:
+    """Return the problem with an expression that stands alone, and a hint."""
     match value:
         case ast.Call(ast.Name("print")):
             return "a print is not allowed in a formula", "take it out"

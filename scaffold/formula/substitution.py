@@ -37,6 +37,7 @@ class _Substitution(ast.NodeTransformer):
         self.values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a name by its expression, a copy with its own place; a name takes the place of the one it replaces."""
         value = self.values.get(node.id)
         if value is None:
             return node
@@ -70,12 +71,13 @@ def with_sizes(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
 
 class _Sizes(_Substitution):
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a declared size and give its expression the place of the name."""
         value = super().visit_Name(node)
         return value if value is node else _placed(value, node)
 
 
 def _placed(value: ast.expr, place: ast.AST) -> ast.expr:
-    """Place all of an expression at a node, without an end: its numbers are not in the text."""
+    """Give a whole expression the place of a node, but no end: the text there does not hold its numbers."""
     for part in ast.walk(value):
         ast.copy_location(part, place)
         vars(part).update(end_lineno=None)
@@ -114,7 +116,7 @@ def versioned(
 def _versioned(
     item: ast.stmt, name: str, value: ast.expr, later: str, there: Names
 ) -> ast.stmt | None:
-    """Return the first assignment of the name, renamed; for an `if` in both branches."""
+    """Return the first assignment of the name with `later` as its target; for an `if` in both branches, else None."""
     match item:
         case ast.Assign([ast.Name(found)], inner) if found == name:
             pass
@@ -131,6 +133,7 @@ def _versioned(
 def _chosen(
     item: ast.If, name: str, value: ast.expr, later: str, there: Names
 ) -> ast.If | None:
+    """Return an `if` that assigns `later` in both branches; None if a branch assigns a part of the name first."""
     branches: list[list[ast.stmt]] = []
     for body in (item.body, item.orelse):
         branch = versioned(body, name, value, later, there)
@@ -163,6 +166,7 @@ def changes(parts: Sequence[ast.AST]) -> bool:
 
 
 def _changes(node: ast.AST) -> bool:
+    """Return whether a node changes a tensor in place: `y += x`, `y[0] = x`, `x.exp_()`, `f(x, out=y)`."""
     match node:
         case ast.AugAssign():
             return True

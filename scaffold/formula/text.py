@@ -124,6 +124,7 @@ class _BitByBit(ast.NodeTransformer):
     """A replacement of `and` by `&`, and of `or` by `|`."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """Replace `a and b and c` by `a & b & c`."""
         self.generic_visit(node)
         operator = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
         first, *others = node.values
@@ -161,6 +162,7 @@ class _Asserting(ast.NodeTransformer):
     """A replacement of `torch._assert(test, message)`, for tracers, by `assert test, message`."""
 
     def visit_Expr(self, item: ast.Expr) -> ast.stmt:
+        """Replace a call of `torch._assert` that stands alone."""
         match item.value:
             case ast.Call(callee, [test, message], []) if (
                 ast.unparse(callee) == "torch._assert"

@@ -59,7 +59,7 @@ def names_bound_to(
     known: Iterable[str],
     holds: Callable[[Node, Collection[str]], bool],
 ) -> frozenset[str]:
-    """Return the known names and those bound to a value of their kind: one that `holds`, given the names so far."""
+    """Return the known names, and names assigned a value for which `holds` is true; it gets the value and the names so far."""
     found = set(known)
     for item in assignments(statements):
         if item.target.kind == "name" and holds(item.value, found):
@@ -76,6 +76,7 @@ def surely_written(*statements: Statement) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)  # as above
 def _surely_written_by(item: Statement) -> frozenset[str]:
+    """Return the names a statement assigns on every path through it; a path that ends in a raise does not count."""
     if isinstance(item, If):
         branches = [part for part in (item.body, item.orelse) if not raises(part)]
         ended = [surely_written(*part) for part in branches]
@@ -112,7 +113,7 @@ def _read_by(item: Statement) -> frozenset[str]:
 
 
 def data_read(*statements: Statement, elements: bool = False) -> frozenset[str]:
-    """Return the names read for their data; with `elements`, also those of which an element is described."""
+    """Return the names read for their data; with `elements`, also variadic inputs of which `tensors[i].shape` is read."""
     return frozenset(
         read.name
         for node in expressions(*statements)
@@ -137,6 +138,7 @@ def free_reads(statements: Lines) -> tuple[tuple[Read, int], ...]:
 
 
 def _free(statement: Statement, known: frozenset[str]) -> list[Read]:
+    """Return the reads in a statement of names neither `known` nor surely assigned before them in the same branch."""
     own: Iterable[Node] = expressions(statement)
     branches: tuple[Lines, ...] = ()
     if isinstance(statement, If):
@@ -171,7 +173,7 @@ def reads(node: Node) -> tuple[Read, ...]:
 
 
 def metadata_read(node: Node) -> Read | None:
-    """Return the read of a node of a metadata form, which needs no data; None for other nodes."""
+    """Return the metadata an expression reads, a `Read` of `x` with `shape` for `x.shape`; None for other expressions."""
     if node.kind not in FORMS:  # before patterns, since most nodes are none
         return None
     match node:
@@ -197,6 +199,7 @@ def metadata_read(node: Node) -> Read | None:
 
 
 def _read_of(value: Node, *facets: str) -> Read | None:
+    """Return a read of these facets if the value is a name, or an element of one, `tensors[i]`; else None."""
     match value:
         case Node("name", name):
             return Read(name, facets)
@@ -206,7 +209,7 @@ def _read_of(value: Node, *facets: str) -> Read | None:
 
 
 def _data_parts(node: Node) -> tuple[Node, ...]:
-    """Return the parts of a metadata read that are read as data: arguments, an index, a receiver."""
+    """Return the parts of a metadata read that are read for data: the index `i` of `tensors[i].shape`, arguments, a receiver."""
     match node:
         case Node("attribute", _, (Node("subscript", _, (_, index)),)):
             return (index,)

@@ -42,7 +42,10 @@ ARRAYS = frozenset({"numpy", "__array__"})
 
 
 class ValueKinds:
-    """The kinds of names, updated statement by statement."""
+    """The kinds of names, updated statement by statement.
+
+    "scalar" is any Python value, "group" a tuple of tensors, "array" a value of NumPy or a similar library.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class ValueKinds:
         groups: Iterable[str] = (),
         arrays: Iterable[str] = (),
     ) -> None:
+        """Start from names of Python values, of tuples of tensors, and of imported array libraries; all others are tensors."""
         self.names: dict[str, ValueKind] = dict.fromkeys(scalars, "scalar")
         self.names |= dict.fromkeys(groups, "group")
         # Names of the kind "tensor" that are a number in some calls.
@@ -106,7 +110,7 @@ class ValueKinds:
         return self._common_kind(node.args, "tensor")
 
     def may_be_number(self, node: Node) -> bool:
-        """Return whether it is a number in some calls: `w.sum() if w is not None else 2.0`, of the kind of a tensor."""
+        """Return whether it is a number in some calls: `w.sum() if w is not None else 2.0`, although its kind is a tensor."""
         match node:
             case Node("name", name) if name in self.maybe_numbers:
                 return True
@@ -140,7 +144,7 @@ class ValueKinds:
         return kind if kind in ("scalar", "array") else "tensor"
 
     def _gives_several(self, node: Node) -> bool:
-        """Return whether a call of PyTorch's returns a tuple."""
+        """Return whether a call of PyTorch's returns a tuple: `x.max(0)` does, `x.max()` does not."""
         callee, *args = node.args
         of_module = is_of_module(callee.args[0])
         always = is_several_tensors(callee.label)
@@ -153,6 +157,7 @@ class ValueKinds:
         return always or not OPTIONS_OF_GROUPS.isdisjoint(node.keywords)
 
     def _of_function(self, name: str, args: list[Node]) -> ValueKind:
+        """Return the kind of the result of a builtin, or of the user's own function."""
         if name in ("tuple", "list"):
             return self._common_kind(tuple(args), "group")
         if name in SCALAR_CALLS:
@@ -162,14 +167,14 @@ class ValueKinds:
         return "tensor"
 
     def _common_kind(self, parts: tuple[Node, ...], mixed: ValueKind) -> ValueKind:
-        """Return the kind common to all parts, or the kind of a mixture."""
+        """Return "scalar" if all parts are Python values, "array" if one is an array, else `mixed`."""
         kinds = {self.of(part) for part in parts}
         if "array" in kinds:
             return "array"
         return "scalar" if kinds <= {"scalar"} else mixed
 
     def _choose(self, item: If) -> None:
-        """Merge the kinds after both branches; a tensor in one (None in the other) is a tensor."""
+        """Merge the kinds after both branches of an `if`: a tensor in one, and None in the other, is a tensor."""
         before, numbers = dict(self.names), {*self.maybe_numbers}
         self.after(item.body)
         body, self.names = self.names, before
@@ -182,6 +187,7 @@ class ValueKinds:
             self.names[name] = kind if kind != "scalar" else body.get(name, kind)
 
     def _learn(self, item: Assign) -> None:
+        """Record the kinds of the names an assignment binds: each part of an unpacked group is a tensor."""
         for target, value in unpacked(item.target, item.value):
             kind = self.of(value)
             if target.kind == "name":
@@ -197,7 +203,7 @@ class ValueKinds:
 def functions_of_numbers(
     kinds: ValueKinds, forward: Lines, backward: Lines
 ) -> Iterator[str]:
-    """Yield the functions of tensors, as `log`, that only the backward applies to a value that is a number in some calls.
+    """Yield the tensor functions only the backward calls on a value that may be a number: `log` fails for `2.0`.
 
     `kinds` are the kinds before the first line of the backward.
     """
@@ -211,7 +217,7 @@ def functions_of_numbers(
     }
 
     def found(lines: Lines) -> Iterator[str]:
-        """Yield new tensor operations and shapes of names that may be numbers, branch by branch."""
+        """Yield those of some lines; under the test that chose a value, `if w is not None`, it has the kind of that choice."""
         for item in lines:
             for node in nodes(item):
                 if isinstance(item, Assign) and node.kind == "call" and node not in own:
@@ -238,6 +244,7 @@ def functions_of_numbers(
 
 
 def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
+    """Yield the name of a called tensor function if a tensor argument of it may be a number in some calls."""
     callee, *args = call.args
     if callee.kind == "attribute" and not is_made_of_numbers(callee.label):
         tensors = args if is_of_module(callee) else [*callee.args, *args]

@@ -62,18 +62,22 @@ class VerbatimExpressions(CheckedExpressions):
     def __init__(
         self, source: VerbatimSource, optional: frozenset[str], tensors: frozenset[str]
     ) -> None:
+        """Prepare to parse; `optional` names may be None, `tensors` cannot be called."""
         super().__init__(source, optional, tensors)
         self.source = source
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
+        """Return None always: the text is kept, so an operand that may be None cannot be left out of it."""
         return None
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
+        """Return the node of a name; `zip`, `enumerate` and `reversed` are allowed here, for loops."""
         if item.id in ITERATED and item.id not in self.source.locals:
             return self.graph.name(item.id)
         return super()._name(item, present)
 
     def other(self, item: ast.expr, present: Guarded) -> Node:
+        """Parse comprehensions too; reject other further kinds."""
         if isinstance(item, ast.ListComp | ast.GeneratorExp):
             return self._comprehension(item, present)
         return super().other(item, present)
@@ -98,7 +102,7 @@ class VerbatimExpressions(CheckedExpressions):
 
 
 def drawn(graph: Graph, items: Node) -> Node:
-    """Return the node of one element of an iterable."""
+    """Return the node of one element of an iterable: `x[0]` for `x`, a pair for `zip(x, y)`."""
     match items:
         case Node("call", _, (Node("name", "range"), *_)):
             return graph.constant("0")
@@ -121,6 +125,7 @@ class VerbatimParser(StatementParser):
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
     ) -> None:
+        """Prepare to sketch a program; all names it assigns count as known, since a loop may read one assigned further down."""
         super().__init__(text, program, scope, graph)
         self.drawn: list[Assign] = []
         self.returned: list[Node] = []
@@ -131,7 +136,7 @@ class VerbatimParser(StatementParser):
         self.expressions = VerbatimExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
-        """Return the formula; `node` is the syntax behind the `reason` to keep the text."""
+        """Return the formula with its text kept; `node` is the syntax that gave the `reason`, such as a loop."""
         self._end_in_one_return()
         *above, last = self.program.body
         statements, present = self._block(above, frozenset())
@@ -175,7 +180,7 @@ class VerbatimParser(StatementParser):
         return super()._target(target)
 
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
-        """Return the sketch of a statement, after the assignments of its comprehensions."""
+        """Return the sketch of a statement; the names of its comprehensions are assigned above it, under one `if`."""
         before, self.drawn = self.drawn, []
         found = self._sketched(item, present)
         above, self.drawn = self._flushed(), before
@@ -221,6 +226,7 @@ class VerbatimParser(StatementParser):
         return super()._statement(item, present)
 
     def _for(self, item: ast.For, present: Guarded) -> Statement:
+        """Return the sketch of a `for` loop: each step assigns an element of the iterable to the target."""
         items = self.expressions.parse(item.iter, present)
         step = Assign(self._target(item.target), drawn(self.graph, items))
         start = Assign(self._absent, items)
@@ -233,6 +239,10 @@ class VerbatimParser(StatementParser):
         item: ast.For | ast.While,
         present: Guarded,
     ) -> Statement:
+        """Return the sketch of a loop: a branch with the `step` and the body twice, then the loop's `else`.
+
+        Twice, so that the second round sees the memory and the kinds of values the first one leaves.
+        """
         body, _ = self._block(item.body, present)
         after, _ = self._block(item.orelse, present)
         return If(head, (*step, *body, *step, *body, *after), after)
@@ -260,13 +270,14 @@ class VerbatimParser(StatementParser):
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
+        """Return an `if`; below one that ends in a return or another leap, its test is known to be false."""
         statement = super()._choice(item, present, above)
         if isinstance(item.body[-1], LEAVES) and not item.orelse:
             self.branches[item] = present | guards(item.test)[1]
         return statement
 
     def _grown(self, name: str, args: list[ast.expr], present: Guarded) -> Statement:
-        """Return the assignment of a list with more elements."""
+        """Return the sketch of an append: `rows = [rows, x]`, a list of the old elements and the new."""
         known = self.graph.name(name)
         parts = [self.expressions.parse(arg, present) for arg in args]
         return Assign(known, self.graph.node("list", "", (known, *parts)))
@@ -361,6 +372,7 @@ def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
 
 
 def _is_list(value: ast.expr) -> bool:
+    """Return whether an expression is surely a list: `[x]`, `[None] * n`, `list(...)`, a sum of lists."""
     match value:
         case ast.List() | ast.ListComp() | ast.Call(ast.Name("list")):
             return True
