@@ -239,7 +239,7 @@ class Trace:
             self.held[name] = self.of(name) | other
 
     def _change(self, name: str, position: int) -> None:
-        """Record a change in place through a name, with all names that may hold the same memory."""
+        """Record a change in place through a name, with all names possibly holding the same memory."""
         memory = self.of(name)
         outside = frozenset(part for part in memory if not part.startswith("@"))
         inside = {other for other in self.held if self.of(other) & memory}
@@ -248,7 +248,7 @@ class Trace:
         self.changes.append(Change(position, name, holders, outside, memory))
 
     def _assign(self, target: Node, value: Node) -> None:
-        """Record the memory of assigned names: what the value may share, or new memory such as `@1`."""
+        """Record the memory of assigned names: the value's, or new memory such as `@1`."""
         pairs = unpacked(target, value)
         memories = [self.of_value(part) for _, part in pairs]
         for (part, one), memory in zip(pairs, memories, strict=True):
@@ -262,7 +262,7 @@ class Trace:
 
 
 def _given(target: Node) -> frozenset[str]:
-    """Return the names bound by a target, without those changed in part."""
+    """Return the names bound by a target: `w` for `v[0], w`, since `v` is only changed in part."""
     if target.kind in ("tuple", "starred"):
         return frozenset().union(*map(_given, target.args))
     return frozenset() if target.kind == "subscript" else bound(target)

@@ -50,7 +50,7 @@ class Unassigned(NamedTuple):
 def unassigned(
     body: Sequence[ast.stmt], names: Collection[str], choices: Choices
 ) -> list[Unassigned]:
-    """Find the first read of each name that may be unassigned there.
+    """Find the first read of each name possibly unassigned there.
 
     `names` have a value from the start.
     """
@@ -135,7 +135,7 @@ class _Walk:
             self.found[node.id] = Unassigned(node, *self.facts.seen[fact])
 
     def assign(self, targets: Sequence[ast.expr], way: Way) -> None:
-        """Record that the names of the targets are assigned on this path; facts about their old values are over."""
+        """Record the names of the targets as assigned on this path; facts about their old values are over."""
         for target in targets:
             self.read(target, way)
         for name in stored(targets):
@@ -179,7 +179,7 @@ class TestFacts:
         return fact
 
     def _versions(self, test: ast.expr) -> tuple[tuple[str, int], ...]:
-        """Return the names in a test, each with the number of assignments so far, so that only equal values compare equal."""
+        """Return the names in a test, each with the number of its assignments so far: facts about an older value are other facts."""
         names = names_in([test])
         if not is_pure([test]):
             self.change("")  # an impure test may have another outcome each time
@@ -187,7 +187,7 @@ class TestFacts:
         return tuple((name, self.versions.get(name, 0)) for name in sorted(names))
 
     def uncovered_test(self, way: Way, ways: Sequence[Way]) -> TestFact | None:
-        """Return a fact that holds on some run along `way` but along none of `ways`; None if every run is along one of them.
+        """Return a fact true on some run along `way` but along none of `ways`; None if every run is along one of them.
 
         It splits the runs by a test not yet settled, and looks at both halves.
         """
@@ -233,7 +233,7 @@ class TestFacts:
         return value in choices and {*choices} - {value} <= others
 
     def change(self, name: str) -> None:
-        """Record that a name has a new value from now on."""
+        """Record a new value of a name from here on."""
         self.versions[name] = self.versions.get(name, 0) + 1
 
     def note_change(self, value: ast.expr) -> None:

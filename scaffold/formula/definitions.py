@@ -53,7 +53,7 @@ class Definitions(NamedTuple):
     others: frozenset[str]  # bound to values no formula can hold
 
     def without(self, names: Collection[str]) -> "Definitions":
-        """Return the definitions without the functions the op imports, which stay calls."""
+        """Return the definitions without some functions: the op imports these, so they stay calls."""
         functions = {
             name: item for name, item in self.functions.items() if name not in names
         }
@@ -190,7 +190,7 @@ def dotted_name(value: ast.expr) -> str | None:
 def effective_decorator(
     function: ast.FunctionDef, imports: Mapping[str, str]
 ) -> ast.expr | None:
-    """Return the first decorator that may change the result of a function; None if there is none."""
+    """Return the first decorator with a possible effect on the function's values; None if there is none."""
     for item in function.decorator_list:
         if full_name(item, imports) not in NO_EFFECT:
             return item
@@ -203,7 +203,7 @@ def parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
-    """Return the default of each parameter that has one."""
+    """Return the defaults of parameters by name."""
     positional = [*arguments.posonlyargs, *arguments.args]
     given = arguments.defaults
     found = {

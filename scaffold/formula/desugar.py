@@ -83,7 +83,7 @@ class _Plain:
     def _with_parts_named(
         self, item: ast.stmt, target: ast.expr, value: ast.expr
     ) -> Iterator[ast.stmt]:
-        """Yield assignments in which a target is a part of a tensor or holds none.
+        """Yield assignments with parts of tensors as targets of their own.
 
         `v[0], w = x, y` -> `v_part, w = x, y` and `v[0] = v_part`: both values are computed before `v` changes.
         """
@@ -257,7 +257,7 @@ def with_modes_closed(body: Sequence[ast.stmt], tests: set[str]) -> list[ast.stm
 
 
 def _closed_mode(item: ast.stmt, tests: set[str], chained: bool) -> ast.stmt:
-    """Return an `if` with the `else` that `with_modes_closed` adds; `chained` says that it is an `elif`.
+    """Return an `if` with the `else` added by `with_modes_closed`; it is an `elif` if `chained`.
 
     A single `if` without `else` is no list of modes, so it gets none.
     """
@@ -323,7 +323,7 @@ def _of_names(names: Sequence[str], context: ast.expr_context) -> ast.expr:
 
 
 def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[ast.stmt]:
-    """Replace returns by assignments to `names`; move statements after a branch that returns into the other branch."""
+    """Replace returns by assignments to `names`; statements after a returning branch go into the other one."""
     done: list[ast.stmt] = []
     for at, item in enumerate(body):
         if isinstance(item, ast.Return) and item.value is not None:
@@ -570,7 +570,7 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
 
 
 def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
-    """Return the names of lists that are created here and have no alias."""
+    """Return the names of lists created here and known by one name only."""
     nodes = [node for item in body for node in ast.walk(item)]
     lists = {
         node.targets[0].id
@@ -583,7 +583,7 @@ def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 
 def _handed_on(node: ast.AST) -> Iterator[str]:
-    """Yield the names that get an alias in a node: `ys` in `z = ys`, `z = (ys, 1)`, `z.append(ys)`."""
+    """Yield the names given an alias in a node: `ys` in `z = ys`, `z = (ys, 1)`, `z.append(ys)`."""
     match node:
         case ast.Assign([_, _, *_], value) if isinstance(value, ast.List):
             yield from stored(node.targets)

@@ -171,7 +171,7 @@ def _indices(axes: Sequence[str]) -> dict[str, int]:
 
 
 def _safe_order(several: Sequence[int]) -> list[int]:
-    """Order dims so that splitting one does not shift the next: dims from the front last one first, then those from the end."""
+    """Order dims for splitting, so none shifts the next: from the front the last one first, then dims counted from the end."""
     front = [at for at in several if at >= 0]
     return [*sorted(front, reverse=True), *sorted({*several} - {*front})]
 
@@ -188,7 +188,7 @@ class _Moving:
         self.x = ast.Call(ast.Attribute(self.x, name, ast.Load()), given, [])
 
     def split(self, left: list[Group]) -> bool:
-        """Give each axis of the pattern's left side its own dim; return whether that is possible.
+        """Give each axis of the pattern's left side its own dim; return whether this is possible.
 
         It is not if two axes of one dim have no size, or if `...` is in parentheses.
         """
@@ -207,7 +207,7 @@ class _Moving:
         return True
 
     def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
-        """Bring the axes into the order `wanted`: reduce missing ones, repeat along new ones; return whether that is possible.
+        """Bring the axes into the order `wanted`: reduce missing ones, repeat along new ones; return whether this is possible.
 
         `reduction` is the method, "" for none; only `repeat` may add axes.
         """
@@ -294,7 +294,7 @@ class _Moving:
 
 
 def _by_place(groups: Sequence[Group]) -> list[tuple[int, Group]]:
-    """Return the groups except `...`, ordered so that splitting one does not shift the next."""
+    """Return the groups except `...`, in an order for splitting: none shifts the next."""
     names = [
         MORE if group == ([MORE], False) else str(at) for at, group in enumerate(groups)
     ]

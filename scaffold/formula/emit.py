@@ -184,7 +184,7 @@ def _items(node: Node) -> str:
 
 
 def _lambda(node: Node) -> str:
-    """Return the source of a lambda; its parameters all have to be read, since the names of a node are those in its value."""
+    """Return the source of a lambda; its value must read all its parameters."""
     *parameters, value = node.args
     read = value.names()
     assert all(part.names() <= read for part in parameters), "a parameter is not read"

@@ -15,7 +15,7 @@ EQUATION_TEXT = re.compile(r"[A-Za-z., ]*(?:->[A-Za-z. ]*)?")  # PyTorch rejects
 
 
 def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
-    """Return a message and a hint for an equation that cannot fit its operands, else None.
+    """Return a message and a hint for an equation unfit for its operands, else None.
 
     Each name in `single` is one tensor.
     """
@@ -57,7 +57,7 @@ def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
 
 
 def _letters(equation: str) -> Wrong | None:
-    """Return the error for a letter of the result that no operand has; None if there is none."""
+    """Return the error for a letter of the result missing in all operands; None if there is none."""
     left, _, result = equation.partition("->")
     for letter in result.replace(".", "").replace(" ", ""):
         if letter not in left:

@@ -35,7 +35,7 @@ class Source(Protocol):
     asserts: bool  # whether it may add assertions about its inputs
 
     def resolve(self, node: ast.Name) -> None:
-        """Report a name that is unknown at this point."""
+        """Report a name unknown at this point."""
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         """Report a problem at a node."""
@@ -65,7 +65,7 @@ class ExpressionParser:
 
     @contextmanager
     def under(self, test: Node, *, holds: bool) -> Iterator[None]:
-        """Parse within the context of a test that `holds` or does not."""
+        """Parse in the branch of a test in which it is true (`holds`) or false."""
         self.tests.append((test, holds))
         yield
         self.tests.pop()
@@ -116,19 +116,19 @@ class ExpressionParser:
         return self.refused(item)
 
     def refused(self, item: ast.expr) -> Node:
-        """Report an expression that is not allowed in a formula."""
+        """Report an expression not allowed in a formula."""
         kind, hint = _words_on(item)
         self.fail(item, f"{kind} is not allowed in a formula", hint)
         return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return the name of an optional that may be None here, if the expression is nothing but this name; else None."""
+        """Return an optional's name if the expression is nothing but this name, possibly None here; else None."""
         if isinstance(item, ast.Name) and item.id in self.optional - present:
             return item.id
         return None
 
     def absent_operand(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return the name of an operand that may be None here, perhaps reshaped: `bias[:, None]`, `bias.view(1, -1)`; else None."""
+        """Return the name of an operand possibly None here, perhaps reshaped: `bias[:, None]`, `bias.view(1, -1)`; else None."""
         if self.optional <= present:
             return None  # saves reading the slow table of ops that move elements
         inner = item
@@ -154,7 +154,7 @@ class ExpressionParser:
         return found, frozenset(there)
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
-        """Return the node of a name; one that may be None is asserted present, or reported, and an unknown one reported."""
+        """Return the node of a name; assert or report one possibly None here, report an unknown one."""
         if item.id in self.optional - present and self._comes_with_others(item):
             self.needed.setdefault(item.id, [*self.tests])
         elif item.id in self.optional - present:
@@ -198,7 +198,7 @@ class ExpressionParser:
         )
 
     def _call(self, item: ast.Call, present: Guarded) -> Node:
-        """Return the node of a call; report a wrong callee, a repeated keyword, an einsum equation that fits no operands."""
+        """Return the node of a call; report a wrong callee, a repeated keyword, an einsum equation unfit for its operands."""
         values = [*item.args, *(keyword.value for keyword in item.keywords)]
         keywords = tuple(keyword.arg or "**" for keyword in item.keywords)
         for position, name in enumerate(keywords):
@@ -220,7 +220,7 @@ class ExpressionParser:
         return self.graph.node("call", "", args, keywords)
 
     def _argument(self, item: ast.expr, present: Guarded, none_allowed: bool) -> Node:
-        """Parse an argument of a call; with `none_allowed` it may be a bare name that may be None."""
+        """Parse an argument of a call; with `none_allowed` it may be the bare name of an optional."""
         name = self.absent_name(item, present) if none_allowed else None
         return self._element(item, present | {name} if name else present)
 
@@ -248,7 +248,7 @@ class ExpressionParser:
         return self.graph.node("slice", "", args)
 
     def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
-        """Return the node of an operator; with an operand that may be None it is a conditional.
+        """Return the node of an operator; with an operand possibly None it is a conditional.
 
         `x + bias` -> `x + bias if bias is not None else x`.
         """
@@ -311,7 +311,7 @@ class ExpressionParser:
 
 
 def _unmoved(item: ast.expr) -> ast.expr | None:
-    """Return the operand of an expression that only moves elements, `x` for `x.view(-1)` and `x[0]`; else None."""
+    """Return the operand of a mere move of elements, `x` for `x.view(-1)` and `x[0]`; else None."""
     match item:
         case ast.Subscript(value):
             return value

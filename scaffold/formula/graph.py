@@ -205,7 +205,7 @@ def rewritten(
 
 
 def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | None]:
-    """Return a change for `Graph.rewrite` that renames identifiers."""
+    """Return a change for `Graph.rewrite`: it renames identifiers."""
 
     def change(node: Node) -> Node | None:
         found = new.get(node.label) if node.kind == "name" else None
@@ -251,7 +251,7 @@ def expressions(*statements: Statement) -> Iterator[Node]:
 
 
 def assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
-    """Yield the assignments in the order of their lines, including those of branches."""
+    """Yield the assignments in the order of their lines, in branches too."""
     for item in statements:
         if isinstance(item, If):
             yield from assignments((*item.body, *item.orelse))
@@ -296,7 +296,7 @@ class Formula:
     )
 
     def lines(self) -> Lines:
-        """Return its statements; a last one computes its result, which may change a tensor."""
+        """Return its statements and, as a last one, its result: computing it may change a tensor."""
         if self.result is None:
             return self.statements
         return (*self.statements, Assign(self.graph.node("absent"), self.result))

@@ -51,14 +51,14 @@ ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
 
 class NotHere(Refusal):
-    """A call inside a conditional expression that needs several statements.
+    """A call of several statements inside a conditional expression.
 
     They would run whichever branch is chosen.
     """
 
 
 class Swapped(Refusal):
-    """A call whose statements would run before an earlier part of the expression."""
+    """A call with statements to be run before an earlier part of the expression."""
 
 
 class Inliner:
@@ -174,7 +174,7 @@ class Inliner:
         return [*sites.before, item]
 
     def called(self, callee: ast.expr, known: Known) -> Function | None:
-        """Return the file's function, or nested function, that a callee refers to; None for any other callee.
+        """Return the file's function, or nested function, behind a callee; None for any other callee.
 
         In resolved syntax the name of a function of the file begins with `@`.
         """
@@ -253,7 +253,7 @@ class Inliner:
         return sites.before, found
 
     def _check(self, call: ast.Call, function: Function) -> None:
-        """Raise for a function that cannot be inlined: recursive, decorated, or called too often."""
+        """Raise for a function impossible to inline: recursive, decorated, or called too often."""
         shown = own_name(function.name)
         self.count += 1
         if function.name in self.running:
@@ -281,7 +281,7 @@ class Inliner:
         body: Block,
         arguments: dict[str, ast.expr],
     ) -> tuple[Block, Block]:
-        """Return assignments of the arguments that need a name, and the body with the others put in place of their parameters.
+        """Return assignments of arguments in need of a name, and the body with the others put in place of their parameters.
 
         An argument needs a name if its parameter is reassigned, or if it would be evaluated twice or at a time that matters.
         """
@@ -538,7 +538,7 @@ class Sites(ast.NodeTransformer):
         conditional: bool = False,
         idle: bool = False,
     ) -> None:
-        """Prepare to visit the expression `root`, whose value is assigned to `target`.
+        """Prepare to visit the expression `root`; its value is assigned to `target`.
 
         `known` are the nested functions. In a `conditional` part, which may not run, no call may need statements.
         """
@@ -652,7 +652,7 @@ class Sites(ast.NodeTransformer):
     visit_SetComp = visit_DictComp = visit_Lambda  # type: ignore[assignment]
 
     def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
-        """Write out a comprehension that calls functions of the file: each element is a call of its own."""
+        """Write out a comprehension over calls of the file's functions: each element is a call of its own."""
         return self._written_out(node) or node
 
     visit_GeneratorExp = visit_ListComp
@@ -732,7 +732,7 @@ def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
 
 
 def place_holder(item: ast.stmt) -> ast.stmt:
-    """Return a stand-in for a reported statement, so that later statements can be read: `y = None` for `y = f(x)`."""
+    """Return a stand-in for a reported statement, for the reading of later ones: `y = None` for `y = f(x)`."""
     target = item.targets[0] if isinstance(item, ast.Assign) else None
     nothing = ast.copy_location(ast.Constant(None), item)
     if isinstance(target, ast.Name | ast.Tuple):

@@ -76,7 +76,7 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
 
 
 def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
-    """Yield the names read outside of the loops that bind them."""
+    """Yield the names read outside of the loops binding them."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield from {node.id} - own
     if isinstance(node, ast.For):

@@ -155,7 +155,7 @@ def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
 
 
 def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
-    """Return the class of `nn.Sequential(a, b)`: it has modules `0` and `1`, and a forward that calls them in order.
+    """Return the class of `nn.Sequential(a, b)`: it has modules `0` and `1`, and its forward calls them in order.
 
     None if an argument is not a call. The numbers are the modules' names in a state dict.
     """
@@ -179,7 +179,7 @@ def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
 
 
 def _makes_new(call: ast.Call) -> bool:
-    """Return whether the output of a PyTorch module is a new tensor, so that the next module may change it in place unseen.
+    """Return whether the output of a PyTorch module is a new tensor: the next module may change it in place unseen.
 
     True for modules with a weight, since they compute something.
     """
@@ -623,7 +623,7 @@ class _Converter:
         return known.module is not None or known.argument == argument
 
     def known(self, name: str) -> Attribute:
-        """Return what the class says about an attribute or an argument of `__init__`; an empty `Attribute` if nothing."""
+        """Return the class's facts about an attribute or an argument of `__init__`; an empty `Attribute` if there are none."""
         return self.arguments.get(name) or self.attributes.get(name) or Attribute()
 
 
@@ -659,7 +659,7 @@ class _Reader(ast.NodeTransformer):
     """
 
     def __init__(self, of: _Converter, name: str, running: tuple[str, ...]) -> None:
-        """Prepare to read the method `name` of the class of `of`; `running` are the methods whose conversion led here."""
+        """Prepare to read the method `name` of the class of `of`; `running` are the methods under conversion."""
         self.of, self.name, self.running = of, name, running
         self.read: dict[str, ast.expr] = {}
         self.names: list[ast.Name] = []  # nodes of attributes
@@ -728,7 +728,7 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def function_of(self, name: str) -> ast.Call | None:
-        """Return the call that makes a module without parameters, `nn.GELU()` for `self.act`; None for other attributes.
+        """Return the call making a module without parameters, `nn.GELU()` for `self.act`; None for other attributes.
 
         None too unless all its arguments are literals, since the call is repeated where the module is called.
         """
@@ -845,7 +845,7 @@ INSTEAD = {
 
 
 def _instead_of(name: str, made: ast.expr) -> str:
-    """Return a hint: code to write instead of a module that cannot be read."""
+    """Return a hint: code to write instead of a module with an unknown forward."""
     calls = [node for node in ast.walk(made) if isinstance(node, ast.Call)]
     called_ = {
         (dotted_name(call.func) or "").rpartition(".")[2]: call for call in calls
@@ -918,7 +918,7 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
 def _rename_locals(
     function: ast.FunctionDef, read: Collection[str], made: Collection[ast.Name]
 ) -> None:
-    """Rename locals with the name of an attribute, which becomes a parameter; raise for parameters with such a name.
+    """Rename locals with the name of an attribute, now a parameter; raise for parameters with such a name.
 
     `read` are the names of the attributes, `made` the nodes that stand for them and keep their name.
     """
@@ -982,7 +982,7 @@ def _attributes(
 
 
 def _in_init_order(names: list[str], init: ast.FunctionDef | None) -> list[str]:
-    """Sort the attributes that are parameters of `__init__` into its order; others keep their places.
+    """Sort the attributes named like parameters of `__init__`, or assigned from one, into its order; others keep their places.
 
     So positional arguments mean the same for the class and for the op's module.
     """
@@ -1110,7 +1110,7 @@ def constructor_names(owner: ast.ClassDef) -> tuple[str, ...]:
 
 
 def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
-    """Return the attributes a class declares, without those of inner modules (`up_weight`)."""
+    """Return the attributes a class declares, not the ones of inner modules (`up_weight`)."""
     return frozenset(dict(_attributes(owner, _init_of(owner))))
 
 
@@ -1220,7 +1220,7 @@ class _Sizes:
 def _rebound(
     init: ast.FunctionDef, counts: Counter[str], last: Mapping[str, tuple[int, int]]
 ) -> Iterator[tuple[str, ast.expr]]:
-    """Yield names assigned twice, each with a value that does not read the name itself.
+    """Yield names assigned twice, each with one value for both assignments.
 
     After `mask = torch.ones(n, n)` and `mask = mask.triu(1)` it is `torch.ones(n, n).triu(1)`. A name read between the two
     assignments is left out.
@@ -1278,7 +1278,7 @@ READ |= {"requires_grad_"}
 
 
 class _Starts(ast.NodeVisitor):
-    """A reader of statements that create and fill parameters.
+    """A reader of the creation and filling of parameters.
 
     `touched` are the parameters used in another way, "" for all of them.
     """
@@ -1327,7 +1327,7 @@ class _Starts(ast.NodeVisitor):
             self.made.setdefault(name, set()).add(_start_of(value))
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Note parameters that a call creates or fills; follow methods of the class, `self.reset_parameters()`.
+        """Note parameters created or filled by a call; follow methods of the class, `self.reset_parameters()`.
 
         A fill of a fill's result, or under a test not about the parameter's presence, is none that can be named.
         """
@@ -1417,7 +1417,7 @@ def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _inside(value: ast.expr) -> ast.expr:
-    """Return the tensor in `nn.Parameter(torch.ones(n))`, also in one that is None by a test; else the value itself."""
+    """Return the tensor in `nn.Parameter(torch.ones(n))`, also with `if bias else None` after it; else the value itself."""
     match value:
         case ast.IfExp(_, one, ast.Constant(None)) | ast.IfExp(
             _, ast.Constant(None), one

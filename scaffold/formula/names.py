@@ -37,12 +37,12 @@ def stores(parts: Iterable[ast.AST]) -> list[ast.Name]:
 
 
 def stored(body: Iterable[ast.AST]) -> list[str]:
-    """Return the names statements bind to values, once each, without those in nested functions."""
+    """Return the names statements bind to values, once each; nested functions do not count."""
     return list(dict.fromkeys(_bound(body, functions=False)))
 
 
 def bound_names(body: Iterable[ast.AST]) -> list[str]:
-    """Return the names statements bind to values or functions, without those in nested functions."""
+    """Return the names statements bind to values or functions, once each; bodies of nested functions do not count."""
     return list(dict.fromkeys(_bound(body, functions=True)))
 
 

@@ -88,7 +88,7 @@ def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[str]:
-    """Return the names that are numbers at every assignment in a body; `known` ones are numbers before it."""
+    """Return the names assigned only numbers in a body; `known` ones are numbers before it."""
     found = set(known)
     stored: dict[str, list[ast.expr | None]] = {}
     for node in (inner for item in body for inner in ast.walk(item)):
@@ -110,7 +110,7 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
 
 
 def _is_shape(value: ast.expr) -> bool:
-    """Return whether an expression is a shape or a part of one, whose elements are numbers: `x.shape[1:]`, `x.size()`."""
+    """Return whether an expression is a shape or a part of one, a tuple of numbers: `x.shape[1:]`, `x.size()`."""
     match value:
         case ast.Attribute(_, "shape") | ast.Call(ast.Attribute(_, "size"), []):
             return True

@@ -69,7 +69,7 @@ def table() -> Mapping[str, Names]:
 
 
 def not_operators(body: Sequence[ast.stmt], meanings: Meanings) -> Iterator[Problem]:
-    """Yield a problem for each name that is no operator, with its node."""
+    """Yield a problem, with its node, for each name of no operator."""
     visitor = _Visitor(body, meanings)
     for item in body:
         visitor.visit(item)
@@ -129,7 +129,7 @@ class _Visitor(ast.NodeVisitor):
     def _check_values(
         self, node: ast.expr, names: Iterator[str] | tuple[str, ...]
     ) -> None:
-        """Collect the problem with each name that is no method or attribute of a tensor."""
+        """Collect a problem for each name of no method or attribute of a tensor."""
         for name in names:
             said = judged_value(name)
             if said is not None:
@@ -137,7 +137,7 @@ class _Visitor(ast.NodeVisitor):
 
 
 def root_of(value: ast.expr) -> str:
-    """Return the name at the root of an expression; for a call that of the function."""
+    """Return the name at the root of an expression: `f` for `f(x).y[0]`."""
     while True:
         match value:
             case ast.Name(name):
@@ -151,7 +151,7 @@ def root_of(value: ast.expr) -> str:
 
 
 def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
-    """Return the names assigned a value returned by the user's own functions, with values made from those.
+    """Return the names assigned a result of the user's own functions, or a value made from one.
 
     Their attributes are unknown, so none is a problem.
     """
@@ -228,7 +228,7 @@ def _near_space(space: str) -> str | None:
 
 
 def newer(formula: Formula) -> frozenset[str]:
-    """Return the dotted names of PyTorch functions in a formula that are not in the table."""
+    """Return the dotted names of PyTorch functions in a formula missing in the table."""
     dotted = {*map(_dotted, formula.nodes())}
     return frozenset(name for name in dotted if is_newer(*name.rpartition(".")[::2]))
 
@@ -259,13 +259,13 @@ def is_tensor_word(word: str) -> bool:
 
 
 def is_judged(module: str, name: str | None) -> bool:
-    """Return whether an import is from a library in the table, not from the user's own code, about which nothing is known."""
+    """Return whether an import is from a library in the table; of the user's own code nothing is known."""
     whole = name is None and module in ("torch.nn", OPS)
     return whole or module in table() or module.startswith(f"{OPS}.")
 
 
 def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
-    """Return a hint for an unknown name that is called, or whose attribute is called.
+    """Return a hint for an unknown name in a call, `silu(x)` or `scipy.f(x)`; None without a call.
 
     It suggests PyTorch's function, or an import.
     """
@@ -432,14 +432,14 @@ def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stm
 
 
 def _named_module(item: ast.Assign) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the name and the call of `criterion = nn.MSELoss()`, a module that is treated as a function."""
+    """Yield the name and the call of `criterion = nn.MSELoss()`, a module treated as a function."""
     match item:
         case ast.Assign([ast.Name(name)], ast.Call() as value) if made_of(value):
             yield name, value
 
 
 def made_of(call: ast.Call) -> ast.Attribute | None:
-    """Return the function computed by a module without parameters, for the call that makes it: `F.gelu` for `nn.GELU()`.
+    """Return the function computed by a module without parameters, by the call making it: `F.gelu` for `nn.GELU()`.
 
     None for other modules, and unless its arguments are keywords, or one positional dim.
     """

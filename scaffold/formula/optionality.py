@@ -21,7 +21,7 @@ def is_none(value: ast.AST | None) -> bool:
 
 
 def may_be_none(value: Node) -> bool:
-    """Return whether an expression shows that its value may be None."""
+    """Return whether an expression has None for a value: `None`, `x if c else None`."""
     match value:
         case Node("constant", "None"):
             return True
@@ -52,7 +52,7 @@ def checked_for_none(test: ast.expr | Node) -> tuple[str, bool] | None:
 
 
 def guards(test: ast.expr) -> tuple[Guarded, Guarded]:
-    """Return the names present if a test holds, and those present if it does not."""
+    """Return the names present if a test is true, and the names present if it is false."""
     nothing = Guarded()
     match test:
         case ast.UnaryOp(ast.Not(), inner):
@@ -74,7 +74,7 @@ OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}
 
 
 def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
-    """Return the positions of arguments that may be None.
+    """Return the positions of arguments at which None is allowed.
 
     `values` are names of values. A function of a module of the user's accepts None everywhere.
     """
@@ -90,7 +90,7 @@ def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
 
 
 def _optional_arguments(call: ast.Call, function: str, *, method: bool) -> set[int]:
-    """Return the positions of arguments that may be None by PyTorch's documentation: 2 for `F.linear(x, w, b)`."""
+    """Return the positions of optional tensors by PyTorch's documentation: 2 for `F.linear(x, w, b)`."""
     optional = optional_tensors(function)
     # A method's first parameter is its tensor.
     plain = range(method, method + len(call.args))

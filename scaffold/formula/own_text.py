@@ -81,7 +81,7 @@ def _of_file(
     inputs: Sequence[str],
     after: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return lines that define the file's function within the names of its file, and call it; () if impossible."""
+    """Return lines to define the file's function among the names of its file, and to call it; () if impossible."""
     definitions = origin.definitions.without(scope.imported - {function})
     entry = definitions.functions.get(function)
     if not isinstance(entry, ast.FunctionDef) or {FILE, MODULE} & {*inputs}:
@@ -187,7 +187,7 @@ def _named(name: str, value: ast.expr) -> ast.stmt:
 
 
 def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
-    """Return the arguments of a call with the inputs that are parameters; None if impossible."""
+    """Return the arguments of a call: the inputs among a function's parameters; None if one has to be missing."""
     names = {name.lstrip("*") for name in inputs}
     positional = [*arguments.posonlyargs, *arguments.args]
     given = []
@@ -247,7 +247,7 @@ def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> b
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement, except those in bodies of nested functions."""
+    """Yield the nodes of a statement, bodies of nested functions left out."""
     yield node
     if not isinstance(node, ast.FunctionDef | ast.Lambda):
         for inner in ast.iter_child_nodes(node):
@@ -274,7 +274,7 @@ def _lines(body: Sequence[ast.stmt]) -> tuple[str, ...]:
 
 
 def _stops_gradients(decorator: ast.expr) -> bool:
-    """Return whether a decorator is `no_grad`, which the parser allows."""
+    """Return whether a decorator is `no_grad`: the parser allows it."""
     return (dotted_name(decorator) or "").rpartition(".")[2] == "no_grad"
 
 

@@ -40,7 +40,7 @@ def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 
 def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Read a text as straight-line statements, or keep it verbatim if a loop prevents that."""
+    """Read a text as straight-line statements, or keep it verbatim because of a loop."""
     program = program_of(text, scope)
     if scope.targets is not None:
         program = program._replace(body=_assigning(program.body, scope.targets))
@@ -64,7 +64,7 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 
 def _grows_a_list(item: ast.stmt) -> bool:
-    """Return whether a statement grows a list, one that `straightened` left as it is."""
+    """Return whether a statement still grows a list, since `straightened` left it as it is."""
     match item:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(), name))):
             return name in ("append", "extend", "insert")

@@ -76,7 +76,7 @@ def _defines(item: ast.stmt) -> bool:
 def _without_functions(
     own: list[ast.stmt], text: Text, scope: Scope, problems: list[ScaffoldError]
 ) -> list[ast.stmt]:
-    """Return the statements of a text with its nested functions inlined where they are called.
+    """Return the statements of a text with the calls of its nested functions inlined.
 
     `own` are the statements; a call that cannot be inlined is added to `problems`.
     """
@@ -186,7 +186,7 @@ def _entry(origin: Origin, definitions: Definitions) -> Function:
 def _with_defaults(
     function: Function, names: Collection[str], report: Report
 ) -> list[ast.stmt]:
-    """Return the body with the defaults put in place of parameters that are no inputs.
+    """Return the body with defaults in place of parameters without an input.
 
     `names` are those of the inputs and other names from outside. A default that is no constant is reported, and so is a
     parameter whose name resembles an input's.

@@ -157,7 +157,7 @@ class StatementParser:
             self.fail(node, message, hint)
 
     def fail_without_result(self, last: ast.stmt) -> None:
-        """Report that the last statement returns no value."""
+        """Report a last statement without a returned value."""
         value = ast.unparse(last) if isinstance(last, ast.Expr) else "..."
         hint = f"end it with: return {value}"
         self.fail(last, "the formula returns nothing", hint)
@@ -167,7 +167,7 @@ class StatementParser:
         return place_in(self.program.text, node)
 
     def locate(self, wanted: Callable[[ast.AST], bool]) -> Location | None:
-        """Return the place of the first node for which `wanted` is true, or None."""
+        """Return the place of the first node accepted by `wanted`, or None."""
         nodes = [node for item in self.program.body for node in ast.walk(item)]
         found = [
             self.place(node)
@@ -227,7 +227,7 @@ class StatementParser:
     def _present_after(
         self, item: ast.stmt, statement: Statement, present: Guarded
     ) -> Guarded:
-        """Return the optional inputs known to be present after a statement, for those present before it."""
+        """Return the optional inputs known to be present after a statement; `present` ones are before it."""
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
@@ -295,7 +295,7 @@ class StatementParser:
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
-        """Return an `if`; in each branch the optionals its test proves are present, after a raise those of the other branch."""
+        """Return an `if`; its branches, and the lines after a branch with a raise, know the optionals proved present by its test."""
         test = self.expressions.parse(item.test, present)
         there, gone = guards(item.test)
         with self.expressions.under(test, holds=True):
@@ -308,7 +308,7 @@ class StatementParser:
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
-        """Report a statement no formula has; its names count as assigned, so that reading them is no further problem."""
+        """Report a statement no formula has; its names count as assigned, so their reads are no further problem."""
         # Reads of its names cause no further problem.
         self.locals.update(node.id for node in stores([item]))
         self.fail(item, *words_on(item))
@@ -408,7 +408,7 @@ class StatementParser:
         return unassigned(body, self.scope.outer, self.scope.choices)
 
     def _check_targets(self, statements: Lines, targets: frozenset[str]) -> None:
-        """Report assignments of `grad_` names that are no gradients of the op."""
+        """Report assignments of `grad_` names without such an input, and a backward without any gradient."""
         read = {name for node in expressions(*statements) for name in node.names()}
         unknown = written(*statements) - targets - read - self.scope.names
         for name in sorted(x for x in unknown if x.startswith("grad_")):
@@ -446,7 +446,7 @@ def words_on(item: ast.stmt) -> tuple[str, str | None]:
 
 
 def _of_expression(value: ast.expr) -> tuple[str, str | None]:
-    """Return the problem with an expression that stands alone, and a hint."""
+    """Return the problem with an expression as a statement, and a hint."""
     match value:
         case ast.Call(ast.Name("print")):
             return "a print is not allowed in a formula", "take it out"

@@ -133,7 +133,7 @@ def _versioned(
 def _chosen(
     item: ast.If, name: str, value: ast.expr, later: str, there: Names
 ) -> ast.If | None:
-    """Return an `if` that assigns `later` in both branches; None if a branch assigns a part of the name first."""
+    """Return an `if` with `later` assigned in both branches; None if a branch assigns a part of the name first."""
     branches: list[list[ast.stmt]] = []
     for body in (item.body, item.orelse):
         branch = versioned(body, name, value, later, there)

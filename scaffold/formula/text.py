@@ -48,7 +48,7 @@ class Text(NamedTuple):
 
     @property
     def is_function(self) -> bool:
-        """Return whether it is a function body, in which a final expression is not the result."""
+        """Return whether it is a function body: a final expression is then not the result."""
         return self.origin is not None and self.origin.function is not None
 
     def place(self, line: int, column: int) -> Location:
@@ -162,7 +162,7 @@ class _Asserting(ast.NodeTransformer):
     """A replacement of `torch._assert(test, message)`, for tracers, by `assert test, message`."""
 
     def visit_Expr(self, item: ast.Expr) -> ast.stmt:
-        """Replace a call of `torch._assert` that stands alone."""
+        """Replace the statement `torch._assert(test, message)` by `assert test, message`."""
         match item.value:
             case ast.Call(callee, [test, message], []) if (
                 ast.unparse(callee) == "torch._assert"
@@ -199,7 +199,7 @@ def place_in(text: Text, node: ast.AST) -> Location:
 
 
 class Refusal(Exception):
-    """A call that cannot be inlined, or other unsupported syntax, at the node at fault."""
+    """A call impossible to inline, or other unsupported syntax, at the node at fault."""
 
     def __init__(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         super().__init__(message)

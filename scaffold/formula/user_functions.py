@@ -136,7 +136,7 @@ def _of_module(
 def _with_other_files(
     origin: Origin, text: Text, names: Collection[str], read: ReadFile
 ) -> Origin:
-    """Return the origin with the definitions that `names` have in other files of the package added."""
+    """Return the origin, with the definitions of `names` in other files of the package added."""
     others = OtherFiles(text, origin.module, read)
     meanings = others.meanings(names)
     if not meanings:
@@ -256,7 +256,7 @@ def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> No
 def _parameters(
     function: ast.FunctionDef, imports: Meanings, text: Text
 ) -> tuple[str, ...]:
-    """Return the names of a function's parameters; raise for those an op cannot have."""
+    """Return the names of a function's parameters; raise for `self` and for a used `**kwargs`."""
     name, arguments = function.name, function.args
     place = place_in(text, function)
     try:
@@ -276,7 +276,7 @@ def _parameters(
 def _names_needed(
     function: ast.FunctionDef, role: str, definitions: Definitions
 ) -> set[str]:
-    """Return the names of the file that a function and the functions it calls read.
+    """Return the names of the file read by a function and by the functions it calls.
 
     Names every formula has are left out. A function for samples is copied into a test, so it
     needs all names in it.
@@ -363,7 +363,7 @@ def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
 def comments_inside(
     source: str, bodies: Iterable[Sequence[ast.stmt]]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the comments of several bodies by line, with those right above each body."""
+    """Return the comments of several bodies by line, the ones right above each body included."""
     lines = source.split("\n")
     found: dict[int, tuple[str, ...]] = {}
     for body in bodies if "#" in source else ():
@@ -507,7 +507,7 @@ class OtherFiles:
         raise ScaffoldError(message, place_in(self.text, statement), hint)
 
     def _function(self, file: _File, name: str) -> Defined:
-        """Return a copy of another file's function, with names that are unique among all files."""
+        """Return a copy of another file's function, with names unique among all files."""
         key = f"{file.path}.{name}"
         if key not in self.functions:
             node = copy.deepcopy(file.definitions.functions[name])
@@ -591,7 +591,7 @@ class OtherFiles:
 
 
 def _file(path: PurePosixPath, module: ast.Module) -> _File:
-    """Return a file's definitions and its relative imports, without imports that a definition replaces."""
+    """Return a file's definitions and its relative imports, without an import replaced by a definition."""
     definitions = definitions_of(module)
     own = {*definitions.functions, *definitions.constants, *definitions.others}
     relative = {

@@ -59,7 +59,7 @@ def names_bound_to(
     known: Iterable[str],
     holds: Callable[[Node, Collection[str]], bool],
 ) -> frozenset[str]:
-    """Return the known names, and names assigned a value for which `holds` is true; it gets the value and the names so far."""
+    """Return the known names, and names assigned a value accepted by `holds(value, names so far)`."""
     found = set(known)
     for item in assignments(statements):
         if item.target.kind == "name" and holds(item.value, found):
@@ -76,7 +76,7 @@ def surely_written(*statements: Statement) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)  # as above
 def _surely_written_by(item: Statement) -> frozenset[str]:
-    """Return the names a statement assigns on every path through it; a path that ends in a raise does not count."""
+    """Return the names a statement assigns on every path through it; a path into a raise does not count."""
     if isinstance(item, If):
         branches = [part for part in (item.body, item.orelse) if not raises(part)]
         ended = [surely_written(*part) for part in branches]
@@ -113,7 +113,7 @@ def _read_by(item: Statement) -> frozenset[str]:
 
 
 def data_read(*statements: Statement, elements: bool = False) -> frozenset[str]:
-    """Return the names read for their data; with `elements`, also variadic inputs of which `tensors[i].shape` is read."""
+    """Return the names read for their data; with `elements`, also variadic inputs read as `tensors[i].shape`."""
     return frozenset(
         read.name
         for node in expressions(*statements)
@@ -209,7 +209,7 @@ def _read_of(value: Node, *facets: str) -> Read | None:
 
 
 def _data_parts(node: Node) -> tuple[Node, ...]:
-    """Return the parts of a metadata read that are read for data: the index `i` of `tensors[i].shape`, arguments, a receiver."""
+    """Return the parts of a metadata read with data of their own: the index `i` of `tensors[i].shape`, arguments, a receiver."""
     match node:
         case Node("attribute", _, (Node("subscript", _, (_, index)),)):
             return (index,)

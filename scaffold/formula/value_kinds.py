@@ -203,7 +203,7 @@ class ValueKinds:
 def functions_of_numbers(
     kinds: ValueKinds, forward: Lines, backward: Lines
 ) -> Iterator[str]:
-    """Yield the tensor functions only the backward calls on a value that may be a number: `log` fails for `2.0`.
+    """Yield the tensor functions only the backward calls on a value possibly a number: `log` fails for `2.0`.
 
     `kinds` are the kinds before the first line of the backward.
     """
@@ -217,7 +217,7 @@ def functions_of_numbers(
     }
 
     def found(lines: Lines) -> Iterator[str]:
-        """Yield those of some lines; under the test that chose a value, `if w is not None`, it has the kind of that choice."""
+        """Yield them for some lines; a value chosen by a test, `if w is not None`, has one kind under the same test."""
         for item in lines:
             for node in nodes(item):
                 if isinstance(item, Assign) and node.kind == "call" and node not in own:

@@ -67,7 +67,7 @@ class VerbatimExpressions(CheckedExpressions):
         self.source = source
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return None always: the text is kept, so an operand that may be None cannot be left out of it."""
+        """Return None always: in a kept text no operand can be left out."""
         return None
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
@@ -136,7 +136,7 @@ class VerbatimParser(StatementParser):
         self.expressions = VerbatimExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
-        """Return the formula with its text kept; `node` is the syntax that gave the `reason`, such as a loop."""
+        """Return the formula with its text kept; `node` is the syntax behind the `reason`, such as a loop."""
         self._end_in_one_return()
         *above, last = self.program.body
         statements, present = self._block(above, frozenset())
@@ -174,7 +174,7 @@ class VerbatimParser(StatementParser):
         return self._target(item)
 
     def _target(self, target: ast.expr) -> Node:
-        """Return the node of a target, which may also be `rows[i][j]`."""
+        """Return the node of a target; `rows[i][j]` is allowed too."""
         if isinstance(target, ast.Subscript) and _root(target):
             return self.expressions.parse(target)
         return super()._target(target)
@@ -270,7 +270,7 @@ class VerbatimParser(StatementParser):
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
-        """Return an `if`; below one that ends in a return or another leap, its test is known to be false."""
+        """Return an `if`; below one with a return or another leap, its test is known to be false."""
         statement = super()._choice(item, present, above)
         if isinstance(item.body[-1], LEAVES) and not item.orelse:
             self.branches[item] = present | guards(item.test)[1]
@@ -332,7 +332,7 @@ def _returned(code: str) -> str:
 
 
 def _stored(module: ast.Module) -> frozenset[str]:
-    """Return the names assigned by statements, without those of comprehensions."""
+    """Return the names assigned by statements, without the variables of comprehensions."""
     own = {
         id(inner)
         for node in ast.walk(module)

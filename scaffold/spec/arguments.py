@@ -41,7 +41,7 @@ class Arguments(NamedTuple):
         return tuple(item for item in self.inputs if isinstance(item, TensorInput))
 
     def conventional(self, conventions: Sequence[Convention]) -> Shapes:
-        """Return the shapes of inputs by the matching convention.
+        """Return the shapes of inputs by the first matching convention: `input, weight` get a linear map's.
 
         It applies only to inputs without a declared shape or one for tests.
         """
@@ -78,6 +78,7 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
 
 
 def _schema(raw: Raw, problems: Problems) -> "Schema | None":
+    """Return the parsed key `schema`; None if it is not stated or invalid."""
     text = raw.get("schema")
     if text is None:
         return None
@@ -94,6 +95,7 @@ def _entries(key: str, raw: Raw, problems: Problems) -> Entries | None:
 def _input_entries(
     raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
+    """Return the entries of the inputs, from `inputs` or a schema or both; None if there are none or they are invalid."""
     if "inputs" not in raw:
         if schema is not None:
             return schema.inputs
@@ -103,11 +105,11 @@ def _input_entries(
     shown = _entries("inputs", raw, problems)
     if schema is None or shown is None:
         return shown
-    return problems.attempt(lambda: _shaped(schema.inputs, shown))
+    return problems.attempt(lambda: _with_shapes(schema.inputs, shown))
 
 
-def _shaped(declared: Entries, shown: Entries) -> Entries:
-    """Add the shapes and traits of `inputs` to the schema's inputs."""
+def _with_shapes(declared: Entries, shown: Entries) -> Entries:
+    """Return the schema's inputs with the shapes and traits stated in `inputs`; raise for anything else in it."""
     known = {entry.name.text: entry for entry in declared}
     problems = []
     for entry in shown:
@@ -127,7 +129,7 @@ def _shaped(declared: Entries, shown: Entries) -> Entries:
 
 
 def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
-    """Return the problem of an input declared otherwise than in the schema."""
+    """Return the problem of an input declared otherwise than in the schema, in a list; [] if it only adds shape and traits."""
     name = shown.name
     hint = "with a schema, 'inputs' adds only shapes and traits: 'x[..., D], mask[N; bool]'"
     if shown.annotation or (shown.default and not shown.tensor):
@@ -146,7 +148,7 @@ def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
 def _output_entries(
     raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
-    """Return the declared outputs, joined with those of a schema."""
+    """Return the stated outputs, else a schema's, else one called `output`; None if they are invalid."""
     declared = schema.outputs if schema else None
     if "outputs" not in raw:
         return declared or (Entry(Words("output", problems.within(("outputs",)))),)
@@ -170,6 +172,7 @@ def _marked(
     nondiff = _listed("nondiff", (*entries, *results), raw, problems)
 
     def mark(entry: Entry) -> Entry:
+        """Return an entry with the trait `const` if the list `nondiff` names it."""
         path = nondiff.get(entry.name.text)
         if path is None:
             return entry
@@ -186,7 +189,7 @@ def _marked(
 def _listed(
     key: str, entries: Entries, raw: Raw, problems: Problems
 ) -> dict[str, KeyPath]:
-    """Return the tensors named in a list, with their places in it."""
+    """Return the tensors named in the list `key`, each with its place in it; report other names."""
     known = {entry.name.text: entry for entry in reversed(entries)}
     found: dict[str, KeyPath] = {}
     for position, name in enumerate(raw.get(key, ())):
@@ -207,7 +210,7 @@ def _listed(
 def tensor_names(
     key: str, inputs: Sequence[Input], raw: Raw, problems: Problems
 ) -> tuple[str, ...]:
-    """Return the names in a list, each of a tensor input that is not variadic."""
+    """Return the names of single tensor inputs in a list; report other names."""
     paths = {
         name: (key, str(position)) for position, name in enumerate(raw.get(key, ()))
     }
@@ -217,7 +220,7 @@ def tensor_names(
 def _tensors(
     key: str, paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
 ) -> tuple[str, ...]:
-    """Return names of inputs, noting those of no tensor."""
+    """Return the names of `paths` of single tensor inputs, in order; report the others at their places."""
     known = {item.name: item for item in inputs}
     found = []
     for name, path in paths.items():

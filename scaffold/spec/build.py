@@ -44,7 +44,7 @@ def build(
             name, problems.within(("name",)), package is not None, settings.names
         )
     )
-    stated = check_keys(name, _of_today(raw, settings.style), problems)
+    stated = check_keys(name, _with_new_amp(raw, settings.style), problems)
     assumed = {
         "save-policy": settings.save_policy,
         "shape-checks": settings.shape_checks,
@@ -74,8 +74,8 @@ def build(
     return replace(spec, namespace=_namespace(sound, package, settings))
 
 
-def _of_today(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
-    """Convert a table of an older version, in which `amp = 'lower'` cast the inputs."""
+def _with_new_amp(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
+    """Return an older table with its `amp = 'lower'` replaced by today's word for it."""
     if raw.get("amp") != "lower":
         return raw
     library = raw.get("style", style) == "library"
@@ -83,7 +83,10 @@ def _of_today(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
 
 
 def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
-    """Return whether the invalid keys leave no signature worth checking."""
+    """Return whether invalid keys leave no signature worth checking: further problems would only follow from them.
+
+    `sound` are the keys with valid values.
+    """
     amiss = raw.keys() - sound.keys()
     return bool(SIGNATURE & amiss or amiss and not {"inputs", "schema"} & sound.keys())
 
@@ -151,7 +154,7 @@ def _spec(
 
 
 def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
-    """Return whether the op may get a combined forward if that is faster."""
+    """Return whether nobody chose a style: the op may then get a combined forward, if faster."""
     stated = "style" in raw or configuration.style == "library"
     # Forward mode needs a Function that torch.func accepts; a combined one is not
     # accepted.
@@ -160,7 +163,7 @@ def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
 
 
 def _with_module_attributes(spec: OpSpec) -> OpSpec:
-    """Move the attributes read only by a buffer's update to the module."""
+    """Move attributes read by nothing but a buffer's update from the op to the module."""
     if spec.module is None or spec.forward is None:
         return spec
     gradients = (formula for _, formula in spec.gradients)
@@ -177,7 +180,7 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
 
 
 def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> None:
-    """Report a forward or surrogate whose number of returned values is known and wrong."""
+    """Report a forward or surrogate with a known, wrong number of returned values."""
     variadic = any(output.variadic for output in arguments.outputs)
     expected = len(arguments.outputs)
     shown = maths.surrogate.forward if maths.surrogate else None
@@ -205,7 +208,10 @@ def _conflicts(
     arguments: Arguments,
     style: str,
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield keys that exclude each other: a key, a message and a hint."""
+    """Yield a key, a message and a hint for each pair of keys excluding each other.
+
+    `raw` has defaults of the project in it, `stated` only the op's own keys.
+    """
     changed = f"'{arguments.dirty[0]}' is changed in place" if arguments.dirty else ""
     if raw.get("amp") == "float32" and changed:  # the cast copy would change instead
         message = f"{changed}: with 'float32' its cast copy would change instead"
@@ -246,7 +252,7 @@ def _check_classes(
     patterns: Patterns,
     problems: Problems,
 ) -> None:
-    """Report names the op's file defines that collide with imports, inputs or each other."""
+    """Report names defined by the op's file in collision with imports, inputs or each other."""
     class_name = raw.get("class-name", names[1])
     path = ("class-name",) if "class-name" in raw else ("name",)
     if class_name == names[1] == "":  # the op's own name was invalid

@@ -53,7 +53,7 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]
     for key, row in KEYS.items():
         name = variable_of(key)
         if environment.get(name):
-            found[key] = _value(environment[name], key, row.kind), always_at(name)
+            found[key] = _from_text(environment[name], key, row.kind), always_at(name)
     return found
 
 
@@ -73,8 +73,8 @@ def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
     return tuple(found)
 
 
-def _value(text: str, key: str, kind: Kind) -> Any:
-    """Convert a variable's text to the value TOML would give."""
+def _from_text(text: str, key: str, kind: Kind) -> Any:
+    """Return a variable's text as the value TOML would give; text of the wrong kind stays text, to be rejected later."""
     if key in PATHS:
         return text.split(os.pathsep)
     if kind.accepts(text):
@@ -85,11 +85,11 @@ def _value(text: str, key: str, kind: Kind) -> Any:
         return int(text) if text.isdecimal() else text
     if kind.accepts([text]):
         return [item.strip() for item in text.split(",")]
-    return _table(text)
+    return _from_inline(text)
 
 
-def _table(text: str) -> Any:
-    """Parse a table, or a list of tables, in TOML's inline syntax."""
+def _from_inline(text: str) -> Any:
+    """Return a table, or a list of tables, from TOML's inline syntax; any other text stays text."""
     from scaffold.spec.toml import parse_toml
 
     try:
@@ -148,7 +148,7 @@ class Configuration(NamedTuple):
 
 
 class Said(NamedTuple):
-    """The value of a key and its place."""
+    """The value set for a key, and the way to its place."""
 
     value: Any
     locate: Locate
@@ -179,13 +179,13 @@ def load_configuration(
 
 
 def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Sources:
-    """Find the keys set by files from `start` upward and by variables."""
+    """Return the keys set by files from `start` upward and by variables, with misspelt variables as problems."""
     found = _find_sources(start, environment)
     return found._replace(problems=(*found.problems, *misspelt(environment)))
 
 
 def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
-    """Return the nearest configuration at or above a directory."""
+    """Return the nearest configuration at or above a directory; without one, other tools' settings of the nearest file."""
     variables = {key: Said(*said) for key, said in variables_of(environment).items()}
     nearest: Sources | None = None
     for directory in (start, *start.parents):
@@ -203,6 +203,7 @@ def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
 
 
 def _read(path: Path, shown: str) -> str:
+    """Return the text of a pyproject.toml; raise an error if it cannot be read."""
     try:
         return read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -230,7 +231,7 @@ def read_configuration(text: str, path: str, root: str) -> Configuration | None:
 def _sources(
     text: str, path: str, root: str, variables: Mapping[str, Said]
 ) -> Sources | None:
-    """Return the configuration of a `pyproject.toml`; None if it has none."""
+    """Return the keys set in a `pyproject.toml`, overridden by variables; None if it has no [tool.scaffold]."""
     from scaffold.spec.toml import Places, parse_toml
 
     data = parse_toml(text, path)
@@ -299,6 +300,7 @@ def load_settings(start: Path, environment: Mapping[str, str]) -> tuple[Setting,
 
 
 def _setting(key: str, sources: Sources) -> Setting:
+    """Return the setting of a key and its origin; `line-length` may come from black's or ruff's table."""
     said = sources.said.get(key)
     if said is not None:
         return Setting(key, said.value, _shown(said.locate((key,), key=True)))

@@ -56,7 +56,7 @@ def read_strings(stated: Stated) -> tuple[str, ...]:
 
 
 def read_directory(stated: Stated) -> str | None:
-    """Read a directory of the project."""
+    """Return a directory of the project, normalized; report a path outside and give None."""
     return _inside(stated.value, stated, "be a directory of the project", "src/ops")
 
 
@@ -74,7 +74,10 @@ def read_manifests(stated: Stated) -> tuple[str, ...]:
 def _inside(
     value: str, stated: Stated, what: str, example: str, *below: str
 ) -> str | None:
-    """Normalize a path inside the project; report any other path and return None."""
+    """Return a path inside the project, normalized; report any other and give None.
+
+    `what` and `example` are words of the message and the hint; `below` is the item's number in a list.
+    """
     inside = os.path.normpath(value) if value else ".."
     if "\0" in value or os.path.isabs(value) or inside.split(os.sep)[0] == "..":
         hint = f"write it relative to the project, such as '{example}'"
@@ -96,7 +99,7 @@ def read_template_dirs(stated: Stated) -> tuple[str, ...]:
 
 
 def read_package(stated: Stated) -> str | None:
-    """Read a dotted name."""
+    """Return a dotted name; report any other text and give None."""
     if not all(
         is_identifier(part) and not iskeyword(part) for part in stated.value.split(".")
     ):
@@ -106,7 +109,7 @@ def read_package(stated: Stated) -> str | None:
 
 
 def read_namespace(stated: Stated) -> str | None:
-    """Read the namespace of registered ops, before the `::`: PyTorch takes a single name."""
+    """Return the namespace of registered ops, the part before `::`; report any but a single identifier and give None."""
     if not is_identifier(stated.value) or iskeyword(stated.value):
         hint = "write: namespace = 'mylib'"
         stated.refuse(f"'{stated.value}' is not a namespace", hint)
@@ -115,7 +118,7 @@ def read_namespace(stated: Stated) -> str | None:
 
 
 def read_interpreter(stated: Stated) -> str | None:
-    """Read a path or a command; its existence is checked when it is used."""
+    """Return a path or a command; whether it exists is checked when it is used. Report an empty one."""
     if not stated.value or "\0" in stated.value:
         stated.refuse(f"'{stated.key}' must name an interpreter")
         return None
@@ -150,6 +153,7 @@ def read_conventions(stated: Stated) -> tuple[Convention, ...]:
 
 
 def _convention(table: Mapping[str, Any], position: str, stated: Stated) -> Convention:
+    """Return the shape of each tensor in one convention's table; report invalid ones."""
     found: list[tuple[str, tuple[Dim, ...]]] = []
     problems = stated.problems
     for name, text in table.items():
@@ -165,6 +169,7 @@ def _convention(table: Mapping[str, Any], position: str, stated: Stated) -> Conv
 
 
 def _shape(text: str, start: Location, names: set[str]) -> tuple[Dim, ...]:
+    """Return the dims written in a shape; raise for invalid ones. `names` are the tensors': no dim can have one."""
     words = parse_dims(text, start)
     raise_all(dim_problems([Entry(Words("", start), dims=words)], names, "a tensor"))
     return read_dims(words)
@@ -203,14 +208,14 @@ def _shapes(
     shapes = dict(convention)
     here = [item for item in inputs if item.name in shapes]
     tensors = [item for item in here if isinstance(item, TensorInput)]
-    open_ = all(
+    undeclared = all(
         item.dims is None and not item.variadic and item.name not in tested
         for item in tensors
     )
-    if len(tensors) < max(2, len(here)) or not open_:
+    if len(tensors) < max(2, len(here)) or not undeclared:
         return ()
     dims = {dim for item in tensors for dim in shapes[item.name]}
-    told = next(iter(shapes)) in {item.name for item in tensors}
-    if not told or dims & {item.name for item in inputs}:
+    decisive = next(iter(shapes)) in {item.name for item in tensors}
+    if not decisive or dims & {item.name for item in inputs}:
         return ()
     return tuple((item.name, shapes[item.name]) for item in tensors)

@@ -51,7 +51,7 @@ class Words(NamedTuple):
 
 
 def tokenize(text: str, start: Location) -> list[Token]:
-    """Split text into tokens; raise an error at a character that begins none."""
+    """Split text into tokens; raise an error at an unexpected character."""
     tokens: list[Token] = []
     position, line, line_start = 0, 0, 0
     while position < len(text):
@@ -74,6 +74,7 @@ EXAMPLE = "write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"
 
 
 def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
+    """Return the error for an unexpected character, with a name for a computed dim such as `D/2`."""
     character = text[position]
     if character in "'\"":
         return ScaffoldError("this string is not closed", place)
@@ -83,7 +84,7 @@ def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
 
 
 def _computes(text: str, position: int, piece: str) -> bool:
-    """Return whether `*`, `+` or `-` is between two values in a shape, or a number before a name: `x[2*D, 2D]`."""
+    """Return whether a piece of a shape computes a dim: `*` between two values, or a number before a name, `x[2*D, 2D]`."""
     opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
     before = text[:position].rstrip()[-1:]
     if piece not in ("*", "+", "-"):
@@ -92,7 +93,7 @@ def _computes(text: str, position: int, piece: str) -> bool:
 
 
 def _with_name(text: str, position: int) -> str:
-    """Return a hint for a computed dim: a name for it, and a condition over existing names."""
+    """Return a hint for a computed dim: write one name for it, and a condition such as `M == 2 * D`."""
     start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
     written = re.split(r"[],;]", text[start:])[0]
     dim = re.sub(r"\b(\d+)(?=[^\W\d])", r"\1 * ", written)  # 2 * D for 2D
@@ -299,7 +300,7 @@ class _EntryParser(Cursor):
         return None
 
     def unexpected_end(self, name: Words) -> ScaffoldError:
-        """Return an error for text behind a complete entry, with a hint of what was meant."""
+        """Return an error for text behind a complete entry, with a hint at the probable form."""
         found = self.next
         if found.kind == "name":
             mark = ":" if found.text in PREFIXES else ","
@@ -336,6 +337,7 @@ class _EntryParser(Cursor):
         return dims, traits
 
     def dims(self) -> tuple[Words, ...]:
+        """Read the dims up to a `]`, a `;` or the end."""
         dims: list[Words] = []
         while self.next.text not in ("]", ";", ""):
             dims.append(self.dim())
@@ -344,6 +346,7 @@ class _EntryParser(Cursor):
         return tuple(dims)
 
     def dim(self) -> Words:
+        """Read one dim: a name, a size, `...` or `*batch`."""
         token = self.next
         if self.take("*"):
             name = self.word("the name of the leading dims", "write: 'q[*batch, S, D]'")
@@ -355,6 +358,7 @@ class _EntryParser(Cursor):
         return Words(token.text, token.place)
 
     def traits(self) -> tuple[Trait, ...]:
+        """Read the words after a `;`, with an argument as in `index(C)`."""
         traits: list[Trait] = []
         while self.next.text not in ("]", "?", ":", "="):
             if self.next.kind == "end" and traits:
@@ -366,6 +370,7 @@ class _EntryParser(Cursor):
         return tuple(traits)
 
     def argument(self) -> Words:
+        """Read the argument of a trait, a name or a size, and its `)`."""
         token = self.next
         if token.kind not in ("name", "number"):
             raise self.unexpected("the name of a dimension or a size")
@@ -375,7 +380,7 @@ class _EntryParser(Cursor):
         return Words(token.text, token.place)
 
     def until(self, stop: str, wanted: str) -> Words:
-        """Return the text up to a symbol outside brackets, or to the end."""
+        """Return the text up to the symbol `stop` outside brackets, or to the end; raise if it is empty."""
         first, depth = self.position, 0
         while self.next.kind != "end":
             symbol = self.next.text if self.next.kind == "symbol" else ""
@@ -389,7 +394,7 @@ class _EntryParser(Cursor):
 
 
 def _as_tensor(entry: Entry) -> Entry:
-    """Drop the type of an entry if it is a tensor's type, adding its traits."""
+    """Return an entry typed as a tensor, `mask: BoolTensor`, without the type but with its trait; any other unchanged."""
     if entry.annotation is None:
         return entry
     match = _TENSOR_TYPE.fullmatch(entry.annotation.text)

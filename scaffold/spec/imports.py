@@ -82,6 +82,7 @@ def _renamed(item: ast.alias) -> str:
 
 
 def _hint(text: str) -> str:
+    """Return a hint for an invalid import: its probable form, or the allowed forms."""
     module, file, name = text.strip().partition(".py:")
     if file and re.fullmatch(r"[\w./]+", module):
         return f"write '{module.strip('./').replace('/', '.')}:{name}'"
@@ -93,7 +94,10 @@ def _hint(text: str) -> str:
 
 
 def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
-    """Return the meanings of imports, and the names of values of the user's own types."""
+    """Return the dotted names of imports from PyTorch and the like, and the names of the user's own values.
+
+    The latter are other imports, and attributes with a type such as `object`: their attributes are unknown.
+    """
     found, own = dict[str, str](), set[str]()
     for item in imports:
         bare = not item.alias and item.name is None
@@ -109,7 +113,7 @@ def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
 
 
 def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
-    """Describe the code other than PyTorch's that the op runs; None if there is none.
+    """Describe the op's code from outside PyTorch; None if there is none.
 
     It names imported modules, and the function of its samples.
     """
@@ -122,7 +126,7 @@ def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
 
 
 def newer_of(spec: OpSpec) -> tuple[str, ...]:
-    """Return the functions of PyTorch the op uses that are missing in the shipped table."""
+    """Return the op's functions of PyTorch missing in the shipped table, probably of a newer release."""
     shown = spec.surrogate.forward if spec.surrogate else None
     updates = spec.module.updates if spec.module else ()
     stated = (spec.forward, spec.backward, shown)
@@ -146,6 +150,7 @@ class Imports:
     """A collection of imports without collisions."""
 
     def __init__(self, hidden: Mapping[str, str], op: str) -> None:
+        """Start without imports; `hidden` maps names in use to their meaning ("input"), `op` is the op's own module."""
         self._hidden, self._op = hidden, op  # names with another meaning
         self._found: list[Import] = []
 

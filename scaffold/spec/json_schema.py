@@ -22,11 +22,12 @@ def ops_schema() -> dict[str, Any]:
         "properties": {
             "ops": {"type": "object", "additionalProperties": {"$ref": "#/$defs/op"}}
         },
-        "$defs": {"op": _op()},
+        "$defs": {"op": _op_schema()},
     }
 
 
-def _op() -> dict[str, Any]:
+def _op_schema() -> dict[str, Any]:
+    """Return the schema of one op's table, from the table of keys."""
     return {
         "type": "object",
         "additionalProperties": False,

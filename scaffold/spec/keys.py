@@ -236,7 +236,7 @@ def check_key(path: KeyPath, value: Any, problems: Problems) -> bool:
 def _check_tolerance(
     above: KeyPath, table: Mapping[str, float], problems: Problems
 ) -> None:
-    """Note arguments gradcheck does not have, or of the wrong type."""
+    """Report arguments gradcheck does not have, or of the wrong type."""
     for name, value in table.items():
         path = (*above, name)
         if name not in TOLERANCES:

@@ -108,7 +108,7 @@ SAID |= {"no": "false", "off": "false", "false": "false"}
 
 
 def _respelt(key: str, value: Any, kind: Kind) -> str | None:
-    """Return a hint with the value converted to its kind: a sole name as a list."""
+    """Return a hint with a value converted to its kind, a sole name to a list: `write: params = ['w']`; None if it cannot be."""
     text = value if isinstance(value, str) else ""
     name, equals, formula = (part.strip() for part in text.partition("="))
     if _is_texts(value) and kind.accepts(joined := ", ".join(value)):
@@ -130,6 +130,7 @@ def _quoted(text: str) -> str:
 def _check_words(
     path: KeyPath, value: Any, choices: tuple[str, ...], problems: Problems
 ) -> None:
+    """Report strings other than the allowed words."""
     for place, word in _texts(path, value):
         if word not in choices:
             hint = did_you_mean(word, choices) or f"one of: {', '.join(choices)}"
@@ -149,7 +150,7 @@ def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _check_characters(path: KeyPath, key: str, text: str, problems: Problems) -> None:
-    """Report surrogates, which no file can store, and control characters, invisible in editors."""
+    """Report surrogates (no file can store them) and control characters, invisible in editors."""
     for character in text:
         code = ord(character)
         control = code < 32 and character not in "\n\t" or 127 <= code < 160

@@ -32,7 +32,7 @@ HINT = "write: style = 'setup-context'"
 def check_library(
     style: str, raw: Mapping[str, Any], arguments: Arguments, problems: Problems
 ) -> None:
-    """Report features impossible in library style, and features only it has."""
+    """Report features impossible in library style, and a namespace in any other."""
     _check_namespace(style, raw.get("namespace"), problems)
     if style != "library":
         return
@@ -70,17 +70,17 @@ def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
 
 
 def schema_type(annotation: str) -> str | None:
-    """Return the type of an attribute in the registered signature; None if no schema has it."""
+    """Return the type of an attribute in the registered signature, `Sequence[int]` for `tuple[int, ...]`; None if it has none."""
     tree = ast.parse(annotation, mode="eval").body
     match tree:
         case ast.BinOp(left, ast.BitOr(), ast.Constant(None)):
-            inner = _of(left)
+            inner = _registered_type(left)
             return inner and f"{inner} | None"
-    return _of(tree)
+    return _registered_type(tree)
 
 
-def _of(tree: ast.expr) -> str | None:
-    """Return a type as `torch.library` accepts it; None if it does not."""
+def _registered_type(tree: ast.expr) -> str | None:
+    """Return a type as `torch.library` accepts it; None if it accepts no such type."""
     text = ast.unparse(tree)
     match tree:
         case ast.Name("dtype"):
@@ -131,13 +131,13 @@ def read_sharding(
         return None
     inputs, outputs = (tuple(tuple(_INDEX.findall(x)) for x in side) for side in groups)
     found = Sharding(text.strip(), problems.within(path), inputs, outputs)
-    for message, hint in _amiss(found, arguments):
+    for message, hint in _problems_in(found, arguments):
         problems.at(path, message, hint)
     return found
 
 
-def _amiss(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
-    """Yield the problems of a sharding notation with these arguments."""
+def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
+    """Yield a message and a hint for each contradiction between a sharding notation and the op's tensors."""
     tensors = arguments.tensors
     if len(found.inputs) != len(tensors):
         said = f"indices are given for {len(found.inputs)} of {len(tensors)} inputs"
@@ -169,7 +169,7 @@ def _amiss(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
 
 
 def _fits(dims: tuple[Dim, ...], group: Indices) -> bool:
-    """Return whether indices may be those of a shape; `...` may cover named dims."""
+    """Return whether a tensor of this shape can have these indices; `...` among them may cover named dims."""
     if ANY_DIMS in group:
         return len(dims) >= len(group) - (leading(dims) is None)
     return len(dims) == len(group) and leading(dims) is None

@@ -53,6 +53,7 @@ def read_lint(stated: Stated) -> LintConfiguration:
 def _codes(
     table: Mapping[str, Any], path: tuple[str, ...], problems: Problems
 ) -> tuple[str, ...]:
+    """Return the rules listed under a key, in capitals; report anything but a list of strings, and give ()."""
     value = table.get(path[-1], [])
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(item.upper() for item in value)

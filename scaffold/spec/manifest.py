@@ -59,6 +59,7 @@ def list_ops(
 
 
 def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
+    """Return the name of an op in code; raise for an invalid name at its place."""
     try:
         return op_names(entry.name, NOWHERE, packaged, patterns)[0]
     except ScaffoldError:  # locate it only now: that parses the whole text again
@@ -67,7 +68,7 @@ def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
 
 
 def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]:
-    """Return the names the op's file defines: the op, its Function, and its Module unless that is off."""
+    """Return the names the op's file defines: the op, its Function, and its Module unless it is off."""
     op, klass = op_names(entry.name, NOWHERE, packaged=True)
     said = {**dict(configuration.defaults), **entry.raw}
     klass = str(said.get("class-name", klass))
@@ -79,6 +80,7 @@ def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]
 
 
 def _add(listed: Listed, found: dict[str, Listed]) -> None:
+    """Add an op to `found`; raise if its name is listed already."""
     first = found.setdefault(listed.name, listed)
     if first is not listed:
         where = first.entry.locate((), key=True)
@@ -112,7 +114,7 @@ def proof_digest(
     """
     said = {**dict(configuration.defaults), **entry.raw}
     raw = {
-        key: _meant(key, said[key], meaning)
+        key: _digested(key, said[key], meaning)
         for key in sorted(said)
         if key not in KEYS or KEYS[key].proven
     }
@@ -120,10 +122,10 @@ def proof_digest(
     return text_digest(f"{text}\n{configuration.conventions!r}")
 
 
-def _meant(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
-    """Return a value without comments; text without any is not parsed."""
+def _digested(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
+    """Return a value with each formula replaced by its digest without comments, if it has any."""
     if isinstance(value, dict):
-        return {name: _meant(key, inner, meaning) for name, inner in value.items()}
+        return {name: _digested(key, inner, meaning) for name, inner in value.items()}
     code = key in KEYS and KEYS[key].formula and isinstance(value, str)
     return meaning(value) if code and "#" in value else value
 

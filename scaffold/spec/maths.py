@@ -68,7 +68,7 @@ class Reference(NamedTuple):
 
 
 def refuse_file(text: str, place: Location) -> None:
-    """Raise for a formula that is a file name without its '@': `ops.py:forward`."""
+    """Raise for a file name without its '@' in place of a formula: `ops.py:forward`."""
     named = text.strip()
     if FILE.fullmatch(text):
         message = f"'{named}' is a file, and no formula"
@@ -88,7 +88,7 @@ def read_reference(
     imported: frozenset[str] = frozenset(),
     inputs: frozenset[str] = frozenset(),
 ) -> Reference:
-    """Read the function named by a reference.
+    """Return the function named by a reference, `@file.py:function`; raise if it cannot be read.
 
     Functions the op has `imported` need nothing of the file. Numbers an nn.Module computes are
     parameters if they are among the `inputs`.
@@ -160,6 +160,7 @@ class _Reader:
         read: ReadFile,
         problems: Problems,
     ) -> None:
+        """Prepare to parse the formulas in `raw`; `read` returns the text of a file."""
         self.raw, self.arguments = raw, arguments
         self.read, self.problems = read, problems
         self.inputs = frozenset(item.name for item in arguments.inputs)
@@ -180,7 +181,10 @@ class _Reader:
         self.own_results: Names = frozenset()
 
     def maths(self, shapes: Shapes) -> Maths:
-        """Parse all formulas of an op, each with the names it may read."""
+        """Parse all formulas of an op; `shapes` are the conventional ones of its inputs.
+
+        The order matters: a gradient may read names the forward assigns.
+        """
         self._import_stated()
         forward = self._formula(("forward",), self.inputs)
         if forward is not None and self._meanings().own:
@@ -205,6 +209,7 @@ class _Reader:
         )
 
     def _import_stated(self) -> None:
+        """Add the imports of the key `import`; report invalid ones."""
         for position, text in enumerate(self.raw.get("import", ())):
             place = self.problems.within(("import", str(position)))
             for item in (
@@ -214,7 +219,10 @@ class _Reader:
         self.stated = self.imports.names
 
     def _text(self, path: KeyPath) -> Text | None:
-        """Return the text of a key, read from a file for a reference with '@'; None on a problem."""
+        """Return the text of a key, read from a file for a reference with '@'; report a problem and give None.
+
+        The imports that a function's file has for it are added.
+        """
         value: Any = self.raw
         for key in path:
             value = value[int(key)] if isinstance(value, list) else value[key]
@@ -242,7 +250,11 @@ class _Reader:
         without: str = "",
         targets: tuple[str, ...] | None = None,
     ) -> Formula | None:
-        """Parse the formula of a key; None if it is not stated or has problems."""
+        """Parse the formula of a key; None if it is not stated or has problems.
+
+        `names` may be read. `without` is the input of a gradient: an optional one is present there. `targets` are the gradients
+        that a backward of all inputs assigns.
+        """
         if path[0] not in self.raw:
             return None
         text = self._text(path)
@@ -260,7 +272,7 @@ class _Reader:
         without: str = "",
         targets: tuple[str, ...] | None = None,
     ) -> Formula | None:
-        """Parse a formula in its scope; None if it has problems, which are noted."""
+        """Parse a formula in its scope; report problems and give None. The parameters are as in `_formula`."""
         optional = self.optional - {without}
         tensors = self.tensors & names
         # A gradient is assigned in the backward, which may repeat lines of the forward.
@@ -294,7 +306,7 @@ class _Reader:
         return found._replace(own=found.own | self.own_results)
 
     def _surrogate(self, forward: Formula | None) -> Surrogate | None:
-        """Return the function whose derivative is the gradient, or None.
+        """Return the stated function to be differentiated instead of the forward, or None.
 
         It may read names the forward assigns; then it starts with the forward's statements.
         """
@@ -311,10 +323,7 @@ class _Reader:
         return Surrogate() if stated else None
 
     def _readable(self, forward: Formula | None) -> Names:
-        """Return the names a gradient may read besides imports.
-
-        They include the names assigned by the forward, and its outputs.
-        """
+        """Return the names a gradient may read besides imports: inputs, `grad_output`, and all the forward assigns."""
         outputs = self.arguments.outputs
         grads = {f"grad_{item.name}" for item in outputs if item.differentiable}
         if len(outputs) == 1 and not outputs[0].variadic:
@@ -324,7 +333,7 @@ class _Reader:
         return self.inputs | locals_ | names
 
     def _gradients(self, readable: Names) -> tuple[tuple[str, Formula], ...]:
-        """Parse the gradients stated by input; note those of unknown inputs."""
+        """Parse the gradients stated by input; report gradients of unknown inputs."""
         found = []
         for name in self.raw.get("grad", {}):
             path = ("grad", name)
@@ -351,7 +360,7 @@ class _Reader:
         return tuple(found)
 
     def _differentiable(self, path: KeyPath, name: str) -> bool:
-        """Return whether a stated gradient is one of an input with a gradient; note the problem otherwise."""
+        """Return whether `name`, with a stated gradient, can have one; report the problem otherwise."""
         known = {item.name: item for item in self.arguments.inputs}
         item = known.get(name)
         if not name:
@@ -376,7 +385,7 @@ class _Reader:
         return False
 
     def _backward(self, readable: Names) -> Formula | None:
-        """Parse the backward of all inputs; note why there can be none."""
+        """Parse the backward of all inputs; None if it is not stated, or if no input or output has a gradient."""
         if "backward" not in self.raw:
             return None
         if self.raw.get("grad"):
@@ -409,6 +418,7 @@ class _Reader:
         }
 
     def _requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
+        """Return the conditions of the key `require`, one joined by `and` as two."""
         sizes = self._size_names(shapes)
         paths = (
             (("require", str(at)), text)
@@ -421,7 +431,7 @@ class _Reader:
         return tuple(part for one in filter(None, read) for part in _conjuncts(one))
 
     def _test_requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
-        """Return the conditions after the shapes in `test-shapes`."""
+        """Return the conditions on test sizes, stated in `test-shapes` after a `;`."""
         path, sizes = ("test-shapes",), self._size_names(shapes)
         said = self.raw["test-shapes"] if self.arguments.test_shapes else ""
         place = self.problems.within(path)
@@ -437,7 +447,7 @@ class _Reader:
     def _condition(
         self, path: KeyPath, text: str, read: Callable[[], Formula | None]
     ) -> Formula | None:
-        """Parse a condition on sizes; report any other formula."""
+        """Return a condition on sizes, as parsed by `read`; report and drop any other formula."""
         if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
             hint = f"write: '{assigned[1]} == {assigned[2]}'"
             self.problems.at(path, "a condition compares sizes", hint)
@@ -465,6 +475,7 @@ class _Reader:
         return formula
 
     def _samples(self) -> Samples | None:
+        """Return the user's function of test inputs; None if none is stated or it cannot be read."""
         value = self.raw.get("samples")
         if value is None:
             return None
@@ -489,7 +500,7 @@ class _Reader:
 def _own_text_of_both(
     forward: Formula, surrogate: Formula, locals_: Names, inputs: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the text of a surrogate in the place of the forward's return."""
+    """Return the user's text of a forward with a surrogate in place of its return; () if one of them cannot be run."""
     after = surrogate.own_text([*inputs, *sorted(filter(str.isidentifier, locals_))])
     found: tuple[str, ...] = forward.own_text(inputs, after) if after else ()
     return found
@@ -501,7 +512,7 @@ def _reads(formula: Formula, names: Names) -> bool:
 
 
 def _made_by(formula: Formula, own: Names) -> Names:
-    """Return the user's own names, and those a forward assigns from results of their functions."""
+    """Return the user's own names, and names assigned results of their functions: `y` for `y = own.f(x)`."""
     statements = formula.kept.statements if formula.kept else formula.statements
     found = own
     for item in assignments(statements):
@@ -514,7 +525,10 @@ def _made_by(formula: Formula, own: Names) -> Names:
 
 
 def _sizes(tensors: Iterable[TensorInput], changed: Names) -> dict[str, str]:
-    """Return the expression for each named dim, read from an unchanged input of every call."""
+    """Return an expression for each named dim, `{"D": "x.shape[-1]"}`, read from an input of every call.
+
+    Inputs in `changed`, which the forward assigns, are left out: they may have another shape by then.
+    """
     found: dict[str, str] = {}
     for item in tensors:
         skipped = item.optional or item.variadic or item.name in changed
@@ -527,7 +541,7 @@ def _sizes(tensors: Iterable[TensorInput], changed: Names) -> dict[str, str]:
 
 
 def _conjuncts(condition: Formula) -> Iterator[Formula]:
-    """Yield the conditions joined by `and`: an equation among them determines a size."""
+    """Yield the conditions joined by `and` one by one: an equation among them can then determine a size."""
     joined = condition.result
     if joined is None or joined.label != "and":
         yield condition
@@ -544,7 +558,7 @@ def _is_test(node: Node) -> bool:
 
 
 def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
-    """Return all the values an attribute may have, if its type is a `Literal`."""
+    """Return all values of the attributes typed as a `Literal`, by name."""
     found = {}
     for item in inputs:
         annotation = item.annotation if isinstance(item, Attribute) else "Tensor"
@@ -561,7 +575,10 @@ def _returns_only(result: Node, targets: Collection[str]) -> bool:
 
 
 def _stored(text: Text | None) -> Names:
-    """Return the names an invalid forward assigns, so that gradients reading them are not blamed."""
+    """Return the names a text assigns, none if it is not Python.
+
+    For a forward with problems, so that gradients reading those names are not reported too.
+    """
     try:
         tree = ast.parse(textwrap.dedent(text.value).strip() if text else "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

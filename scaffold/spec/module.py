@@ -73,7 +73,10 @@ OTHER_NAMES = {
 def parse_init(
     parameter: str, text: str, start: Location, dims: tuple[Dim, ...] | None
 ) -> Init:
-    """Parse the initialization of a parameter; `dims` is its shape if known."""
+    """Return the initialization stated for a parameter; raise if it is not one, or not for this rank.
+
+    `dims` is the parameter's shape, None if unknown.
+    """
     match = CALL.fullmatch(text)
     if match is None:
         raise ScaffoldError(
@@ -99,6 +102,7 @@ def _indent(text: str) -> int:
 
 
 def _unknown(name: str, place: Location) -> ScaffoldError:
+    """Return the error for an unknown function, with the name in torch.nn.init it may mean."""
     other = OTHER_NAMES.get(name.lower())
     hint = f"did you mean '{other}'?" if other else did_you_mean(name, FUNCTIONS)
     hint = hint or f"one of: {', '.join(FUNCTIONS)}"
@@ -109,7 +113,7 @@ def _check_arguments(
     name: str, function: Function, written: str, place: Location
 ) -> None:
     """Raise unless every argument is known, given once, and a number or a word."""
-    call = _call(name, written, place)
+    call = _parsed_call(name, written, place)
     problems: list[ScaffoldError] = []
     given = list(function.arguments[: len(call.args)])
     for value in call.args[len(function.arguments) :]:
@@ -139,7 +143,8 @@ def _check_arguments(
     raise_all(problems)
 
 
-def _call(name: str, written: str, place: Location) -> ast.Call:
+def _parsed_call(name: str, written: str, place: Location) -> ast.Call:
+    """Return the syntax of a call with the written arguments; raise if they are not all of it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # such as '\d'
@@ -163,6 +168,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _is_word(value: ast.expr) -> bool:
+    """Return whether an expression is a string of one word: `"fan_in"`."""
     match value:
         case ast.Constant(str() as word):
             return word.isidentifier()
@@ -186,6 +192,7 @@ def _is_number(value: ast.expr) -> bool:
 def _check_rank(
     parameter: str, name: str, ranks: tuple[int, int], rank: int, place: Location
 ) -> None:
+    """Raise if a function of torch.nn.init does not accept a parameter of this rank."""
     low, high = ranks
     if low <= rank <= high:
         return
@@ -259,7 +266,10 @@ def _parameters(
     configuration: Configuration,
     problems: Problems,
 ) -> Names:
-    """Return the inputs the module owns: those stated, or else by name."""
+    """Return the inputs the module owns as parameters: the stated ones, else by usual names such as `weight`.
+
+    None of them if the module would then own every tensor.
+    """
     if "params" in raw:
         return tensor_names("params", arguments.inputs, raw, problems)
     usual = set(configuration.parameter_names) - set(buffers) - set(arguments.dirty)
@@ -279,6 +289,7 @@ def _check_owned(
     raw: Raw,
     problems: Problems,
 ) -> None:
+    """Report impossible parameters and buffers, and a module owning every tensor."""
     known = {item.name: item for item in arguments.tensors}
     for position, name in enumerate(raw.get("params", ())):
         path = ("params", str(position))
@@ -317,7 +328,7 @@ def _check_names(
     raw: Raw,
     problems: Problems,
 ) -> None:
-    """Report names of attributes, parameters, buffers and sizes that nn.Module uses itself."""
+    """Report attributes, parameters, buffers and sizes with a name nn.Module uses itself."""
     owned = {*parameters, *buffers}
     declared = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     attributes = {
@@ -338,6 +349,7 @@ def _check_names(
 def _updates(
     raw: Raw, arguments: Arguments, maths: Maths, buffers: Names, problems: Problems
 ) -> tuple[tuple[str, Formula], ...]:
+    """Return the new value of each buffer in training, as a formula; report the name of no buffer."""
     names = frozenset(item.name for item in arguments.inputs)
     names |= {item.binding for item in maths.imports}
     tensors = frozenset(item.name for item in arguments.tensors)
@@ -361,7 +373,7 @@ def _updates(
 def _inits(
     raw: Raw, arguments: Arguments, owned: Names, shapes: Shapes, problems: Problems
 ) -> tuple[Init, ...]:
-    """Return the stated first values of parameters, noting mistakes."""
+    """Return the stated initializations of parameters, reporting invalid ones."""
     dims = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     found = []
     for name, text in raw.get("init", {}).items():

@@ -138,7 +138,7 @@ def is_identifier(name: str) -> bool:
 
 
 def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
-    """Return the error if an input, output or dimension cannot have this name, else None."""
+    """Return the error if an input, an output or a dimension cannot have this name, else None."""
     if not is_identifier(name):
         message = f"'{name}' is not a valid name for {what}"
         hint = "take letters, digits and '_', and begin with a letter: x1"
@@ -155,6 +155,7 @@ def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
 
 
 def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldError:
+    """Return the error for an unusable name, with a similar one as a hint."""
     message = f"'{name}' cannot name {what}: it {reason}"
     other = name.strip("_")
     if other.startswith("grad_"):
@@ -177,7 +178,7 @@ def snake_name(camel: str) -> str:
 
 
 def _continues(before: str, word: str, first: bool) -> bool:
-    """Return whether a piece of a name belongs to the word before it."""
+    """Return whether a piece of a CamelCase name belongs to the word before it; `first` if this is the name's first word."""
     if word.isdigit() or (before[-1].isdigit() and (word.islower() or len(word) == 1)):
         return True  # L2, Conv2d, Conv2D
     if first and len(before) == 1 and before.isupper():
@@ -223,6 +224,7 @@ def _check_spelling(name: str, snake: str, place: Location) -> None:
 
 
 def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -> None:
+    """Raise if the op's file would be collected by pytest, or would hide a module outside a package."""
     hint = f"choose another name, such as '{snake}_op'"
     if snake.startswith("test"):
         message = f"'{snake}' cannot name an op: pytest would collect it as a test"

@@ -31,7 +31,7 @@ def is_size_name(dim: Dim) -> TypeGuard[str]:
 
 
 def leading(dims: tuple[Dim, ...] | None) -> str | None:
-    """Return the dim of a shape that covers any number of dims, or None."""
+    """Return the `...` or `*batch` of a shape, or None."""
     return next((str(dim) for dim in dims or () if is_leading(dim)), None)
 
 
@@ -141,7 +141,7 @@ PLAIN_MODULE = ModuleSpec()  # it owns nothing
 
 
 class Surrogate(NamedTuple):
-    """A gradient that is deliberately not the op's derivative, but that of `forward`, if given."""
+    """A gradient deliberately other than the op's derivative: the derivative of `forward`, if given."""
 
     forward: "Formula | None" = None
 
@@ -173,7 +173,7 @@ class RuleFile(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """The user's test inputs: the source of a function without parameters that returns them."""
+    """The user's test inputs: the source of a function without parameters returning them."""
 
     function: str
     source: str
@@ -267,7 +267,7 @@ class OpSpec:
 
     @property
     def kept(self) -> "Kept | None":
-        """Return the kept forward if it stays as the user wrote it, else None."""
+        """Return the forward kept as the user wrote it, with loops for example; None for a forward read as maths."""
         return self.forward.kept if self.forward is not None else None
 
     @property
@@ -281,7 +281,7 @@ class OpSpec:
 
     @property
     def forgoes_second(self) -> bool:
-        """Return whether the op gives up a second derivative to be faster."""
+        """Return whether the op gives up a second derivative for a faster backward."""
         return self.save_policy == "balanced" and bool(self.once_differentiable)
 
     def index(self, name: str) -> int:

@@ -32,6 +32,7 @@ class Sought(Location):
     def __init__(
         self, find: Callable[[], Location], shifts: tuple[tuple[int, int], ...] = ()
     ) -> None:
+        """Remember how to find a place, and the lines and columns to go on from there."""
         object.__setattr__(self, "_find", find)
         object.__setattr__(self, "_shifts", shifts)
 

@@ -65,23 +65,24 @@ def check_requirements(
     """Report the required features an op lacks."""
     for name in wanted:
         if name != PROOF and FEATURES[name].lacks(raw, tensors):
-            _miss(name, problems)
+            _report(name, problems)
 
 
 def check_reason(
     wanted: Collection[str], spec: OpSpec, once: bool, locate: Locate
 ) -> None:
-    """Raise for an op that lacks a required reason, if it can be differentiated only `once`.
+    """Raise for an op differentiable only `once`, if the project requires a reason and it has none.
 
-    Only its derivation shows that it can.
+    This is checked apart: only the derivation shows that it can.
     """
     if "reason" in wanted and once and not (spec.reason or "").strip():
         problems = Problems(locate)
-        _miss("reason", problems)
+        _report("reason", problems)
         problems.raise_found()
 
 
-def _miss(name: str, problems: Problems) -> None:
+def _report(name: str, problems: Problems) -> None:
+    """Report a missing feature at the key for it."""
     feature = FEATURES[name]
     whose = ONCE if name == "reason" else "every op"
     message = f"the project requires '{name}' of {whose}"

@@ -68,7 +68,7 @@ def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
 
 
 def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
-    """Raise for a second `...` or `*batch` in a shape, or a `*batch` that is not first."""
+    """Raise for a second `...` or `*batch` in a shape, or a `*batch` after another dim."""
     for second in found[1:]:
         message = f"a shape can hold '{found[0].text}' only once"
         if second.text != found[0].text:
@@ -83,6 +83,7 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
 
 
 def _dim(word: Words) -> Dim:
+    """Return a dim as a name or a size; raise for a size below 1 or with too many digits."""
     if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
         return word.text
     if len(word.text) > LONGEST_SIZE:
@@ -95,16 +96,20 @@ def _dim(word: Words) -> Dim:
 
 
 def read_traits(traits: Sequence[Trait], output: bool = False) -> Traits:
-    """Return the traits of one tensor; raise at the second of two contradictory traits."""
+    """Return the traits of one tensor, the words after `;` in `x[N; int]`; raise for contradictory ones.
+
+    An `output` cannot have traits about test values, such as `positive`.
+    """
     found = Traits()
     for trait in traits:
-        found = _with(found, trait, output)
+        found = _add_trait(found, trait, output)
     for trait in traits:
         _check_domain(found, trait)
     return found
 
 
-def _with(found: Traits, trait: Trait, output: bool) -> Traits:
+def _add_trait(found: Traits, trait: Trait, output: bool) -> Traits:
+    """Return the traits with one word added; raise if the word is unknown, or contradicts one before it."""
     word = trait.word.text
     if trait.argument is not None and word != "index":
         raise ScaffoldError(f"'{word}' takes no argument", trait.argument.place)
@@ -122,6 +127,7 @@ def _with(found: Traits, trait: Trait, output: bool) -> Traits:
 
 
 def _index(found: Traits, trait: Trait, output: bool) -> Traits:
+    """Return the traits with `index(C)` added, integers from 0 below C; raise without the C, and for an output."""
     if output:
         hint = "write: indices[N; int]"
         message = (
@@ -137,6 +143,7 @@ def _index(found: Traits, trait: Trait, output: bool) -> Traits:
 
 
 def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
+    """Return the traits if `field` still has its default; raise if an earlier trait set it."""
     before = getattr(found, field)
     if before != default:
         message = f"'{trait.word.text}' contradicts '{before}'"
@@ -146,6 +153,7 @@ def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
 
 
 def _unknown(trait: Trait, output: bool) -> ScaffoldError:
+    """Return the error for an unknown trait, or for an input's trait on an output."""
     word = trait.word.text
     if word in DOMAINS:
         message = (
@@ -164,7 +172,7 @@ def _unknown(trait: Trait, output: bool) -> ScaffoldError:
 
 
 def _check_domain(found: Traits, trait: Trait) -> None:
-    """Raise for a domain on a tensor that is not floating; complex ones may be `nonzero`."""
+    """Raise for a domain on a tensor of integers or booleans; a complex one may be `nonzero`."""
     word = trait.word.text
     if word not in DOMAINS or found.dtype == "float":
         return
@@ -176,7 +184,7 @@ def _check_domain(found: Traits, trait: Trait) -> None:
 
 
 def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
-    """Raise for a shape impossible in the domain."""
+    """Raise if the shape is impossible for `spd` (it needs two equal sizes) or `simplex` (it needs a last size)."""
     words = {trait.word.text: trait.word for trait in traits}
     if "spd" in words:
         square = dims is not None and len(dims) >= 2 and dims[-1] == dims[-2]
@@ -251,7 +259,10 @@ class TorchConstant(NamedTuple):
 
 
 def parse_annotation(words: Words, default: Value | None) -> Annotation:
-    """Parse a type; with `= None` it also admits None, and any other default must fit it."""
+    """Return a type as in code; with the default None it also admits None, and any other default must fit it.
+
+    A type of another package is quoted, with the import it needs: generated code imports it for type checkers only.
+    """
     tree = _expression(words, "a type")
     reader = _TypeReader(words)
     code = reader.read(tree)
@@ -307,7 +318,7 @@ def _is_huge(value: object) -> bool:
 
 
 def infer(value: object, place: Location) -> str:
-    """Return the type of a literal; raise an error if there is none."""
+    """Return the type of a default as in code, `int` for `2`; raise an error if there is none, as for `()`."""
     if isinstance(value, tuple):
         kinds = [infer(item, place) for item in value]
         if not kinds:
@@ -324,7 +335,7 @@ def infer(value: object, place: Location) -> str:
 
 
 def fits(value: object, tree: ast.expr) -> bool:
-    """Return whether a default is valid for a type."""
+    """Return whether a default is a value of a type: `None` of `float | None`, `1` of `float`."""
     match tree:
         case ast.Constant(None):
             return value is None
@@ -355,6 +366,7 @@ def _same(value: object, choice: ast.expr) -> bool:
 
 
 def _tuple_fits(value: tuple[object, ...], items: list[ast.expr]) -> bool:
+    """Return whether a tuple fits the types in `tuple[...]`: one with `...` for all, or one for each element."""
     if len(items) == 2 and _is_ellipsis(items[1]):
         return all(fits(item, items[0]) for item in value)
     pairs = zip(value, items, strict=False)
@@ -376,6 +388,7 @@ def _default_hint(tree: ast.expr) -> str | None:
 
 
 def _torch_constant(words: Words) -> Value | None:
+    """Return the value of a default such as `torch.float32`; None if it is no name of torch; raise for an unknown one."""
     compact = words.text.replace(" ", "")
     module, dot, name = compact.partition(".")
     if module != "torch" or not dot:
@@ -396,6 +409,7 @@ def _short(text: str) -> str:
 
 
 def _expression(words: Words, what: str) -> ast.expr:
+    """Return the syntax of a text; raise if it is not Python, or too long to parse."""
     if len(words.text) > 1000:  # thousands of operators would overflow the stack below
         raise ScaffoldError(f"{_short(words.text)} is not {what}", words.place)
     try:
@@ -414,13 +428,14 @@ def _listed() -> str:
 
 
 class _TypeReader:
-    """A writer of types, form by form; it rejects unlisted forms."""
+    """A writer of types, form by form; it rejects unlisted forms and notes one imported type."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
         self.imported: tuple[str, str] | None = None
 
     def read(self, node: ast.expr) -> str:
+        """Return a type as in code: `dtype` -> `torch.dtype`, `Optional[int]` -> `int | None`; raise for other forms."""
         match node:
             case ast.Constant(None):
                 return "None"
@@ -441,6 +456,7 @@ class _TypeReader:
         raise self.refusal(node)
 
     def dotted(self, node: ast.Attribute) -> str:
+        """Return the last part of a dotted type and note its import; raise if it is a tensor, private or a second one."""
         parts = ast.unparse(node).split(".")
         if not all(part.isidentifier() for part in parts):
             raise self.fail(node, "is not a type", _listed())
@@ -466,6 +482,7 @@ class _TypeReader:
         return ", ".join(self.read(node) for node in nodes) or "()"
 
     def choices(self, nodes: list[ast.expr]) -> str:
+        """Return the values listed in `Literal[...]` as in code; raise for a value Literal cannot list."""
         written = []
         for node in nodes:
             try:
@@ -479,6 +496,7 @@ class _TypeReader:
         return ", ".join(written)
 
     def refusal(self, node: ast.expr) -> ScaffoldError:
+        """Return the error for a type no attribute can have, with the type to write instead."""
         name = node.id if isinstance(node, ast.Name) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             name = node.value.id
@@ -497,6 +515,7 @@ class _TypeReader:
     def fail(
         self, node: ast.expr, reason: str, hint: str | None = None
     ) -> ScaffoldError:
+        """Return an error about a part of a type, at its place."""
         before = self.words.text.encode()[: node.col_offset].decode(errors="ignore")
         place = self.words.place.shifted(0, len(before))
         return ScaffoldError(f"'{ast.unparse(node)}' {reason}", place, hint)
@@ -525,13 +544,13 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
     """
     problems: list[ScaffoldError] = []
     entries = _keyword_only(entries)
-    inputs = _each(entries, _input, problems)
+    inputs = _read_each(entries, _input, problems)
     names = {entry.name.text for entry in entries}
-    problems += _names(entries, "an input")
-    problems += _order(entries)
+    problems += _name_problems(entries, "an input")
+    problems += _order_problems(entries)
     problems += dim_problems(entries, names, "an input")
     problems += _named_twice(entries)
-    problems += _bounds(entries)
+    problems += _bound_problems(entries)
     if not problems and not any(entry.tensor for entry in entries):
         hint = "a bare name is a tensor: 'x, eps: float = 1e-6'"
         place = entries[0].name.place
@@ -543,9 +562,9 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
 def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
     """Check the entries of an op's outputs and convert them."""
     problems: list[ScaffoldError] = []
-    outputs = _each(entries, _output, problems)
+    outputs = _read_each(entries, _output, problems)
     names = {entry.name.text for entry in entries}
-    problems += _names(entries, "an output")
+    problems += _name_problems(entries, "an output")
     problems += dim_problems(entries, names, "an output")
     for entry in entries[:-1]:
         if entry.variadic:
@@ -558,7 +577,7 @@ def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
 def dim_problems(
     entries: Sequence[Entry], taken: set[str], what: str
 ) -> list[ScaffoldError]:
-    """Return problems with dim names that are invalid in code, or names of `what`.
+    """Return problems with names of dims: invalid in code, or in `taken`, the names of inputs or outputs.
 
     `F` for features and `ctx` for a context are allowed.
     """
@@ -578,7 +597,7 @@ def dim_problems(
 def _named_twice(
     entries: Sequence[Entry], others: Sequence[Entry] = ()
 ) -> list[ScaffoldError]:
-    """Return problems with names used for one dim here and for leading dims here or in `others`."""
+    """Return problems with a name used for a dim, `D`, and for leading dims, `*D`; `others` may have the latter."""
     words = _dim_words(entries)
     known = {word.text for word in (*words, *_dim_words(others))}
     return [
@@ -612,11 +631,12 @@ def _is_word(text: str) -> bool:
     return text.replace("_", "a").isalnum() and not text[0].isdigit()
 
 
-def _each(
+def _read_each(
     entries: Sequence[Entry],
     read: Callable[[Entry], Read],
     problems: list[ScaffoldError],
 ) -> list[Read]:
+    """Return the results of `read` for the entries, adding the errors of the others to `problems`."""
     found = []
     for entry in entries:
         try:
@@ -631,6 +651,7 @@ def _input(entry: Entry) -> Input:
 
 
 def _tensor(entry: Entry) -> TensorInput:
+    """Return the tensor input of an entry; raise for invalid dims, traits, or an optional `*tensors`."""
     if entry.variadic and (entry.optional or entry.default):
         message = f"'*{entry.name.text}' cannot be optional"
         raise ScaffoldError(message, entry.name.place, "it may be empty as it is")
@@ -651,6 +672,7 @@ def _tensor(entry: Entry) -> TensorInput:
 
 
 def _attribute(entry: Entry) -> Attribute:
+    """Return the attribute of an entry with its type, stated or inferred from its default; raise for parts of a tensor."""
     name, typed = entry.name, entry.annotation is not None
     if entry.variadic:
         message = f"'*{name.text}' can only be tensors"
@@ -681,6 +703,7 @@ def _attribute(entry: Entry) -> Attribute:
 
 
 def _output(entry: Entry) -> Output:
+    """Return the output of an entry; raise for a type, a default or a '?': only inputs have these."""
     if entry.annotation or entry.default:
         word = entry.annotation or entry.default or entry.name
         hint = f"an integer output is written '{entry.name.text}[N; int]'"
@@ -704,7 +727,8 @@ def _keyword_only(entries: Sequence[Entry]) -> list[Entry]:
     return found
 
 
-def _names(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
+def _name_problems(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
+    """Return problems with invalid or repeated names."""
     problems: list[ScaffoldError] = []
     seen: set[str] = set()
     for name in (entry.name for entry in entries):
@@ -717,8 +741,8 @@ def _names(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
     return problems
 
 
-def _order(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """Return problems with an order that is invalid in Python, or makes a default useless."""
+def _order_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
+    """Return problems with an order of inputs invalid in Python, or in which a default is useless."""
     problems: list[ScaffoldError] = []
     given: Words | None = None  # the last attribute with a default
     variadic: Words | None = None
@@ -756,7 +780,7 @@ def _dim_words(entries: Sequence[Entry]) -> list[Words]:
     return [word for entry in entries for word in entry.dims or ()]
 
 
-def _bounds(entries: Sequence[Entry]) -> list[ScaffoldError]:
+def _bound_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
     """Return problems with `index(C)` unless C is a dim of an input or an integer attribute."""
     known = {word.text for word in _dim_words(entries) if not is_leading(word.text)}
     known |= {entry.name.text for entry in entries if _is_integer(entry)}

@@ -49,7 +49,7 @@ def read_testing(stated: Stated) -> Testing:
 
 
 def _listed(stated: Stated, key: str) -> tuple[str, ...] | None:
-    """Return a list of words without duplicates; None for anything else."""
+    """Return the list of words under a key, without duplicates; None if the value is anything else."""
     value = stated.value[key]
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(dict.fromkeys(value))
@@ -57,7 +57,7 @@ def _listed(stated: Stated, key: str) -> tuple[str, ...] | None:
 
 
 def _devices(stated: Stated) -> tuple[str, ...]:
-    """Read the devices tests run on by default."""
+    """Return the devices tests run on by default; report an invalid one."""
     if "devices" not in stated.value:
         return BESIDE.devices
     found = _listed(stated, "devices")
@@ -74,7 +74,7 @@ def _devices(stated: Stated) -> tuple[str, ...]:
 def _chosen(
     stated: Stated, key: str, known: tuple[str, ...], default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Read a list of known words, perhaps empty."""
+    """Return the list of words under a key, perhaps empty; the default if there is none or a word is not known."""
     if key not in stated.value:
         return default
     found = _listed(stated, key)
@@ -88,7 +88,7 @@ def _chosen(
 
 
 def _file(stated: Stated) -> str | None:
-    """Read the path of a module in the project that pytest does not collect."""
+    """Return the path of a module in the project, not one of tests; report any other and give None."""
     value = stated.value["file"]
     hint = "write it relative to the project, such as 'tests/op_testing.py'"
     if not isinstance(value, str) or not re.search(_FILE, value):

@@ -45,7 +45,7 @@ def toml_key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    """Return a basic string: as in JSON, but with U+007F, which JSON does not escape, escaped too."""
+    """Return a basic string: as in JSON, but with U+007F escaped too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -58,6 +58,7 @@ def op_table(name: str, keys: Mapping[str, Any]) -> str:
 
 
 def _assignments(key: str, value: Any) -> Iterator[str]:
+    """Yield the line of a key; of a table one for each of its keys, dotted: `grad.x = '...'`."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _assignments(f"{key}.{toml_key(name)}", item)
@@ -145,6 +146,7 @@ class Escaped(Location):
     def __init__(
         self, start: Location, written: str, steps: tuple[int, int] = (0, 0)
     ) -> None:
+        """Address a position in the string written at `start`; `steps` are lines and columns of its value."""
         place = start.shifted(*_written_steps(written, steps))
         for name in ("source", "line", "column"):
             object.__setattr__(self, name, getattr(place, name))
@@ -153,6 +155,7 @@ class Escaped(Location):
         object.__setattr__(self, "_steps", steps)
 
     def shifted(self, line: int, column: int) -> Location:
+        """Return the place some lines and columns further in the string's value."""
         before = self._steps
         steps = (before[0] + line, column if line else before[1] + column)
         return Escaped(self._start, self._written, steps)
@@ -198,7 +201,7 @@ class Statement(NamedTuple):
 
 
 def statements(text: str) -> tuple[Statement, ...]:
-    """Return every header and assignment of a text in order; those inside a value precede it."""
+    """Return every header and assignment of a text in order; assignments inside a value precede it."""
     return tuple(_scanned(text).statements)
 
 
@@ -215,6 +218,7 @@ class _Scanner:
     """
 
     def __init__(self, text: str) -> None:
+        """Read a whole text."""
         self.text, self.position = text, 0
         self.found: dict[KeyPath, tuple[int, int]] = {}
         self.escaping: dict[int, int] = {}
@@ -227,12 +231,14 @@ class _Scanner:
         self.position = match.end() if match else self.position
 
     def take(self, piece: str) -> bool:
+        """Skip a piece of text if it is next; return whether it was."""
         if self.text.startswith(piece, self.position):
             self.position += len(piece)
             return True
         return False
 
     def document(self) -> None:
+        """Read headers and assignments up to the end, or to invalid text."""
         table: KeyPath = ()
         self.blank()
         while self.position < len(self.text):
@@ -248,6 +254,7 @@ class _Scanner:
                 return
 
     def header(self, many: bool) -> KeyPath:
+        """Read `[table]`, or with `many` `[[table]]`, after its bracket; return the path of the table."""
         path: KeyPath = ()
         parts = self.keys()
         *outer, (start, _, last) = parts
@@ -267,11 +274,12 @@ class _Scanner:
         return path
 
     def element(self, path: KeyPath) -> KeyPath:
-        """Return the table of a path: the latest element for an array of tables."""
+        """Return the path of the table a header or key refers to: in an array of tables, the latest element."""
         count = self.tables.get(path)
         return path if count is None else (*path, str(count - 1))
 
     def assignment(self, table: KeyPath, *, inline: bool = False) -> None:
+        """Read `key = value` in a table and note the offsets of both."""
         parts = self.keys()
         *outer, (start, _, last) = parts
         self.take("=")
@@ -297,6 +305,7 @@ class _Scanner:
         return found
 
     def key(self) -> str:
+        """Read one part of a dotted key, quoted or bare; "" if there is none."""
         match = self.string() or _BARE.match(self.text, self.position)
         if match is None:
             return ""
@@ -306,6 +315,7 @@ class _Scanner:
         return match["text"] if match.re is _STRINGS[2] else _unescaped(match["text"])
 
     def string(self) -> re.Match[str] | None:
+        """Return the match of a string at the position, in any of TOML's four forms; None if there is none."""
         for pattern in _STRINGS:
             match = pattern.match(self.text, self.position)
             if match:
@@ -313,6 +323,7 @@ class _Scanner:
         return None
 
     def value(self, path: KeyPath, key: int) -> None:
+        """Read a value and note its offset and its key's; of a string, the offset of its first character."""
         match = self.string()
         self.found[path] = (key, match.start("text") if match else self.position)
         if match is not None:
@@ -328,6 +339,7 @@ class _Scanner:
             self.position += len(scalar.group().rstrip()) if scalar else 0
 
     def array(self, path: KeyPath) -> None:
+        """Read the elements of an array; their numbers are their keys."""
         count = 0
         self.blank()
         while not self.take("]") and self.position < len(self.text):
@@ -341,6 +353,7 @@ class _Scanner:
                 return
 
     def table(self, path: KeyPath) -> None:
+        """Read the assignments of an inline table."""
         self.blank()
         while not self.take("}") and self.position < len(self.text):
             before = self.position
@@ -353,7 +366,7 @@ class _Scanner:
 
 
 def _unescaped(text: str) -> str:
-    """Return the value of a quoted key; needed only for errors."""
+    """Return the value of a quoted key, its escapes replaced."""
     import tomllib
 
     try:

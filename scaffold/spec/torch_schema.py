@@ -67,6 +67,7 @@ class _Reader(Cursor):
             raise ScaffoldError(message, self.next.place, EXAMPLE)
 
     def type(self) -> "_Type":
+        """Read a type: `Tensor(a!)?`, `int[2]`, `float`."""
         name = self.name("a type")
         dirty = self.alias() if self.take("(") else False
         optional = self.take("?")
@@ -142,7 +143,7 @@ def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
 def _bracketed(
     tokens: Sequence[Token], position: int
 ) -> tuple[list[Token], list[Token]]:
-    """Return the tokens between the bracket at `position` and its partner, and those after it."""
+    """Return the tokens between the bracket at `position` and its partner, and the tokens after it."""
     depth = 0
     for k in range(position, len(tokens)):
         depth += (tokens[k].text == "(") - (tokens[k].text == ")")
@@ -161,6 +162,7 @@ def never_closed(token: Token) -> ScaffoldError:
 def _arguments(
     tokens: Sequence[Token], problems: list[ScaffoldError]
 ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """Return the entries of the arguments, and the names of the tensors changed in place; add errors to `problems`."""
     entries: list[Entry] = []
     dirty: list[str] = []
     keyword_only = False
@@ -179,6 +181,7 @@ def _arguments(
 
 
 def _argument(tokens: Sequence[Token]) -> tuple[Entry, _Type]:
+    """Return the entry of one argument, and its type as written."""
     reader = _Reader(tokens)
     kind = reader.type()
     name = reader.name("the name of the argument")
@@ -241,7 +244,7 @@ def _default(stated: Words, kind: _Type) -> Words:
 
 
 def _returns(tokens: Sequence[Token]) -> tuple[Entry, ...]:
-    """Return the outputs."""
+    """Return the outputs, read after the arguments: `-> Tensor`, `-> (Tensor a, Tensor b)`."""
     reader = _Reader(tokens)
     if reader.next.kind == "end":
         message = "the schema does not say what it returns"
@@ -267,6 +270,7 @@ def _returns(tokens: Sequence[Token]) -> tuple[Entry, ...]:
 
 
 def _return(tokens: Sequence[Token]) -> tuple[_Type, Words | None]:
+    """Return the type of one output, and its name or None; raise for anything but a tensor."""
     reader = _Reader(tokens)
     kind = reader.type()
     if not kind.tensor or kind.optional:
