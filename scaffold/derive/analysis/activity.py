@@ -32,7 +32,10 @@ def callee(node: Node) -> str | None:
 
 
 def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> bool:
-    """Return whether the value depends differentiably on one of the `active` names; with `flat`, also through step functions."""
+    """Return whether a gradient passes from the value to one of the `active` names.
+
+    With `flat` also through step functions as `torch.sign`, with a gradient of zeros recorded by autograd.
+    """
     seen, waiting = set[int](), [node]
     while waiting:
         item = waiting.pop()
@@ -47,12 +50,12 @@ def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> 
 
 
 def is_undifferentiated(node: Node) -> bool:
-    """Return whether it is a call without a gradient in autograd, treated as a constant: `torch.special.bessel_j0(x)`."""
+    """Return whether it is a call autograd has no gradient for, treated as a constant: `torch.special.bessel_j0(x)`."""
     return may_be(callee(node) or "", "undifferentiated")
 
 
 def _is_constant(node: Node) -> bool:
-    """Return whether no gradient passes: a comparison, `sign`, `x.shape`; but `x.expand_as(y)` is x.
+    """Return whether no gradient passes an expression: a comparison, `sign`, `x.shape`; but through `x.expand_as(y)` one passes to x.
 
     `torch.equal` is a Python bool; `torch.sgn` of a complex number has a gradient, which a forward seldom needs.
     """
@@ -66,7 +69,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def calls(node: Node) -> Iterator[str]:
-    """Yield the names of all calls in an expression, as given by `callee`."""
+    """Yield the name of each function called in an expression, as given by `callee`."""
     return (name for item in node.walk() if (name := callee(item)))
 
 
@@ -85,7 +88,10 @@ def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
 
 
 def _is_no_array(call: Node) -> bool:
-    """Return whether it is `as_tensor` of arguments without a call; `x.numpy()` counts in its own statement."""
+    """Return whether a call for NumPy arrays certainly gets none: `torch.as_tensor` of names and literals.
+
+    A call among its arguments may return an array; `x.numpy()` in a line of its own was found there.
+    """
     plain = call.args[1 : len(call.args) - len(call.keywords)]
     inner = [item for one in plain for item in one.walk() if item.kind == "call"]
     return callee(call) == "as_tensor" and not inner
@@ -135,7 +141,10 @@ def calls_unknown(node: Node, names: frozenset[str]) -> bool:
 def active_locals(
     statements: Lines, inputs: frozenset[str], flat: bool = False
 ) -> frozenset[str]:
-    """Return the locals with a gradient of one of the inputs; with `flat`, even one that is always 0."""
+    """Return the locals computed differentiably from one of the inputs; with `flat`, also by step functions, of gradient 0.
+
+    A local becomes active too if it shares the memory of a name which becomes active by an in-place change.
+    """
     changes = Trace(statements).changes
     active = set(inputs)
     for position, item in enumerate(statements):
@@ -148,7 +157,7 @@ def active_locals(
 
 
 def _activate(item: Statement, active: set[str], flat: bool) -> None:
-    """Add the names a statement makes active; the test of an `if` carries no gradient."""
+    """Add the names a statement makes active to `active`; the test of an `if` carries no gradient."""
     if isinstance(item, If):
         for inner in (*item.body, *item.orelse):
             _activate(inner, active, flat)

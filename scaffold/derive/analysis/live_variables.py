@@ -60,11 +60,13 @@ def without_dead(
     live: frozenset[str],
     has_effect: Callable[[Node], bool],
 ) -> Lines:
-    """Return the statements that compute live names, or have an effect."""
+    """Return the statements needed for the `live` names, read afterwards, and those with an effect: `has_effect` judges an expression."""
     return _Pruner(graph, statements, has_effect).block(statements, live)
 
 
 class _Pruner:
+    """A walk from the last statement back to the first, with the names read later."""
+
     def __init__(
         self, graph: Graph, statements: Lines, has_effect: Callable[[Node], bool]
     ) -> None:
@@ -72,6 +74,7 @@ class _Pruner:
         self.taken = read_names(*statements) | written(*statements)
 
     def block(self, statements: Lines, live: frozenset[str]) -> Lines:
+        """Return the statements of a block without dead ones; `live` are the names read after it."""
         kept: list[Statement] = []
         for item in reversed(statements):
             pruned = self._one(item, live)
@@ -81,6 +84,7 @@ class _Pruner:
         return tuple(reversed(kept))
 
     def _one(self, item: Statement, live: frozenset[str]) -> Statement | None:
+        """Return a statement without dead parts, or None if all of it is dead."""
         if isinstance(item, If):
             return self._choice(item, live)
         if item.operator or item.target.kind in ("absent", "subscript"):
@@ -90,6 +94,7 @@ class _Pruner:
         return self._marked(item, live)
 
     def _choice(self, item: If, live: frozenset[str]) -> If | None:
+        """Return an `if` without dead lines; None if both branches are empty, the test turned around if only the first is."""
         body, orelse = self.block(item.body, live), self.block(item.orelse, live)
         if body:
             return replace(item, body=body, orelse=orelse)
@@ -99,13 +104,14 @@ class _Pruner:
         return None
 
     def _acts(self, item: Assign) -> bool:
+        """Return whether an assignment does more than to bind names: an effect, or a change in place."""
         return any(
             self.has_effect(node) or any(changed_in_place(node))
             for node in expressions(item)
         )
 
     def _marked(self, item: Assign, live: frozenset[str]) -> Assign:
-        """Return `a, _b = f(x)` if only `a` is used."""
+        """Return an assignment with an underscore before unused names: `a, _b = f(x)` if only `a` is live."""
 
         def marked(part: Node) -> Node:
             if part.kind == "starred":

@@ -17,7 +17,7 @@ NameOf = Callable[[str, str], str]  # input and facet -> the name on ctx
 
 
 def kept_name(name: str, facet: str) -> str:
-    """Return the usual name on ctx: `x_shape`, `has_bias`, `tensors_count`."""
+    """Return the attribute of ctx for a facet of an input, `x_shape`, `has_bias`, `tensors_count`: of "shape", "presence", "length"."""
     special = {"presence": f"has_{name}", "length": f"{name}_count"}
     return special.get(facet, f"{name}_{facet}")
 
@@ -25,7 +25,11 @@ def kept_name(name: str, facet: str) -> str:
 def kept_form(
     graph: Graph, node: Node, read: Read, name_of: NameOf, gradient: str | None
 ) -> Node:
-    """Return the same value read from ctx; zeros and ones start from an output's gradient, for its device and vmap levels."""
+    """Return an expression about an input's metadata over ctx: `x.shape[0]` -> `ctx.x_shape[0]`, `bias is None` -> `not ctx.has_bias`.
+
+    `read` says which input and facets it reads. Zeros and ones are made from `gradient`, the name of an output's gradient, for
+    its device and vmap levels; without one by torch, in the saved dtype.
+    """
 
     def facet(name: str) -> Node:
         """Return `ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
@@ -56,7 +60,7 @@ def kept_form(
 
 
 def _element(graph: Graph, on_ctx: Node, node: Node) -> Node:
-    """Return the entry of a list on ctx for the element read by a node."""
+    """Return the entry of a list on ctx for the element of a variadic input that `node` reads: of `tensors[i]`, entry `i`."""
     for item in node.walk():
         if item.kind == "subscript" and item.args[0].kind == "name":
             return graph.node("subscript", "", (on_ctx, item.args[1]))
@@ -68,7 +72,7 @@ def _call(graph: Graph, callee: Node, *args: Node) -> Node:
 
 
 def shape_read(node: Node) -> Node | None:
-    """Return `x` for `x.shape` or `x.size()`, else None."""
+    """Return `x` for `x.shape` or `x.size()`; None for others."""
     match node:
         case Node("attribute", "shape", (x,)):
             return x
@@ -78,7 +82,7 @@ def shape_read(node: Node) -> Node | None:
 
 
 def size_read(node: Node) -> tuple[Node, Node] | None:
-    """Return `x` and `dim` for `x.shape[dim]` or `x.size(dim)`, else None."""
+    """Return `x` and `dim` for `x.shape[dim]` or `x.size(dim)`; None for others."""
     match node:
         case Node("call", _, (Node("attribute", "size", (x,)), dim)):
             return x, dim

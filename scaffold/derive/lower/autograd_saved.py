@@ -15,7 +15,7 @@ MIXES = frozenset({"contraction", "linalg"})
 
 
 def retained(table: Table, op: Op) -> Iterator[Op]:
-    """Yield the tensors autograd saves for one primitive's gradient."""
+    """Yield the tensors autograd saves for the gradient of one op; of a call without a rule, every tensor argument."""
     if op.rule == "call":
         yield from tensors(op.args)
     elif rule := table.of_op(op.rule):
@@ -41,6 +41,7 @@ def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
 
 
 def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
+    """Yield the operands of a product, or of a linear-algebra op, read by the gradient of another, active operand."""
     if rule.category not in MIXES:
         return
     operands = list(tensors(op.args))
@@ -50,7 +51,10 @@ def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
 
 
 def values_read(node: Node) -> frozenset[str]:
-    """Return the names read by a formula for their values, not their shape alone."""
+    """Return the names whose values a formula reads, without names it asks for their shape only.
+
+    The first argument of a word like `sum_to(g, x)` is read if it is a gradient `g`, never the others.
+    """
     if node.kind == "name":
         return frozenset({node.label})
     args = node.args
@@ -63,12 +67,12 @@ def values_read(node: Node) -> frozenset[str]:
 
 
 def storage(table: Table, op: Op) -> Op:
-    """Return the tensor that owns the memory of a tensor."""
+    """Return the tensor whose memory a view shares: of `x.t()[0]`, x."""
     return same_storage(table, op)[-1]
 
 
 def same_storage(table: Table, op: Op) -> list[Op]:
-    """Return a tensor, its base if it is a view, and so on down to the owner of the memory."""
+    """Return a tensor, its base if it is a view, and so on down to the owner of the memory: `x.t()[0]`, `x.t()`, `x`."""
     found = [op]
     while (rule := table.of_op(op.rule)) and rule.facts.rearranges:
         op = next(tensors(op.args))

@@ -18,7 +18,7 @@ REST = "..."  # in the parts: the arguments that they do not name
 
 
 def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None:
-    """Return the call in parts; None if its rule has none, or they have no place for an argument."""
+    """Return the call written in parts; None if its rule has none, or the arguments of the call do not fit them."""
     parts = table.parts(bound.rule)
     if parts is None or any(arg.kind == "starred" for arg in call.args):
         return None
@@ -34,7 +34,7 @@ def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None
 
 
 class _Parts:
-    """Write the parts over the arguments of a call."""
+    """A writer of a rule's parts over the arguments of one call, by parameter in `given`; `named` are its keyword arguments."""
 
     def __init__(
         self,
@@ -48,6 +48,10 @@ class _Parts:
         self.read = set[str]()  # arguments
 
     def node(self, part: Node) -> Node:
+        """Return an expression of the parts, with each parameter replaced by the argument of the call.
+
+        Raise `UnsupportedError` if the call leaves a parameter out, or a word as `rank(x)` has no known number.
+        """
         if part.kind == "name" and part.label in self.evaluator.env:
             self.read.add(part.label)
             default = literal_text(literal(self.evaluator.env[part.label]))
@@ -62,7 +66,7 @@ class _Parts:
         return self._call(part)
 
     def _call(self, part: Node) -> Node:
-        """Write a call of the parts, with the other arguments in place of the dots."""
+        """Return a call of the parts; its `...` stands for all arguments not used so far, by position or keyword as the user wrote."""
         said = keywords(part)
         plain = part.args[: len(part.args) - len(said)]
         args = [self.node(arg) for arg in plain if arg.label != REST]

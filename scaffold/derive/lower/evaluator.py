@@ -53,12 +53,12 @@ class Evaluator(ABC):
         """Return the op of any other expression, such as an unknown name."""
 
     def python(self, node: Node) -> Op | None:
-        """Return the Python value of the expression as a whole, or None."""
+        """Return the op of an expression with a Python value, read as a whole; None to evaluate it part by part."""
         return None
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """Enter a context for values computed only in some calls: a branch of a conditional expression."""
+        """Enter a context for values computed only in some calls, in a branch of `a if test else b`."""
         yield
 
     # The walk
@@ -89,7 +89,7 @@ class Evaluator(ABC):
         return self.other(node)
 
     def several(self, nodes: Iterable[Node]) -> list[Op]:
-        """Evaluate arguments, expanding `*sizes`."""
+        """Return the ops of arguments; for `*sizes` its items, or a `starred` op if their number is unknown."""
         found: list[Op] = []
         for node in nodes:
             if node.kind != "starred":
@@ -101,11 +101,13 @@ class Evaluator(ABC):
         return found
 
     def _starred(self, inner: Op) -> Op:
+        """Return the op of `*sizes` with an unknown number of sizes; refuse a star before tensors."""
         if inner.kind != "static":
             raise UnsupportedError("a star before tensors")
         return self.program.op("starred", (inner,))
 
     def _conditional(self, node: Node) -> Op:
+        """Return the op of `body if test else orelse`; only one branch is evaluated if the test is known before the call."""
         test, body, orelse = node.args
         told = self.test(test)
         if isinstance(told, bool):
@@ -114,7 +116,7 @@ class Evaluator(ABC):
             return self.chosen(told, self.value(body), self.value(orelse))
 
     def chosen(self, test: Op, body: Op, orelse: Op) -> Op:
-        """Return the conditional expression of two values; of two tuples, a tuple of choices."""
+        """Return `body if test else orelse`; of two tuples, a tuple of choices, so that each can have a gradient."""
         sides = (body, orelse)
         for one, other in (sides, sides[::-1]):
             if one.rule == "list" and other.kind == "group":  # `(None, None) if ...`
@@ -126,7 +128,7 @@ class Evaluator(ABC):
         return choose(self.program, test, body, orelse, zeros=False)
 
     def _of_lists(self, test: Op, body: Op, orelse: Op) -> Op:
-        """Choose between two tuples element by element; None stands for a tuple of Nones."""
+        """Return a tuple of choices between the elements of two tuples; a None beside a tuple is a tuple of Nones."""
         count = max(len(body.args), len(orelse.args))
         several = [
             [item] * count if literal(item) is None else item.args
@@ -160,7 +162,7 @@ class Evaluator(ABC):
         return indexing.taken(self.applier, value, whole)
 
     def _of_group(self, several: Op, index: Node) -> Op:
-        """Return one of several results; raise `UnsupportedError` if the index is unknown."""
+        """Return one of several results at a literal index; raise `UnsupportedError` for any other index."""
         at = constant(self.program, index)
         position = None if at is None else literal(at)
         if isinstance(position, int):
@@ -170,7 +172,7 @@ class Evaluator(ABC):
         return self.item(several, position)
 
     def listed(self, several: Op) -> Op | None:
-        """Return the elements of a tuple as a list op, or None if their number is unknown."""
+        """Return the elements of a tuple as a list op; None if their number is unknown, or if it is no tuple."""
         if several.rule == "list" or several.kind != "group":
             return several if several.rule == "list" else None
         count = indexing.count_of(self.applier, several)
@@ -180,7 +182,7 @@ class Evaluator(ABC):
         return self.program.op("list", [self.item(several, at) for at in range(count)])
 
     def _of_list(self, several: Op, index: Node) -> Op:
-        """Return one element of an explicit list, or a slice of it."""
+        """Return one element of a list written out, or a slice of it."""
         at = self.part(index)
         if at.rule == "range":
             lower, upper, step = (self._bound(item) for item in at.args)
@@ -192,14 +194,14 @@ class Evaluator(ABC):
         return several.args[position]
 
     def _bound(self, op: Op) -> int | None:
-        """Return a bound of a tuple slice, or raise `UnsupportedError` if it is unknown."""
+        """Return a bound of a slice of a list, an int or None; raise `UnsupportedError` if it is unknown before the call."""
         value = literal(op)
         if value is None or isinstance(value, int):
             return value
         raise UnsupportedError("an index of a tuple")
 
     def part(self, node: Node) -> Op:
-        """Return one part of an index."""
+        """Return the op of one part of an index: a `range` for `start:end:step`, else the op of the number, mask, list or None."""
         if node.kind == "slice":
             none = self.program.const(None)
             return self.program.op(

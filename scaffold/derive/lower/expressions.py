@@ -108,7 +108,10 @@ TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
 
 
 def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
-    """Return a dim of an input as declared or required; `...` stands for leading dims of its own."""
+    """Return a dim of the input `name` as a size: one required by a condition, a named size, or leading dims for `...` and `*batch`.
+
+    `known` has the sizes which conditions as `E == 3 * D` determine.
+    """
     if isinstance(dim, int):
         return dim
     if dim == ANY_DIMS:
@@ -119,7 +122,7 @@ def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
 
 
 def kind_of_type(op: Op) -> Kind | None:
-    """Return the kind of tensors of a torch type, by its name or as written: `torch.cuda.FloatTensor`."""
+    """Return the kind of a torch tensor type, given as a string or an attribute: `torch.cuda.FloatTensor` -> "real"; None for others."""
     attribute = isinstance(op.data, Operator) and op.data.kind == "attribute"
     text = as_text(op).label if attribute or op.rule == "static" else literal(op)
     last = text.rpartition(".")[2] if isinstance(text, str) else ""
@@ -162,7 +165,7 @@ def inputs_of(
     program: Program,
     wanted: frozenset[str],
 ) -> dict[str, Op]:
-    """Return the op of each input; only the wanted ones are active."""
+    """Return the op of each tensor input by name; only the `wanted` ones are active, so only they get gradients."""
     known = required_sizes(spec, program)
     return {
         item.name: _input(program, item, item.name in wanted, known)
@@ -176,7 +179,7 @@ def _input(
     wanted: bool,
     known: Mapping[str, Dim],
 ) -> Op:
-    """Return the op of an input, of its declared shape."""
+    """Return the op of an input, with its declared shape, or without declared dims a shape of its own."""
     if item.dims is None:
         shape = unknown(Input(item.name))
     else:
@@ -188,7 +191,7 @@ def _input(
 
 
 def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
-    """Return the Python value of each attribute."""
+    """Return the op of each attribute by name, a Python value."""
     names = [item.name for item in spec.attributes]
     return {name: program.static(program.graph.name(name)) for name in names}
 
@@ -224,14 +227,14 @@ class Expressions(Evaluator):
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
         self._note, self._choices = note, 0
-        self._region = amp_of(spec) == "region"
+        self._in_autocast = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
         self.returned: frozenset[Node] = frozenset()  # results of a forward that saves
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """Enter a branch that only some calls compute, as of a conditional expression."""
+        """Enter a branch computed only in some calls, as of `a if test else b`; values in it are not reported to `note`."""
         self._choices += 1
         try:
             yield
@@ -239,41 +242,41 @@ class Expressions(Evaluator):
             self._choices -= 1
 
     def assigned_value(self, node: Node, own: frozenset[Node]) -> Op:
-        """Return the op of an assigned value; the calls in `own` change only the tensor of that name."""
+        """Return the op of an assigned expression; `own` are in-place calls in it known to change only one named tensor."""
         self._own = own
         return self.value(node)
 
     def value(self, node: Node) -> Op:
-        """Return the op of an expression."""
+        """Return the op of an expression, and report it to `note` if every call computes it."""
         op = super().value(node)
         if not self._choices:
             self._note(node, op)
         return op
 
     def python(self, node: Node) -> Op | None:
-        """Return the Python value of a whole expression."""
+        """Return the op of a Python value, as `x.shape[0] + 1` or `torch.float32`; None for a tensor. Refuse a random draw."""
         if node.kind == "call" and is_random(node):
             raise UnsupportedError(DROPPED_INSIDE if drops(node) else DRAWN_INSIDE)
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
-            return self._of_torch(node)
+            return self._torch_name(node)
         return self._static(node) if self.is_static(node) else None
 
     # Names, operators, attributes, indices
 
-    def _of_torch(self, node: Node) -> Op:
-        """Return the op of a torch name that is not called: a dtype, a constant."""
+    def _torch_name(self, node: Node) -> Op:
+        """Return the op of a torch name not called: a dtype, as `torch.float32`, or a constant."""
         op, kind = self.program.static(node), DTYPES.get(node.label)
         if kind is not None:
             self.program.set_dtype(op, kind)
         return op
 
     def other(self, node: Node) -> Op:
-        """Return a dtype by the name of a Python type."""
+        """Return the op of a Python type used as a dtype, as `x.to(float)`; refuse any other unknown expression."""
         if node.kind != "name":
             raise UnsupportedError(f"a {node.kind} in the forward")
         if node.label not in ("bool", "int", "float"):
             raise UnsupportedError(f"'{node.label}'")
-        return self._of_torch(node)
+        return self._torch_name(node)
 
     def operator(self, node: Node, *values: Op) -> Op:
         """Apply the operator or comparison of a node to values."""
@@ -282,18 +285,21 @@ class Expressions(Evaluator):
         if node.label == "+" and len(values) == 1:
             return values[0]
         if node.kind == "binary" and any(item.rule == "list" for item in values):
-            joined = self._of_lists_joined(node.label, *values)
+            joined = self._joined_lists(node.label, *values)
             if joined is not None:
                 return joined
-        choices = [item for item in values if _is_of_a_number(item)]
+        choices = [item for item in values if _is_tensor_or_number(item)]
         if choices and node.kind in ("unary", "binary"):
             test, chosen = choices[0].test, {item for item in values if item.is_tensor}
             if all(item in choices and item.test is test for item in chosen):
-                return self._of_choices(node, test, values)
+                return self._in_each_branch(node, test, values)
         return self._spelled(node, "operator", node.label, values)
 
-    def _of_choices(self, node: Node, test: Op, values: Sequence[Op]) -> Op:
-        """`1 + c * 2`, where some calls have a tensor for `c` and others a number: so is what it makes."""
+    def _in_each_branch(self, node: Node, test: Op, values: Sequence[Op]) -> Op:
+        """Apply an operator in each branch of its operands: `1 + c * 2`, with c a tensor in some calls and a number in others.
+
+        The result is a choice by the same test, again of a tensor and a number.
+        """
         sides = [
             [item.args[at] if item.is_tensor else item for item in values]
             for at in (0, 1)
@@ -302,22 +308,22 @@ class Expressions(Evaluator):
             (
                 self.operator(node, *side)
                 if any(item.is_tensor for item in side)
-                else self._of_numbers(node, *side)
+                else self._python_arithmetic(node, *side)
             )
             for side in sides
         )
         return self.chosen(test, *made)
 
-    def _of_numbers(self, node: Node, *values: Op) -> Op:
-        """Apply an operator to numbers: return one number of few digits, or the op of the two."""
+    def _python_arithmetic(self, node: Node, *values: Op) -> Op:
+        """Apply an operator to Python values: return the number if it is known and short, otherwise the op of the expression."""
         known = [found for item in values if (found := number(item)) is not None]
         made = computed(node.label, *known, short=True) if len(known) == 2 else None
         if made is not None:
             return self.program.const(made)
         return self.program.python(node.kind, node.label, *values)
 
-    def _of_lists_joined(self, sign: str, left: Op, right: Op) -> Op | None:
-        """`[x] * 2`, `[x] + [y]`."""
+    def _joined_lists(self, sign: str, left: Op, right: Op) -> Op | None:
+        """Return the list `[x] * 2` or `[x] + [y]` written out; None for other operators and for an unknown count."""
         times = literal(right)
         if sign == "*" and left.rule == "list" and isinstance(times, int):
             return self.program.op("list", left.args * times)
@@ -333,7 +339,11 @@ class Expressions(Evaluator):
         values: Sequence[Op],
         named: Mapping[str, Op] | None = None,
     ) -> Op:
-        """Return the op of an expression of this spelling; choose among rules at run time if only the call can tell."""
+        """Return the op of a call, operator or attribute by the rule of this spelling; without a rule, by autograd.
+
+        `kind` is "function", "method", "attribute" or "operator", `named` are keyword arguments. If only the call can tell which
+        of several rules is meant, the result is a choice among them.
+        """
         bound = self.applier.found(kind, name, values, named)
         if bound is not None:
             op = self._in_parts(node, bound) or self._applied(bound)
@@ -343,17 +353,12 @@ class Expressions(Evaluator):
         return found or self._unknown(node)
 
     def _in_parts(self, node: Node, bound: Bound) -> Op | None:
-        """Return the value of a call, by parts that can get names; None if it has none.
+        """Return the value of a call written in parts, one of them worth saving: `F.max_pool2d(x, 2, return_indices=True)[0]`.
 
-        Autocast may treat a part otherwise than the whole: on a CPU `log_softmax` is not computed in float32, as `cross_entropy` is. Not so one
-        result of a single call: that of a norm that is returned has the dtype of the gradient that comes in, for which others are saved.
+        None if its rule has no parts, or if autocast has a say: it may treat a part otherwise than the call. On a CPU
+        `log_softmax` is not computed in float32, as `cross_entropy` is.
         """
-        table, autocast = self.applier.table, bound.rule.facts.autocast
-        spelled = table.parts(bound.rule)
-        if spelled is None:
-            return None
-        single = spelled.kind == "subscript"
-        if autocast and (node not in self.returned if single else self._region):
+        if bound.rule.parts is None or bound.rule.facts.autocast and self._in_autocast:
             return None
         if node not in self.parts:
             inner = self.program.graph.rewrite(node, self.parts.get)
@@ -364,7 +369,10 @@ class Expressions(Evaluator):
         return self.value(self.parts[node])
 
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
-        """Return a choice among the rules of all cases; None if some case may have no rule."""
+        """Return a choice among the rules of all cases by their conditions; None if some call may have no rule.
+
+        The last rule needs no test of its own if its condition is the opposite of another one.
+        """
         table = self.applier.table
         try:
             *tests, last = (condition_of(self.make, table, *case) for case in cases)
@@ -380,9 +388,12 @@ class Expressions(Evaluator):
         return found
 
     def _applied(self, bound: Bound) -> Op | None:
-        """Apply a rule to the arguments of a call; return None if its value needs something unknown."""
+        """Return the op of a rule's call, written out in primitives if its section has a `value`; None if that needs an unknown rank.
+
+        A tuple split from one tensor and joined again, `torch.stack(x.unbind(1))`, is never split.
+        """
         if bound.rule.value is not None:
-            return self._by_value(bound)
+            return self._in_primitives(bound)
         several = {
             name: op
             for name, op in bound.args.items()
@@ -398,8 +409,8 @@ class Expressions(Evaluator):
             return self.applier.apply(bound.rule, {**bound.args, whole: listed})
         return self.applier.apply(bound.rule, bound.args)
 
-    def _by_value(self, bound: Bound) -> Op | None:
-        """Expand a call into primitives; return None if it depends on unknown ranks."""
+    def _in_primitives(self, bound: Bound) -> Op | None:
+        """Write a call in primitives by the `value` of its rule; None if that needs an unknown rank."""
         args = {name: self.listed(op) or op for name, op in bound.args.items()}
         try:
             return value_of(self.make, self.applier.table, bound.rule, args)
@@ -411,19 +422,20 @@ class Expressions(Evaluator):
         (inner,) = node.args
         value = self.value(inner)
         if value.kind == "group":
-            return self._field(value, node.label)
+            return self._named_result(value, node.label)
         if node.label == "data":
             return self._spelled(node, "method", "detach", (value,))
         return self._spelled(node, "attribute", node.label, (value,))
 
-    def _field(self, value: Op, name: str) -> Op:
+    def _named_result(self, value: Op, name: str) -> Op:
+        """Return a named result, as `x.max(-1).values`."""
         rule = self.applier.table.of_op(value.rule)
         if rule is None or name not in rule.results:
             raise UnsupportedError(f".{name}")
         return self.item(value, rule.results.index(name))
 
     def subscript(self, node: Node) -> Op:
-        """`x[(...,) + (None,) * n]` with `n` dims of size 1 at the end, any other index part by part."""
+        """Return the op of an index; `x[(...,) + (None,) * n]` is a reshape to `n` more dims of size 1, for any `n`."""
         inner, index = node.args
         count = _new_dims(index)
         if count is None or not self.value(inner).is_tensor:
@@ -439,7 +451,7 @@ class Expressions(Evaluator):
     # Calls
 
     def call(self, node: Node) -> Op:
-        """Return the op of a call, with or without a rule."""
+        """Return the op of a call; an in-place call has the value of its out-of-place form, if that has a rule."""
         changed = next(written_to(node), None)
         plain = None
         if changed is None and "inplace" not in node.keywords:
@@ -455,7 +467,10 @@ class Expressions(Evaluator):
         return op
 
     def _refuse_change(self, before: Op) -> None:
-        """Refuse a change in place that autograd refuses, or that changes an element twice."""
+        """Raise `UnsupportedError` if autograd refuses to change this tensor in place, or an element would change twice.
+
+        A gradient must not read a changed value; in `x.unfold(...)`, windows share elements.
+        """
         table = self.applier.table
         *views, whole = same_storage(table, before)
         if any(view.facts.shape == OVERLAPPING for view in views):
@@ -464,7 +479,7 @@ class Expressions(Evaluator):
             raise UnsupportedError(READ_LATER)
 
     def _plain_call(self, node: Node) -> Op:
-        """Return the op of a call without effects on its inputs; raise for an unknown function."""
+        """Return the op of a call without effects on its arguments; raise `UnsupportedError` for a function not of PyTorch's."""
         callee, *args = node.args
         if "**" in node.keywords:
             raise UnsupportedError("a call with two stars")
@@ -498,7 +513,10 @@ class Expressions(Evaluator):
         return self._spelled(node, "method", callee.label, values, named)
 
     def _unknown(self, node: Node) -> Op:
-        """Return the op of a call without a rule, over the tensors in it."""
+        """Return the op of a call without a rule, left to autograd: a template with its tensors as arguments.
+
+        Raise `UnsupportedError` if autograd alone could not differentiate it, or it changes a tensor.
+        """
         called = node.args[0].label if node.args else ""
         if called in self.ruled:
             found = self.applier.undecided(called)
@@ -529,7 +547,10 @@ class Expressions(Evaluator):
         )
 
     def _is_known_type(self, values: list[Op]) -> bool:
-        """Return whether the type given to `x.type(...)` is known: a dtype, a name of one, or the type of a tensor."""
+        """Return whether the type in `x.type(...)` is a known dtype: `torch.float32`, `"torch.FloatTensor"`, `y.type()`.
+
+        `values` are the tensor and the type, if one is given.
+        """
         if len(values) < 2:
             return False
         wanted = values[1]
@@ -540,7 +561,7 @@ class Expressions(Evaluator):
         return self.program.dtype(wanted) is not None
 
     def _argument(self, node: Node) -> Op | None:
-        """Return the tensor of an argument, or the one whose dtype it reads; None for a Python value."""
+        """Return the tensor an argument of a call without a rule reads, or the `dtype` op of `y.dtype`; None for other Python values."""
         if not self.is_static(node):
             op = self.value(node)
             return None if op.rule in ("static", "python") else op
@@ -549,7 +570,7 @@ class Expressions(Evaluator):
         return read if read and read.rule == "dtype" else None
 
     def _cast_first(self, name: str, values: list[Op], named: dict[str, Op]) -> None:
-        """`x.sum(dtype=d)` is `x.to(d).sum()`."""
+        """Replace `x.sum(dtype=d)` by `x.to(d).sum()`, in `values` or `named`: PyTorch casts before it computes."""
         word = name.rpartition(".")[2]
         if "dtype" not in named or not computes_in_given_dtype(word):
             return
@@ -568,7 +589,7 @@ class Expressions(Evaluator):
     # Several values
 
     def item(self, op: Op, position: int) -> Op:
-        """Return one of several results."""
+        """Return one of several results, of a list or of the sizes of a shape."""
         if op.rule == "list" and not -len(op.args) <= position < len(op.args):
             raise UnsupportedError("another number of values than of names")
         if op.rule == "list":
@@ -592,8 +613,11 @@ class Expressions(Evaluator):
     # Python values: sizes, attributes, tests, and arithmetic on them
 
     def test(self, node: Node) -> Op | bool:
-        """Return a condition fixed for a call; a plain bool if ranks and literals settle it."""
-        told = truth(evaluated(node, self._told))
+        """Return the op of a condition fixed in each call, or its outcome if ranks and literals settle it.
+
+        Raise `UnsupportedError` if it depends on the numbers in a tensor.
+        """
+        told = truth(evaluated(node, self._known_value))
         if told is not None and node.kind != "name":
             return told
         if not self.is_static(node):
@@ -601,7 +625,10 @@ class Expressions(Evaluator):
         return self._presence(node) or self.program.static(self.fixed(node))
 
     def _presence(self, node: Node) -> Op | None:
-        """`emb is not None` of `scale is not None`, where `scale` is None in just the calls in which `emb` is."""
+        """Return `emb is not None` for `scale is not None`, if `scale` is a local set to None in just the calls without `emb`.
+
+        None for other tests, and if the outcome is known.
+        """
         match node:
             case Node("compare") if checked := checked_for_none(node):
                 name, present = checked
@@ -626,8 +653,8 @@ class Expressions(Evaluator):
                     return python("boolean", label, first, *rest) if rest else first
         return None
 
-    def _told(self, node: Node) -> object:
-        """Return the value of a name or a rank known before the call: `x.ndim`, `len(x.shape)`."""
+    def _known_value(self, node: Node) -> object:
+        """Return the value of a name or the rank of a tensor, known before the call, as `x.ndim` and `len(x.shape)`; else `UNKNOWN`."""
         match node:
             case Node("name", name) if name in self.env:
                 op = self.env[name]
@@ -650,13 +677,13 @@ class Expressions(Evaluator):
             ):
                 pass
             case _:
-                return of_math(node, self._told)
+                return of_math(node, self._known_value)
         value = self.env.get(name)
         rank = value.shape.rank if value is not None and value.is_tensor else None
         return UNKNOWN if rank is None else rank
 
     def is_static(self, node: Node) -> bool:
-        """Return whether an expression has one value throughout a call, whatever the data."""
+        """Return whether an expression is a Python value of one value in each call, not a tensor and not read out of one, as `x.item()`."""
         scalar = self.kinds.of(node) == "scalar"
         return scalar and not any(item.label in READ_OUT for item in node.walk())
 
@@ -674,10 +701,10 @@ class Expressions(Evaluator):
                 op = self.program.static(self.fixed(node))
                 self.program.set_dtype(op, self.value(inner).kind)
                 return op
-        row = self._row(node) if _joins_or_cuts(node) else None
+        row = self._size_list(node) if _joins_or_cuts(node) else None
         if row is not None:
             return self.program.op("list", row)
-        led = self._leading_of(node)
+        led = self._leading_dims_of(node)
         if led is not None:
             return self.program.op("lead_dims", (), OfShape(self.value(led).shape))
         op = self.program.static(self.fixed(node))
@@ -687,11 +714,11 @@ class Expressions(Evaluator):
                     self.program.compute(op, sign, *map(self.value, parts))
         return op
 
-    def _row(self, node: Node) -> Sequence[Op] | None:
-        """Return the sizes in `shape[:-1] + (2, 2)`; None if the rank is unknown before the call."""
+    def _size_list(self, node: Node) -> Sequence[Op] | None:
+        """Return the sizes in `x.shape[:-1] + (2, 2)`, one by one; None if their number is unknown before the call."""
         match node:
             case Node("binary", "+", (left, right)):
-                first, second = self._row(left), self._row(right)
+                first, second = self._size_list(left), self._size_list(right)
                 if first is None or second is None:
                     return None
                 return [*first, *second]
@@ -700,7 +727,7 @@ class Expressions(Evaluator):
                     None if end.kind == "absent" else literal(self.value(end))
                     for end in ends
                 ]
-                row = self._row(inner)
+                row = self._size_list(inner)
                 known = [x for x in bounds if isinstance(x, int | None)]
                 if row is None or len(known) < len(bounds):
                     return None
@@ -715,8 +742,8 @@ class Expressions(Evaluator):
                 return op.args if op.rule == "list" and plain else None
         return None
 
-    def _leading_of(self, node: Node) -> Node | None:
-        """Return the tensor `x` of `list(range(x.ndim - 1))`, the leading dims in the gradient of a weight."""
+    def _leading_dims_of(self, node: Node) -> Node | None:
+        """Return the tensor `x` of `list(range(x.ndim - 1))`, the leading dims in the gradient of a weight; None for others."""
         match node:
             case Node(
                 "call",
@@ -744,21 +771,22 @@ class Expressions(Evaluator):
         return None
 
     def _dtype(self, node: Node, value: Op) -> Op:
-        """Return the dtype of a tensor, read from a tensor at hand."""
+        """Return the dtype of a tensor as a Python value; if its name is assigned twice, read from an input of the same dtype."""
         if not self._changes(node):
             op = self.program.static(node)
         else:
-            told = self._told_by_input(value, "dtype")
+            told = self._read_from_input(value, "dtype")
             op = told or self.program.op("dtype", (value,))
         self.program.set_dtype(op, value.kind)
         return op
 
     def _size(self, node: Node, inner: Node, index: Node) -> Op:
+        """Return the size `inner.shape[index]`; as an expression if the index is unknown before the call."""
         known = self._part_of_shape(inner, index)
         return self.program.static(self.fixed(node)) if known is None else known
 
     def _part_of_shape(self, inner: Node, index: Node) -> Op | None:
-        """`x.shape[1]`, `x.shape[:-1]`; None where the index, or the rank for it, is not known before the call."""
+        """Return `x.shape[1]` or `x.shape[:-1]`, as one size or a list; None if the index or a needed rank is unknown before the call."""
         at = constant(self.program, index)
         value = None if at is None else literal(at)
         if not isinstance(value, int) or self.is_static(inner):
@@ -766,7 +794,7 @@ class Expressions(Evaluator):
         return size_at(self.program, self.value(inner).shape, value)
 
     def _cut(self, inner: Node, index: Node) -> Op | None:
-        """`x.shape[:-1]`, size by size."""
+        """Return the sizes in `x.shape[:-1]` as a list; None for any other index, or an unknown rank."""
         if index.kind != "slice" or self.is_static(inner):
             return None
         parts = list[int | None]()
@@ -784,7 +812,10 @@ class Expressions(Evaluator):
         )
 
     def fixed(self, node: Node) -> Node:
-        """Rewrite the expression over names assigned once; read sizes from tensors at hand."""
+        """Return the expression over names assigned once, as the backward reads it; sizes are read from tensors at hand.
+
+        Raise `UnsupportedError` if a name assigned twice remains: the backward would read its last value.
+        """
 
         def placed(item: Node) -> Node | None:
             if not self._changes(item):
@@ -803,10 +834,11 @@ class Expressions(Evaluator):
         return done
 
     def _changes(self, node: Node) -> bool:
+        """Return whether an expression reads a name assigned more than once."""
         return any(self.writes.get(name, 0) > 1 for name in node.names())
 
     def _metadata(self, node: Node) -> Op | None:
-        """Return a Python value by name, or metadata of a tensor."""
+        """Return the op of a Python name, or of a tensor's shape, rank, length, dtype or device; None for other expressions."""
         size = size_read(node)
         if size is not None:
             return self._part_of_shape(*size)
@@ -827,14 +859,14 @@ class Expressions(Evaluator):
                 return self.program.op("rank", (), OfShape(self.value(inner).shape))
             case Node("attribute", "dtype" | "device" as label, (inner,)):
                 value = self.value(inner)
-                found = self._told_by_input(value, label)
+                found = self._read_from_input(value, label)
                 if found is None and label == "dtype" and value.is_tensor:
                     return self.program.op("dtype", (value,))
                 return found
         return None
 
     def _length(self, inner: Node) -> Op | None:
-        """`len(x)` of a tensor, of its shape, or of values that are written out."""
+        """Return `len(x)` of a tensor, of its shape, or of a list whose items are known; else None."""
         match inner:
             case Node("attribute", "shape", (x,)) if not self.is_static(x):
                 told = OfShape(self.value(x).shape)
@@ -845,8 +877,11 @@ class Expressions(Evaluator):
         whole = self.listed(value)
         return None if whole is None else self.program.const(len(whole.args))
 
-    def _told_by_input(self, value: Op, label: str) -> Op | None:
-        """Return the dtype or the device of a tensor, read from an input that has the same."""
+    def _read_from_input(self, value: Op, label: str) -> Op | None:
+        """Return the dtype or the device (`label`) of a tensor as the attribute of an input with the same one.
+
+        None if no such input is certain: a call without a rule may return a tensor on another device; an input may be None.
+        """
         source = source_of(value)
         if source is None and label == "device":
             inputs = (op for op in value.walk() if op.rule == "input")
@@ -861,7 +896,7 @@ class Expressions(Evaluator):
 
 
 def _joins_or_cuts(node: Node) -> bool:
-    """`sizes + (2, 2)`, `sizes[:-1]`."""
+    """Return whether an expression joins or slices a list of sizes: `sizes + (2, 2)`, `sizes[:-1]`."""
     match node:
         case Node("subscript", _, (_, Node("slice"))):
             return True
@@ -871,7 +906,7 @@ def _joins_or_cuts(node: Node) -> bool:
 
 
 def _new_dims(index: Node) -> Node | None:
-    """Return the number of dims that an index appends: `n` of `(...,) + (None,) * n`."""
+    """Return the number of dims an index appends: `n` of `(...,) + (None,) * n`; None for other indices."""
     match index:
         case Node(
             "binary",
@@ -886,7 +921,7 @@ def _new_dims(index: Node) -> Node | None:
 
 
 def _refuse_in_place(label: str, values: list[Op]) -> None:
-    """Refuse a method that changes what a gradient may read again: `torch.exp(x).mul_(y)`."""
+    """Raise `UnsupportedError` for an in-place method of an active value, which a gradient may read: `torch.exp(x).mul_(y)`."""
     if label.endswith("_") and any(op.active for op in values):
         raise UnsupportedError("it changes a tensor in place")
 
@@ -901,7 +936,7 @@ LIKE_METHODS = frozenset({"abs", "pow"})
 
 
 def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
-    """Apply a builtin function to tensors."""
+    """Return the op of `abs(x)`, `pow(x, y)` or `sum(parts)` of tensors; None for any other Python function."""
     if name in LIKE_METHODS:
         bound = applier.found("method", name, values)
         return bound and applier.apply(bound.rule, bound.args)
@@ -911,7 +946,7 @@ def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
 
 
 def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
-    """Expand the tensors to their common shape."""
+    """Return the list of `torch.broadcast_tensors`: each tensor expanded to the common shape."""
     program = applier.program
     whole = broadcast(*(value.shape for value in values))
     shape = program.op("shape", (), OfShape(whole))
@@ -925,6 +960,7 @@ def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
 
 
 def _sum(applier: Applier, items: Op) -> Op | None:
+    """Return the op of Python's `sum`: of a tensor over its first dim, of several tensors their sum; None for others."""
     if items.is_tensor:
         return applier.named("sum", items, applier.program.const(0))
     if indexing.are_parts(applier, items) and indexing.are_single(items):
@@ -937,8 +973,8 @@ def _sum(applier: Applier, items: Op) -> Op | None:
     return first
 
 
-def _is_of_a_number(op: Op) -> bool:
-    """Return whether a value is a tensor in some calls and a number in others."""
+def _is_tensor_or_number(op: Op) -> bool:
+    """Return whether a value is a choice between a tensor and a number."""
     if op.rule != "cond":
         return False
     one, other = sorted(op.args, key=lambda arg: arg.is_tensor)

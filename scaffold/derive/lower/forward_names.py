@@ -27,7 +27,10 @@ Places = Mapping[Op, Sequence[Place]]
 def named_apart(
     graph: Graph, forward: Forward, places: Places, names: Mapping[Op, str]
 ) -> Forward:
-    """Return the forward with statements that assign these names."""
+    """Return the forward with each value in `names` assigned to its name first: `return f(x) * y` -> `a = f(x)`, `return a * y`.
+
+    `places` has the expressions of each value; all of them are replaced by the name.
+    """
     parts = [op for op in names if op.rule == "item" and op.args[0] in places]
     calls = dict.fromkeys(op.args[0] for op in parts if op.args[0] not in names)
     ops = sorted(names.keys() - {*parts} | calls.keys(), key=lambda op: op.serial)
@@ -58,7 +61,7 @@ def named_apart(
 
 
 def respelled(graph: Graph, forward: Forward, change: Mapping[Node, Node]) -> Forward:
-    """Return the forward with some expressions in other words."""
+    """Return the forward with some expressions replaced by others of the same value."""
     if not change:
         return forward
     return forward._replace(
@@ -74,9 +77,9 @@ def _results_of(
     position: int,
     statement: Statement | None,
 ) -> list[tuple[str, list[Node]]]:
-    """Name each result of a call of several, `values, _indices`, and list where it is read there: as `x.max(-1)[0]`.
+    """Return the name of each result of a call with several, and the expressions of it in a statement: `x.max(-1)[0]`.
 
-    A result that the statement itself gives a name keeps that.
+    An unused result is called `_indices`. A result the statement itself assigns keeps that name.
     """
     found = []
     known = {op.position: op for op in (*places, *names) if call in op.args[:1]}
@@ -91,27 +94,28 @@ def _results_of(
 
 
 def _is_named_with_its_call(statement: Statement, change: Mapping[Node, str]) -> bool:
-    """Return whether a statement has become redundant: `v = x.max(-1)[0]` behind `v, indices = x.max(-1)`."""
+    """Return whether a statement has become redundant: `v = x.max(-1)[0]` behind `v, _indices = x.max(-1)`."""
     if not isinstance(statement, Assign):
         return False
     return change.get(statement.value, "") == _target(statement)
 
 
 def _target(statement: Statement) -> str | None:
-    """Return the one name that a statement assigns."""
+    """Return the single name a statement assigns; None for several, an index or an `x += y`."""
     plain = isinstance(statement, Assign) and not statement.operator
     target = statement.target if isinstance(statement, Assign) and plain else None
     return target.label if target is not None and target.kind == "name" else None
 
 
 def _renewed(graph: Graph, item: Statement, change: Mapping[Node, str]) -> Statement:
-    """Rewrite the values in a statement over the names; its target stays."""
+    """Return a statement with values replaced by their names; the target stays as it is."""
     if isinstance(item, Assign):
         return replace(item, value=_changed(graph, item.value, change))
     return rewritten(graph, (item,), partial(_name, graph, change))[0]
 
 
 def _changed(graph: Graph, node: Node, change: Mapping[Node, str]) -> Node:
+    """Return an expression with values replaced by their names; `change` has the name of each expression."""
     return graph.rewrite(node, partial(_name, graph, change))
 
 

@@ -19,7 +19,7 @@ from scaffold.formula import UNKNOWN
 
 
 def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
-    """Return `value[parts]`; the number 0 (the cotangent of an unread result) stays 0."""
+    """Return `value[parts]`; of the number 0, which is the gradient of an unused result, 0."""
     if is_number(value, 0):
         return value
     if any(part.is_tensor or part.rule == "list" for part in parts):
@@ -45,7 +45,10 @@ def is_ellipsis(part: Op) -> bool:
 
 
 def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op, int]:
-    """Apply one part of an index at a dim; return the value and the dim for the next part."""
+    """Apply one part of an index at dim `at`; return the value and the dim for the next part.
+
+    `way` is 1 from the left, -1 from the right; after an integer the next dim has the same number.
+    """
     if part.rule == "range":
         return sliced(applier, value, at, part.args), at + way
     if is_new_dim(part):
@@ -54,6 +57,7 @@ def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op,
 
 
 def _with_new_dim(applier: Applier, value: Op, at: int) -> Op:
+    """Return the value with a dim of size 1 at a position, as for a None in an index."""
     return applier.named("unsqueeze", value, applier.program.const(at))
 
 
@@ -91,6 +95,7 @@ def selected(
 def _viewed(
     program: Program, rule: str, args: dict[str, Op], shape: Shape | None
 ) -> Op:
+    """Return the op of a view of its argument "x", of the same kind."""
     x = args["x"]
     return program.op(rule, args.values(), kind=x.kind, shape=shape, active=x.active)
 
@@ -98,6 +103,7 @@ def _viewed(
 def _sliced_shape(
     program: Program, value: Op, dim: int, bounds: Sequence[Op]
 ) -> Shape | None:
+    """Return the shape of a slice in one dim; None if the dim's size is unknown."""
     whole = shapes.size(value.shape, dim)
     if whole is None:
         return None
@@ -105,7 +111,7 @@ def _sliced_shape(
 
 
 def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
-    """Record the sizes of `x[:n]` and `x[n:]`, if n is part of the size."""
+    """Note how to write the size of `x[:n]` or `x[n:]` if n is a part of x's size, as `x.shape[-1] // 2`: as n, or `size - n`."""
     program, dim = applier.program, dim_of(op.args[1])
     whole, part = shapes.size(op.args[0].shape, dim), shapes.size(op.shape, dim)
     if whole is None or part is None or literal(step) is not None:
@@ -120,7 +126,11 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
 
 
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
-    """Apply an index that contains tensors or lists."""
+    """Return the value at an index with tensors or lists.
+
+    Slices, numbers and new dims are applied as ops of their own where PyTorch gives the same dims in the same order; the rest is
+    one `index` op.
+    """
     program = applier.program
     parts = _without_ellipsis(applier, value, [*parts])
     while is_whole(parts[-1]) or is_ellipsis(parts[-1]):  # `x[i, ...]` is `x[i]`
@@ -147,7 +157,7 @@ def is_new_dim(part: Op) -> bool:
 
 
 def _picks(part: Op) -> bool:
-    """Return whether a part of an index is neither a slice nor a new dim."""
+    """Return whether a part of an index is a number, a list or a tensor, not a slice or a new dim."""
     return part.rule != "range" and not is_new_dim(part)
 
 
@@ -165,7 +175,10 @@ def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
 
 
 def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) -> Op:
-    """Add an index's new dims to the result of the index without them, before and after the picked dims."""
+    """Return `found`, the value at the index without its new dims, with these dims, before and after the indexed ones.
+
+    `parts` is the whole index, `value` the indexed tensor.
+    """
     first = next(at for at, part in enumerate(parts) if _picks(part))
     used = sum(not is_new_dim(part) for part in parts)
     left = int(value.shape.rank or 0) - used
@@ -181,7 +194,10 @@ def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) 
 
 
 def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
-    """Return the shape an index leaves: one shape for the dims indexed together, and the rest; None if unknown."""
+    """Return the shape of `value[parts]`: the adjacent indices' broadcast shape in the place of their dims; None if unknown.
+
+    `x[N, D]`, index `[:, i[K]]` -> `[N, K]`.
+    """
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
     first, last = places[0], places[-1]
     whole = (item for part in parts if part.rule == "range" for item in part.args)
@@ -204,7 +220,7 @@ def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
 
 
 def _picked_shape(part: Op) -> Shape | None:
-    """Return the shape of an index; only those of integers are known."""
+    """Return the shape of a list or tensor of integers as an index; None for a mask, whose count of True only the call tells."""
     if part.rule == "list":
         plain = all(type(literal(item)) is int for item in part.args)
         return Shape((len(part.args),)) if plain else None
@@ -212,7 +228,10 @@ def _picked_shape(part: Op) -> Shape | None:
 
 
 def _is_plain(parts: Sequence[Op]) -> bool:
-    """Return whether numbers beside the tensor can be indexed first: they are adjacent to it, or it comes first."""
+    """Return whether numbers beside the only tensor can be applied first without another order of dims.
+
+    PyTorch puts the dims of the tensor first if a slice stands between it and a number; then they must come first anyway.
+    """
     if any(
         part.rule == "list"
         or is_ellipsis(part)
@@ -226,7 +245,10 @@ def _is_plain(parts: Sequence[Op]) -> bool:
 
 
 def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[Op]]:
-    """Apply slices and numbers first, from the right, leaving only the tensor."""
+    """Apply the slices and numbers of an index; return the value, and the rest of the index: the tensor, with `:` before it.
+
+    From the right, so that removed dims do not change the numbers of the others.
+    """
     left: list[Op] = []
     none = applier.program.const(None)
     whole = applier.program.op("range", (none, none, none))
@@ -247,7 +269,7 @@ def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[
 def item_of(
     program: Program, applier: Applier, op: Op, position: int
 ) -> tuple[Shape | None, Kind, bool]:
-    """Return shape, kind and activity of one of several results."""
+    """Return the shape, the kind, and whether it is active, of one of several results."""
     rule = applier.table.of_op(op.rule)
     assert rule is not None
     args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
@@ -262,7 +284,7 @@ def item_of(
 
 
 def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
-    """Return a part's shape: the same for all parts of `unbind`; `chunk` may end with a smaller one."""
+    """Return the shape of a part of a tensor split along a dim: `unbind` removes the dim, `chunk` and `split` shorten it."""
     x, dim, several = op.args[0], literal(op.args[-1]), op.args[1:-1]
     if not isinstance(dim, int):
         return None
@@ -275,33 +297,42 @@ def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
 
 
 def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
-    """Return a part's size by literal sizes or equal shares: `split([3, 1])`, `chunk(3)` of `3 * D`."""
+    """Return the size of one part along the split dim: by given lengths, `split([3, 1])`, or equal shares, `chunk(3)` of `3*D`.
+
+    `whole` is the size of the dim. An unknown size is a `PartSize`.
+    """
     said, own = literal(op.args[1]), PartSize(op, position)
     if "sized" in op.facts.flags:
-        length = _length_said(program, op.args[1], whole, position)
+        length = _stated_length(program, op.args[1], whole, position)
         return own if length is None else length
     if "shares" not in op.facts.flags or type(said) is not int or said < 1:
         return own
     share = sizes.divided(whole, said)
-    if share is None and said == 2 and _has_two(program, op, position):
+    if share is None and said == 2 and _has_both_halves(program, op, position):
         half = sizes.quotient(whole, 2)
         return sizes.minus(whole, half) if position == 0 else half
     if share is None and position == said - 1:
-        # If the last part exists, all do.
+        # The last of `said` parts exists only if all before it do, which are equal.
         before = (_part_size(program, op, whole, at) for at in range(position))
         return sizes.minus(whole, sizes.added(before))
     return own if share is None else share
 
 
-def _has_two(program: Program, op: Op, position: int) -> bool:
-    """Return whether both halves exist, so that the first is at least as large: `chunk` does not halve a size of 1."""
+def _has_both_halves(program: Program, op: Op, position: int) -> bool:
+    """Return whether both parts of `chunk(2)` exist, so that the first is at least as large: a size of 1 gives one part.
+
+    They do if the program reads the second, or unpacks them.
+    """
     return position == 1 or (position == 0 and program.is_unpacked(op))
 
 
-def _length_said(
+def _stated_length(
     program: Program, lengths: Op, whole: Dim, position: int
 ) -> Dim | None:
-    """Return a part's length from the list of all lengths or their common length, or None if unknown."""
+    """Return a part's length from an argument of `split`, all lengths or their common one; None if unknown.
+
+    The last part may be shorter than the common length.
+    """
     said = literal(lengths)
     if isinstance(said, tuple):
         known = said[position] if position < len(said) else None
@@ -320,13 +351,13 @@ def _length_said(
 
 
 def are_parts(applier: Applier, op: Op) -> bool:
-    """Return whether an op's results are parts of a tensor, split along a dim, its last argument."""
+    """Return whether an op splits a tensor along a dim, its last argument, into a tuple: `unbind`, `chunk`, `split`."""
     rule = applier.table.of_op(op.rule)
     return rule is not None and rule.results[0].startswith("*")
 
 
 def are_single(op: Op) -> bool:
-    """Return whether each part is at one index of the dim, as with `unbind`."""
+    """Return whether each part is one index of the dim, without the dim: `unbind`, with a tensor and a dim as its only arguments."""
     return len(op.args) == 2
 
 
@@ -351,7 +382,10 @@ def count_of(applier: Applier, op: Op) -> int | None:
 
 
 def position_of(applier: Applier, op: Op, position: int) -> int | None:
-    """Return the position counted from the first part, or a negative one if that is exact; None if unknown."""
+    """Return a negative position as counted from the first part, if the number of parts is known.
+
+    Otherwise itself, if the gradient can count from the end: the last part, or any of `unbind`; None if not.
+    """
     if position >= 0:
         return position
     count = count_of(applier, op)
@@ -362,7 +396,10 @@ def position_of(applier: Applier, op: Op, position: int) -> int | None:
 
 
 def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
-    """Return all parts joined, without splitting: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`; None if unknown."""
+    """Return all parts of a tensor joined by `cat` or (with `stacked`) `stack`, without splitting: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`.
+
+    None if `parts` are no parts of one tensor, or joined along another dim.
+    """
     if not are_parts(applier, parts):
         return None
     x, taken = parts.args[0], parts.args[-1]

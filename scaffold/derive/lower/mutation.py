@@ -39,7 +39,7 @@ ABSENT = Graph().node("absent")
 
 
 def made_anew(graph: Graph, node: Node) -> Node | None:
-    """Return the out-of-place form of an in-place call, or None for `out=`."""
+    """Return the out-of-place form of an in-place call: `h.mul_(y)` -> `h.mul(y)`; None for a call with `out=`."""
     if "out" in node.keywords:
         return None
     callee, *args = node.args
@@ -63,7 +63,10 @@ def set_value(graph: Graph, change: Node) -> Node | None:
 
 
 def changes_of_a_name(item: Assign) -> frozenset[Node]:
-    """Return the calls by which a statement changes one named tensor and nothing else: `h.mul_(y).add_(1)`."""
+    """Return a statement's in-place calls if they change just one named tensor: both calls of `h.mul_(y).add_(1)`.
+
+    Empty if there are none, or it changes anything else.
+    """
     node = item.value if item.target is _sole_name(item.value) else None
     node = next(filter(_changes, node.walk()), None) if node else item.value
     found = list[Node]()
@@ -85,7 +88,10 @@ class ChangedView(NamedTuple):
 
 
 def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
-    """Return a statement's changes to views of different named tensors; () if it changes anything else."""
+    """Return a statement's changes to views of named tensors; () if it changes anything else.
+
+    Each name may be changed once, in every call, and not be read outside the changed view: the order would matter.
+    """
     if not changes_memory(item.value) or changes_of_a_name(item):
         return ()
     found = tuple(map(_changed_view, _outermost_changes(item.value)))
@@ -113,6 +119,7 @@ def _may_not_run(item: Assign) -> bool:
 
 
 def _outermost_changes(value: Node) -> Iterator[Node]:
+    """Yield the in-place calls of an expression, without others inside their own operands."""
     if _changes(value):
         yield value
         return
@@ -121,7 +128,7 @@ def _outermost_changes(value: Node) -> Iterator[Node]:
 
 
 def _changed_view(value: Node) -> ChangedView | None:
-    """Return the change made to a view by an in-place call or a chain of them, or None."""
+    """Return the change made by an in-place call or a chain of them; None unless it goes to a name through nested views."""
     calls, node = list[Node](), value
     while changed := next(written_to(node), None):
         calls.append(node)
@@ -131,18 +138,19 @@ def _changed_view(value: Node) -> ChangedView | None:
 
 
 def _are_nested(views: Sequence[Node]) -> bool:
-    """Return whether each is a view of the next one, and the last a name."""
+    """Return whether each expression is a view of all the next ones, and the last is a name."""
     return views[-1].kind == "name" and all(
         set(same_memory(inner)) == {*views[at:]} for at, inner in enumerate(views)
     )
 
 
 def _changes(node: Node) -> bool:
+    """Return whether a node is an in-place call."""
     return node.kind == "call" and any(written_to(node))
 
 
 def _sole_name(value: Node) -> Node | None:
-    """Return the name whose tensor an expression changes, if it occurs once: `h` for `h.add_(y) / 2`; else None."""
+    """Return the name whose tensor an expression changes: `h` of `h.add_(y) / 2`; None if it occurs again, or nothing changes."""
     if not changes_memory(value):
         return None
     inner = next(filter(_changes, value.walk()), None)
@@ -160,19 +168,20 @@ def _count(value: Node, name: Node) -> int:
 
 @lru_cache(maxsize=1024)  # called for every line of a forward on each lowering
 def _changed_under_names(value: Node) -> tuple[Node, ...]:
+    """Return the expressions changed in place and named, or views of something named: not `torch.exp(x)` in `torch.exp(x).add_(1)`."""
     changed = (item for node in value.walk() for item in written_to(node))
     return tuple(item for item in changed if sharing(item))
 
 
 def ended(results: Iterable[Node]) -> list[Assign]:
-    """Return the results as last statements, since one may change a tensor: `return h.pow_(2).sum()`."""
+    """Return the results as last statements: one of them may change a tensor, `return h.pow_(2).sum()`."""
     return [Assign(ABSENT, value) for value in results]
 
 
 def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
     """Return the names the backward must not read: their memory changes from line `end` on, or has several names.
 
-    In the latter case, nor may it read values computed from them: their lines' order does not show in the names read.
+    If it has several, values computed from them count too: the order of their lines does not show in the names read.
     """
     trace, last, mixed = Trace(lines), set[str](), set[str]()
     for change in trace.changes:
@@ -188,7 +197,7 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
 
 
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
-    """Return the expressions whose memory changes later: a name for one would refer to the changed value."""
+    """Return the expressions whose memory changes later: a name for their value would mean the changed one."""
     statements, values = tuple(statements), list(results)
     trace = Trace((*statements, *ended(values)))
     names = frozenset().union(*map(trace.holders_ever, trace.changes))
@@ -217,9 +226,9 @@ def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
     if not _keeps_kind(value, new) or any(part.rule == "list" for part in parts):
         raise UnsupportedError(CHANGES)
     if any(part.is_tensor for part in parts):
-        done = _picked(applier, value, parts, new)
+        done = _put_indexed(applier, value, parts, new)
     else:
-        done = _sliced(applier, value, parts, new)
+        done = _put_sliced(applier, value, parts, new)
     return applier.program.shaped(done, value.shape)
 
 
@@ -242,11 +251,14 @@ def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
     env = {**args, "grad": grad, "result": view}
     formula = table.gradients(rule, "x")[0]
     placed = FormulaEvaluator(make, env, table.home(rule)).value(formula)
-    return program.shaped(_among(make, placed, grad, value), value.shape)
+    return program.shaped(_replace_zeros(make, placed, grad, value), value.shape)
 
 
-def _among(make: Maker, placed: Op, new: Op, value: Op) -> Op:
-    """Replace the zeros around `new`, in `placed`, by the elements of `value`."""
+def _replace_zeros(make: Maker, placed: Op, new: Op, value: Op) -> Op:
+    """Return `placed`, the view's gradient of `new` among zeros, with the elements of `value` for the zeros.
+
+    Raise `UnsupportedError` if the gradient's form does not show the zeros.
+    """
     if placed is new:
         return new
     first, *others = placed.args
@@ -265,7 +277,7 @@ def _is_real(op: Op) -> bool:
 
 
 def _keeps_kind(value: Op, new: Op) -> bool:
-    """Return whether the new value surely fits the kind: `labels[labels < 0] = 0`, but not 0.5, truncated to 0."""
+    """Return whether PyTorch stores the new value unchanged: 0 in `labels[mask] = 0`, not 0.5, which it truncates."""
     if _is_real(value):
         return not new.is_tensor or _is_real(new)
     if new.is_tensor:
@@ -276,13 +288,13 @@ def _keeps_kind(value: Op, new: Op) -> bool:
     return type(number) is {"int": int, "bool": bool}.get(value.kind)
 
 
-def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
+def _put_indexed(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
     """Return `value` after `value[mask] = new` or `value[index] = new`."""
     if not all(part.is_tensor and part.kind in ("int", "bool") for part in parts):
         raise UnsupportedError(CHANGES)
     whole = len(parts) == 1 and parts[0].kind == "bool"
     if whole and parts[0].shape == value.shape:
-        everywhere = _unpicked(applier, new, parts[0])
+        everywhere = _for_all_elements(applier, new, parts[0])
         if everywhere is not None:
             return applier.named("where", parts[0], everywhere, value)
     if not new.is_tensor:
@@ -290,8 +302,11 @@ def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
     return applier.named("index_put", value, applier.program.op("list", parts), new)
 
 
-def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
-    """Return the full value for `y[mask].exp() * 2`, computed on all of `y`; None if it reads anything else."""
+def _for_all_elements(applier: Applier, new: Op, mask: Op) -> Op | None:
+    """Return a value for all of `y` from one for `y[mask]`: `y[mask].exp() * 2` -> `y.exp() * 2`.
+
+    `torch.where(mask, all, value)` then needs no index. None if it reads anything but numbers and `y[mask]`.
+    """
     if not new.is_tensor:
         return new
     if new.rule == "index" and new.args[1:] == (mask,):
@@ -299,16 +314,16 @@ def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
     rule = applier.table.of_op(new.rule)
     if rule is None or rule.category != "elementwise":
         return None
-    args = [_unpicked(applier, arg, mask) for arg in new.args]
+    args = [_for_all_elements(applier, arg, mask) for arg in new.args]
     if any(arg is None for arg in args):
         return None
     return applier.named(new.rule, *(arg for arg in args if arg is not None))
 
 
-def _within(
+def _changed_part(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
-    """Return the first given dim's part of `value`, after the assignment to all given dims."""
+    """Return the part of `value` in the first dim of `given`, after the assignment to the other ones: `h[:, 0]` for `h[:, 0, 1:] = y`."""
     (dim, part), *others = given
     if part.rule == "range":
         inner = indexing.sliced(applier, value, dim, part.args)
@@ -318,22 +333,22 @@ def _within(
     return _put_at(applier, inner, left, new)
 
 
-def _sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """Return `value` after an assignment to slices or rows of it."""
-    given = [item for item in _dims(parts) if not indexing.is_whole(item[1])]
+def _put_sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
+    """Return `value` after an assignment to slices or rows of it: `value[0, 1:] = new`."""
+    given = [item for item in _with_dims(parts) if not indexing.is_whole(item[1])]
     return _put_at(applier, value, given, new)
 
 
 def _put_at(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
-    """Return `value` after an assignment to a slice or a row of each given dim, from the left."""
+    """Return `value` after an assignment to a slice or a row; `given` has a dim and a part of the index for each, from the left."""
     program, none = applier.program, applier.program.const(None)
     if not given or any(indexing.is_new_dim(part) for _, part in given):
         raise UnsupportedError(CHANGES)
     (dim, part), *others = given
     if others:  # `h[:, 0, 1:] = y` changes a part of `h[:, 0]`, then puts it back
-        new = _within(applier, value, given, new)
+        new = _changed_part(applier, value, given, new)
     if part.rule != "range":
         row = indexing.selected(applier, value, dim, part)
         at = program.const(dim)
@@ -354,7 +369,7 @@ def _put_at(
         known and not joined and end.data != Operator("unary", "-")
     ):  # `x[1:n]`, but not `x[:-n]`
         at = program.const(dim)
-        bounds = (_counted(applier, value, dim, item) for item in (start, end))
+        bounds = (_from_start(applier, value, dim, item) for item in (start, end))
         return applier.named("slice_scatter", value, src, at, *bounds, program.const(1))
     if literal(start) is not None and literal(end) is not None:
         raise UnsupportedError(CHANGES)
@@ -368,13 +383,16 @@ def _put_at(
 
 
 def _is_counted(bound: Op) -> bool:
-    """Return whether a bound is None or counted from the start, as `slice_scatter` needs."""
+    """Return whether a bound is None or a nonnegative number, as `slice_scatter` needs under `vmap`."""
     value = literal(bound)
     return value is None or isinstance(value, int) and value >= 0
 
 
-def _counted(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
-    """Count a bound from the start if its sign is known: `slice_scatter` needs that under `vmap`."""
+def _from_start(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
+    """Return a negative bound as counted from the start, `size - 2` for -2: `slice_scatter` needs it under `vmap`.
+
+    Any other bound is returned unchanged.
+    """
     number = literal(bound)
     if not isinstance(number, int) or number >= 0:
         return bound
@@ -382,8 +400,8 @@ def _counted(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
     return difference(applier.program, size, applier.program.const(-number))
 
 
-def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
-    """Return the parts of an index, each with its dim, counted from the end after an ellipsis."""
+def _with_dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
+    """Return each part of an index with its dim; dims behind an ellipsis are counted from the end: `x[0, ..., 1]` -> 0 and -1."""
     ellipsis = [at for at, part in enumerate(parts) if indexing.is_ellipsis(part)]
     split = ellipsis[0] if ellipsis else len(parts)
     behind = parts[split + 1 :]
@@ -394,7 +412,7 @@ def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
 
 
 def _as(applier: Applier, new: Op, like: Op) -> Op:
-    """Return the assigned value in the shape of its place."""
+    """Return the assigned value as a tensor of the shape of its place, `like`."""
     if not new.is_tensor:
         return applier.named("full_like", like, new)
     return new if new.shape == like.shape else applier.named("expand_as", new, like)

@@ -14,7 +14,10 @@ from scaffold.spec import OpSpec, is_size_name
 
 
 def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
-    """Map each size name to its value, as far as conditions determine it."""
+    """Return the value of each size name as the conditions of `require` determine it: `E == 3 * D` -> `{"E": 3*D, "D": D}`.
+
+    Int attributes count as sizes too. Without conditions the result is empty.
+    """
     conditions = [item.result for item in spec.require if item.result is not None]
     if not conditions:
         return {}
@@ -31,7 +34,7 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
             known[NamedSize(item.name)] = value
     for condition in conditions:
         for test in _conjuncts(condition):
-            told = _told(test, known)
+            told = _solved(test, known)
             if told is not None:
                 known = {
                     name: sizes.replaced(size, *told) for name, size in known.items()
@@ -50,24 +53,24 @@ def _conjuncts(test: Node) -> Iterator[Node]:
         yield test
 
 
-def _told(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
-    """Return a size and its value, as solved from a condition, or None."""
+def _solved(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
+    """Return a size and its value, solved from one condition: `E == 3 * D` -> `(E, 3*D)`; None if it determines no size."""
     match test:
         case Node("compare", "==", (Node("binary", "%", (one, two)), rest)):
-            size, by = _size(one, known), _size(two, known)
-            if size is None or by is None or _size(rest, known) != 0:
+            size, by = _as_size(one, known), _as_size(two, known)
+            if size is None or by is None or _as_size(rest, known) != 0:
                 return None
             return sizes.divisible(size, by)
         case Node("compare", "==", (one, two)):
-            left, right = _size(one, known), _size(two, known)
+            left, right = _as_size(one, known), _as_size(two, known)
             if left is None or right is None:
                 return None
             return sizes.solved(left, right)
     return None
 
 
-def _size(node: Node, known: Mapping[Dim, Dim]) -> Dim | None:
-    """Return the size computed by an expression, or None if unknown."""
+def _as_size(node: Node, known: Mapping[Dim, Dim]) -> Dim | None:
+    """Return an expression of numbers and size names as a size, by their values so far; None for anything else."""
     match node:
         case Node("constant", text):
             value = as_number(literal_value(text))
@@ -75,7 +78,7 @@ def _size(node: Node, known: Mapping[Dim, Dim]) -> Dim | None:
         case Node("name", name):
             return known.get(NamedSize(name))
         case Node("binary", label, (one, two)) if label in ARITHMETIC:
-            left, right = _size(one, known), _size(two, known)
+            left, right = _as_size(one, known), _as_size(two, known)
             if left is None or right is None:
                 return None
             return ARITHMETIC[label](left, right)

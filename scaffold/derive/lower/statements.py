@@ -52,12 +52,12 @@ from scaffold.spec import OpSpec
 
 
 class Lowered(NamedTuple):
-    """The forward as a graph, and the names that hold its values in the end."""
+    """The forward as a graph, and the names of its values after the last line."""
 
     results: tuple[Op, ...]
     inputs: dict[str, Op]
-    held: dict[Op, str]
-    held_in_branches: dict[Op, str]  # where the test holds that guards them
+    held: dict[Op, str]  # a value -> a name that still has it in the backward
+    held_in_branches: dict[Op, str]  # the same, if its branch was taken
     places: dict[Op, list[Place]]  # where values are written that are always computed
     forward: Forward  # calls in parts, for these to get names
     call_of_parts: dict[Node, Node]  # a call in parts -> the call as the user wrote it
@@ -70,7 +70,7 @@ def lower(
     wanted: frozenset[str],
     saves: bool = False,
 ) -> Lowered:
-    """Lower a forward to a graph; only the wanted inputs are active. One that `saves` may have its results in parts."""
+    """Lower a forward to a graph; only the `wanted` inputs are active, so only they get gradients."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
@@ -104,10 +104,13 @@ def _returned(forward: Forward) -> frozenset[Node]:
 
 
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
-    """Count the assignments of each name; raise unless a changed tensor is dirty or the forward's own, and has one name."""
+    """Return how often each name is assigned; raise `UnsupportedError` for an in-place change the graph cannot express.
+
+    A changed tensor must be the forward's own or declared dirty, and no other name may read its memory afterwards.
+    """
     for change in Trace(statements).changes:
         others = change.holders - {change.name}
-        if change.outside.difference(spec.dirty) or others & _seen(
+        if change.outside.difference(spec.dirty) or others & _names_read_from(
             statements, change.position
         ):
             raise UnsupportedError(f"'{change.name}' changes in place")
@@ -121,14 +124,14 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     return writes
 
 
-def _seen(lines: Lines, position: int) -> frozenset[str]:
-    """Return the names whose data a line or a later one reads; in a choice, all names read."""
+def _names_read_from(lines: Lines, position: int) -> frozenset[str]:
+    """Return the names of data read from a line on; from an `if` on also names read before, as lines inside it have no numbers."""
     whole = isinstance(lines[position], If)
     return data_read(*lines) if whole else data_read(*lines[position:])
 
 
 class Lowering:
-    """Walks the statements."""
+    """The walk over the statements of a forward; `env` has the op of each name at the current one."""
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class Lowering:
         self.places: dict[Op, list[Place]] = {}
 
     def results(self, ends: Lines) -> tuple[Op, ...]:
-        """Return the results of the forward; a sole result may change a tensor, as nothing reads it afterwards."""
+        """Return the ops of the results; a single result may be an in-place change, as nothing reads the tensor afterwards."""
         found = list[Op]()
         for item in assignments(ends):
             own = self._own_changes(item)
@@ -168,19 +171,19 @@ class Lowering:
         return tuple(found)
 
     def _own_changes(self, item: Assign) -> frozenset[Node]:
-        """Return the calls by which a statement changes named tensors and nothing else."""
+        """Return the in-place calls of a statement known to change only named tensors; none if it changes anything else."""
         views = changes_of_views(item)
         own = frozenset().union(*(view.calls for view in views))
         return own or changes_of_a_name(item)
 
     def _note(self, node: Node, op: Op) -> None:
-        """Note the place of a value that is always computed."""
+        """Note where a value computed in every call is written: there it can get a name to be saved by."""
         placed = op.is_tensor or op.kind == "group" and op.rule != "input"
         if placed and node.kind != "name":
             self.places.setdefault(op, []).append(Place(self.position, node))
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
-        """Return the places where values can get names: not where they change in place."""
+        """Return where each value is written, for it to get a name; without values in memory changed later."""
         taken = written_over(forward.statements, forward.results)
         rewrite, parts = self.program.graph.rewrite, self.expressions.parts
         return {
@@ -190,11 +193,11 @@ class Lowering:
         }
 
     def in_parts(self, forward: Forward) -> Forward:
-        """Return the forward with the calls in parts."""
+        """Return the forward with some calls written in parts, `F.max_pool2d(x, 2, return_indices=True)[0]`."""
         return respelled(self.program.graph, forward, self.expressions.parts)
 
     def held(self) -> dict[Op, str]:
-        """Return the names of values readable after the last statement; inputs go first."""
+        """Return a name for each value the backward can read after the last statement; of several names an input's."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             known = name != "_" and name not in self.stale
@@ -203,7 +206,7 @@ class Lowering:
         return found
 
     def held_in_branches(self) -> dict[Op, str]:
-        """Return the names assigned by one branch only."""
+        """Return the names of values assigned in one branch of an `if` only; after the other branch they are None."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             if name in self.stale:
@@ -217,7 +220,7 @@ class Lowering:
         return found
 
     def block(self, statements: Lines) -> None:
-        """Run statements."""
+        """Lower statements, in order; `env` changes with each."""
         for item in statements:
             if isinstance(item, If):
                 self._choice(item)
@@ -225,9 +228,9 @@ class Lowering:
                 self._assign(item)
 
     def _assign(self, item: Assign) -> None:
-        """Lower an assignment, and rebind the names whose memory it changes."""
+        """Lower an assignment: set the op of its target, and of the names whose memory it changes."""
         value = item.value
-        if self._draws(item):
+        if self._lower_random(item):
             return
         if item.operator:
             value = self.program.graph.node(
@@ -235,11 +238,11 @@ class Lowering:
             )
         views = changes_of_views(item)
         if self._only_sets(item, views):
-            self.env[views[0].views[-1].label] = self._changed_under(views[0])
+            self.env[views[0].views[-1].label] = self._after_change_of(views[0])
             return
         op = self.expressions.assigned_value(value, self._own_changes(item))
         self.expressions.kinds.after((item,))
-        changed = {view.views[-1].label: self._changed_under(view) for view in views}
+        changed = {view.views[-1].label: self._after_change_of(view) for view in views}
         for name in changed_in_place(item.value):
             self.env[name] = changed[name] if views else op
         if item.target.kind == "subscript":
@@ -248,14 +251,18 @@ class Lowering:
             self._bind(item.target, op)
 
     def _only_sets(self, item: Assign, views: tuple[ChangedView, ...]) -> bool:
-        """Return whether a statement only sets a view: `h.diagonal().fill_(1)`."""
+        """Return whether a statement only sets a view to a value, `h.diagonal().fill_(1)`, without a use of the result."""
         whole = item.target.kind == "absent" and [v.value for v in views] == [
             item.value
         ]
         return whole and set_value(self.program.graph, item.value) is not None
 
-    def _changed_under(self, view: ChangedView) -> Op:
-        """Return the tensor of a name after a view of it has changed: `h.t().add_(y)`."""
+    def _after_change_of(self, view: ChangedView) -> Op:
+        """Return the value of a named tensor after an in-place change of a view of it: of `h` after `h.t().add_(y)`.
+
+        The view's new value is put into its base, and so on up to the name. A tensor not read again is returned as it was
+        before, and its name is not for the backward.
+        """
         given = set_value(self.program.graph, view.value) or view.value
         new, values = self.expressions.value(given), view.views
         root = self.expressions.value(values[-1])
@@ -276,23 +283,25 @@ class Lowering:
         return new
 
     def _is_read_again(self, name: str) -> bool:
+        """Return whether a later line reads the data of a name, or may do so: inside an `if` lines have no numbers."""
         if isinstance(self.lines[self.position], If):
             return True
         return name in data_read(*self.lines[self.position + 1 :])
 
     def _refuse_retained(self, op: Op) -> None:
-        """Refuse a change of what autograd keeps, and of what the forward did not make."""
+        """Raise `UnsupportedError` for a change of a tensor autograd saves for a gradient, or of one not made by the forward."""
         if op.rule == "input" or not op.is_tensor:
             raise UnsupportedError(CHANGES)
         if op.active and op in retained(self.applier.table, op):
             raise UnsupportedError(READ_LATER)
 
     def _parts_of(self, index: Node) -> list[Op]:
+        """Return the ops of the parts of an index: of `0, 1:` in `h[0, 1:]`."""
         several = index.args if index.kind == "tuple" else (index,)
         return [self.expressions.part(part) for part in several]
 
     def _put(self, target: Node, new: Op) -> None:
-        """`h[index] = new`."""
+        """Lower `h[index] = new`: `h` means the tensor with the new part from here on."""
         container, index = target.args
         before = self.expressions.value(container)
         self._refuse_retained(before)
@@ -300,7 +309,7 @@ class Lowering:
         self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
-        """Bind the names of a target to the value of an op or to its parts."""
+        """Set the op of a target's names, to an op or, for `a, b = ...`, to its parts."""
         if target.kind == "name":
             once = self.writes.get(target.label) == 1
             if op.kind == "static" and once and target.label not in self.stale:
@@ -320,7 +329,10 @@ class Lowering:
             self._bind(inner, self.expressions.item(op, position))
 
     def _bind_around(self, target: Node, op: Op, star: int) -> None:
-        """`b, *rest, d = x.shape`, or `a, *others` of parts whose number is known."""
+        """Set the ops of `a, *rest, d = x.shape`, with the star at position `star`: counted from the end behind it.
+
+        `rest` is bound only if it is read, as for a shape of unknown rank its value is an expression.
+        """
         known = self.expressions.listed(op)
         rest = target.args[star].args[0]
         if known is None and op.rule != "shape":
@@ -332,14 +344,14 @@ class Lowering:
             op = known
             self._bind(rest, self.program.op("list", known.args[star:end]))
         elif rest.label in data_read(*self.lines[self.position + 1 :]):
-            self._bind(rest, self._between(op, star, behind))
+            self._bind(rest, self._starred_sizes(op, star, behind))
         for position, inner in enumerate(target.args):
             if position != star:
                 at = position if position < star else position - len(target.args)
                 self._bind(inner, self.expressions.item(op, at))
 
-    def _between(self, op: Op, star: int, behind: int) -> Op:
-        """`[*x.shape[1:-1]]`: what is left of sizes, without so many of them before and behind."""
+    def _starred_sizes(self, op: Op, star: int, behind: int) -> Op:
+        """Return the Python value of `*rest` for a shape of unknown rank: `[*x.shape[1:-1]]`, with `star` sizes before, `behind` after."""
         program, node = self.program, self.program.graph.node
         absent, end = node("absent"), program.graph.constant
         ends = (
@@ -350,8 +362,11 @@ class Lowering:
         left = program.python("subscript", "", op, part)
         return program.python("list", "", program.python("starred", "", left))
 
-    def _draws(self, item: Assign) -> bool:
-        """`mask = torch.rand_like(x) > p`: a constant that the forward saves."""
+    def _lower_random(self, item: Assign) -> bool:
+        """Lower `mask = torch.rand_like(x) > p` to a saved constant, since a second draw would differ; return whether it is such a line.
+
+        Its shape is known if it is like the only tensors in the line.
+        """
         active = frozenset(name for name, op in self.env.items() if op.active)
         name = item.target.label
         if not is_random(item.value) or carries_gradient(item.value, active):
@@ -380,7 +395,10 @@ class Lowering:
         return True
 
     def _choice(self, item: If) -> None:
-        """Lower an `if`: each name bound in it becomes a choice between both ends."""
+        """Lower an `if`: each name assigned in a branch becomes a choice between its values after both branches.
+
+        Without a value in one branch and before, a name is None there.
+        """
         test = self.expressions.test(item.test)
         if isinstance(test, bool):
             with self.expressions.choice():
@@ -389,8 +407,8 @@ class Lowering:
         before = dict(self.env)
         with self.expressions.choice():
             ends = [
-                self._ended(item.body, before, test, True),
-                self._ended(item.orelse, before, test, False),
+                self._lower_branch(item.body, before, test, True),
+                self._lower_branch(item.orelse, before, test, False),
             ]
         for name in {**ends[0], **ends[1]}:
             body, orelse = (end.get(name, before.get(name)) for end in ends)
@@ -402,10 +420,10 @@ class Lowering:
                     test, body or none, orelse or none
                 )
 
-    def _ended(
+    def _lower_branch(
         self, branch: Lines, before: dict[str, Op], test: Op, holds: bool
     ) -> dict[str, Op]:
-        """Return the names whose values a branch changes, with the new values."""
+        """Lower a branch from the names `before` it; return the ops of the names it changes. `env` is the same afterwards."""
         begun = {name: under(op, test, holds) for name, op in before.items()}
         self._set_env(begun)
         self.block(branch)
@@ -414,5 +432,6 @@ class Lowering:
         return ended
 
     def _set_env(self, env: Mapping[str, Op]) -> None:
+        """Replace the names in place, since `expressions` shares the dict."""
         self.env.clear()
         self.env.update(env)

@@ -28,7 +28,10 @@ def template_of(
     tensor: Callable[[Node], Op | None],
     fixed: Callable[[Node], Node],
 ) -> tuple[Template, list[Op]]:
-    """Return a call's template and distinct tensors; `tensor` gives an argument's op or None, `fixed` rewrites others."""
+    """Return a call with a hole for each tensor, and the tensors: `torch.foo(x, y, n)` -> `torch.foo(:0, :1, n)`, `[x, y]`.
+
+    `tensor` gives the op of an argument, None for a Python value; `fixed` rewrites such a value for the backward.
+    """
     if node.kind not in ("call", "binary", "attribute"):
         raise UnsupportedError(f"'{node.label}' has no rule")
     args, holes = list[Op](), list[Node]()
@@ -53,7 +56,7 @@ def template_of(
 
 
 def refuse_changes(node: Node) -> None:
-    """Raise `UnsupportedError` for a call that changes running statistics."""
+    """Raise `UnsupportedError` for a change of running statistics, as by `F.batch_norm` in training."""
     if changes_statistics(node):
         raise UnsupportedError(f"{node.args[0].label} changes its running statistics")
 
@@ -82,7 +85,10 @@ def creates(node: Node) -> bool:
 
 
 def made(program: Program, template: Template, args: list[Op], read: list[Op]) -> Op:
-    """Return the tensor made by a call without tensors; `read` are tensors whose dtype it takes."""
+    """Return the op of a tensor made by a call from Python values, `torch.arange(n)`, with the kind and shape they imply.
+
+    `args` are these values; `read` are `dtype` ops in it, as of `dtype=x.dtype`.
+    """
     node = template.node
     name = node.args[0].label
     plain = args[: len(args) - len(node.keywords)]
@@ -105,7 +111,7 @@ def _is_made_of_ints(program: Program, name: str, args: Sequence[Op]) -> bool:
 
 
 def item_of_call(program: Program, op: Op, position: int) -> Op:
-    """Return one of several results of a call that carries no gradient."""
+    """Return the op of `call[position]`, for a call without a gradient."""
     template = op.template
     index = program.graph.constant(str(position))
     item = program.graph.node("subscript", "", (template.node, index))
@@ -117,7 +123,7 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
 
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
-    """Return the kind of a call's result, by its name or else its arguments."""
+    """Return the kind of a call's result: by its name if that decides, otherwise complex for a complex argument, or real."""
     name = node.args[0].label if node.args else ""
     told = kinds(name_alone(name) if len(node.args) == 2 else name)
     for kind in ("real", "int", "complex"):
