@@ -38,7 +38,10 @@ class Spelling(NamedTuple):
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
-    """Read one entry of `also`, or `call` itself; None if it is no spelling."""
+    """Return one entry of `also`, or `call` itself, as a spelling; None if it is none.
+
+    A bare `head`, as `torch.exp`, has the parameters of `call`.
+    """
     key = key_of(head, call)
     whole = call if is_bare(head) and head != call else head
     parameters = _parameters(whole, graph)
@@ -49,13 +52,17 @@ def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
 
 
 def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
+    """Return the parameters in the text of a call, an operator, an index or an attribute; None for any other text.
+
+    As in Python, parameters behind a star, written `*_`, are passed by keyword only.
+    """
     try:
         tree = ast.parse(call, mode="eval").body
     except SyntaxError:
         return None
     match tree:
         case ast.Call(function, args, keywords):
-            first = _hangs_on(function)
+            first = _receiver(function)
             found = [_parameter(item) for item in [*first, *args] if not is_bar(item)]
             bar = next((item.col_offset for item in args if is_bar(item)), len(call))
             found += [_keyword(item, graph, item.col_offset > bar) for item in keywords]
@@ -72,8 +79,8 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
     return tuple(parameters) if len(names) == len(found) else None
 
 
-def _hangs_on(function: ast.expr) -> list[ast.expr]:
-    """Return the tensor a method is called on, as a list; empty for functions."""
+def _receiver(function: ast.expr) -> list[ast.expr]:
+    """Return the tensor a method is called on, as a list: `x` for `x.sum`; empty for a function, `torch.sum`."""
     match function:
         case ast.Attribute(ast.Name(name) as value) if name not in ROOTS:
             return [value]
@@ -81,6 +88,7 @@ def _hangs_on(function: ast.expr) -> list[ast.expr]:
 
 
 def _parameter(item: ast.expr) -> Parameter | None:
+    """Return the parameter for `x` or `*sizes`; None for other text."""
     match item:
         case ast.Name(name):
             return Parameter(name)
@@ -90,6 +98,10 @@ def _parameter(item: ast.expr) -> Parameter | None:
 
 
 def _keyword(item: ast.keyword, graph: Graph, alone: bool) -> Parameter | None:
+    """Return the parameter for `dim=None`, with its default; `...` in its place stands for no default.
+
+    `alone` says whether it may be passed by keyword only.
+    """
     if item.arg is None:
         return None
     if isinstance(item.value, ast.Constant) and item.value.value is ...:
@@ -105,10 +117,10 @@ def bind(
     keywords: Mapping[str, Value],
     collect: Callable[[Sequence[Value]], Value],
 ) -> dict[str, Value] | None:
-    """Return a call's arguments by parameter; None if it does not fit.
+    """Return a call's arguments by parameter; None if the call does not fit the spelling.
 
-    The first argument of a method or an attribute is its receiver. `collect` makes one value of a starred parameter's
-    arguments. Parameters left to their defaults are omitted.
+    The first argument of a method or an attribute is the tensor before the dot. `collect` makes one value of the arguments
+    for a starred parameter. Parameters left to their defaults are missing from the result.
     """
     bound: dict[str, Value] = {}
     at, count = 0, len(positional)

@@ -30,7 +30,7 @@ CODED: dict[str, Coded] = {}  # a primitive -> its gradients; None: unknown
 
 
 def coded(*names: str) -> Callable[[Coded], Coded]:
-    """Register a function as the gradients of these primitives, whose sections say `code`."""
+    """Return a decorator registering a function as the gradients of primitives with `code` in their sections."""
 
     def register(function: Coded) -> Coded:
         CODED.update(dict.fromkeys(names, function))
@@ -86,13 +86,14 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _scale(make: Maker, query: Op, scale: Op) -> Op:
-    """Return the factor of the scores."""
+    """Return the factor of the scores: `scale` if it is given, otherwise `1 / sqrt(query.shape[-1])`."""
     last = make.program.op("size", (make.const(-1),), OfShape(query.shape))
     usual = make("pow", last, make.const(-0.5))
     return make.choose(given(make.program, scale), scale, usual)
 
 
 def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
+    """Return `masked` if the optional mask is given in a call, otherwise `plain`."""
     return make.choose(given(make.program, mask), masked, plain)
 
 
@@ -129,6 +130,11 @@ def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
 def _of_operand(
     make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
 ) -> Op | None:
+    """Return the gradient of one operand: an einsum of `factors`, the cotangent and the other operands.
+
+    `letters` are those of the operand, `others` of each factor. A letter without a factor is a dim the operand was summed
+    over alone: it is restored, and expanded. None for a letter read twice, or dims of `...` with no certain place.
+    """
     dots = letters.startswith("...")
     twice = letters[-2:-1] == letters[-1:] not in ("", ".")
     if twice and (dots or "." not in letters):
@@ -159,7 +165,7 @@ def _of_operand(
 
 
 def _dots_fit(letters: str, others: list[str]) -> bool:
-    """Return whether an operand's leading dims are also the result's: behind a letter they may be fewer."""
+    """Return whether the dims of an operand's `...` are certainly all in the result; behind a letter they may be fewer."""
     return "..." not in letters or letters[0] == "." and "..." in others[0]
 
 
@@ -186,7 +192,7 @@ def _is_as_long(
 def _is_no_longer(
     letters: str, sizes: dict[str, object], pairs: list[tuple[str, Op]]
 ) -> bool:
-    """Return whether the others are no longer than the operand in any of its letters."""
+    """Return whether each size of the factors surely equals the operand's size of the same letter."""
     return all(
         letter not in letters or size == sizes.get(letter)
         for item, factor in pairs
@@ -195,13 +201,13 @@ def _is_no_longer(
 
 
 def _all_sizes(letters: str, operand: Op) -> list[tuple[str, object]]:
-    """Return the size of each letter, None if unknown."""
+    """Return each letter with its size, or None if it is unknown."""
     known = _sizes(letters, operand)
     return [(letter, known.get(letter)) for letter in letters if letter != "."]
 
 
 def _sizes(letters: str, operand: Op) -> dict[str, object]:
-    """Return the known sizes of an operand's letters."""
+    """Return the known size of each letter of an operand: `"ij"`, `x[N, 3]` -> `{"i": N, "j": 3}`."""
     before, _, after = letters.partition("...")
     dims, lead = operand.shape.dims, operand.shape.lead
     if dims is None:
@@ -217,7 +223,7 @@ def _sizes(letters: str, operand: Op) -> dict[str, object]:
 def _of_diagonal(
     make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
 ) -> Op | None:
-    """Return the gradient of an operand read along the diagonal of its last two dims."""
+    """Return the gradient of an operand with its last letter twice, `"bii"`: the gradient of its diagonal, put on a diagonal."""
     dims = operand.shape.dims
     if dims is not None and letters[0] != "." and operand.shape.rank != len(letters):
         return None
@@ -232,7 +238,10 @@ def _of_diagonal(
 
 
 def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
-    """Return the einsum, with the operand's shape unless a size may be 1."""
+    """Return the einsum of `factors`; with the shape of `operand`, if each size is certain to be that of the operand.
+
+    None as operand: its shape differs from the result's.
+    """
     rule = make.applier.table.of_op("einsum")
     assert rule is not None
     plain = make.applier.apply(
@@ -254,7 +263,7 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
 
 
 def _agree(equation: str, operand: Op, factors: Op) -> bool:
-    """Return whether each letter of the operand has one size: of two sizes, one may be 1."""
+    """Return whether each letter of an operand has the same size in all factors; einsum accepts a 1 beside another size."""
     letters, _, kept = equation.partition("->")
     sizes = dict(zip(kept, operand.shape.dims or (), strict=False))
     return all(
@@ -272,7 +281,7 @@ def _agree(equation: str, operand: Op, factors: Op) -> bool:
 
 @coded("narrow", "slice", "select", "index")
 def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return zeros like `x` with `g` in place of `x[1:3]` or `x[2]`; other indices are handled below."""
+    """Return zeros like `x` with `g` in place of `x[1:3]` or `x[2]`; None for a `narrow` from the end."""
     x = op.args[0]
     program = make.program
     if op.rule == "narrow":
@@ -297,7 +306,7 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return the gradient of an index with tensors or lists in it."""
+    """Return the gradient of `x[i, j]` with tensors or lists in the index: `g` put into zeros, or added if an element may be read twice."""
     x, *parts = op.args
     program = make.program
     if any(not part.is_tensor for part in parts):
@@ -315,7 +324,10 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
-    """Return the gradient of `x[mask].sum()`: the scalar gradient under the mask, without a tensor of picked elements."""
+    """Return the gradient of `x[mask].sum()`: where the mask holds the scalar cotangent, else 0, without a tensor of selected elements.
+
+    None for a cotangent that is no expanded scalar.
+    """
     if g.facts.operator == "-" and len(g.args) == 1:
         whole = _of_mask(make, x, mask, g.args[0])
         return None if whole is None else make.neg(whole)
@@ -330,7 +342,7 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
 
 
 def _is_list_of_lines(make: Maker, index: Op) -> bool:
-    """Return whether it is a vector of indices counted from the start, as `index_add` requires."""
+    """Return whether an index is a vector without negative numbers, as `index_add` requires."""
     return index.shape.rank == 1 and _counts_from_start(make, index)
 
 
@@ -340,7 +352,7 @@ def _counts_from_start(make: Maker, index: Op) -> bool:
 
 
 def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return the gradient of `x[:, :, index]`, with complete dims before and behind."""
+    """Return the gradient of `x[:, :, index]`, with `:` for all other dims, by `index_add`; None for other indices."""
     x, *parts = op.args
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
     if len(places) != 1 or not all(
@@ -369,7 +381,10 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return the gradient of `x[:, i, j]`, with all last dims picked together: they are moved first, as `index_put` requires."""
+    """Return the gradient of `x[:, i, j]`, with tensors for all last dims; None for other indices.
+
+    `index_put` takes the first dims, so the last ones are moved there, and back.
+    """
     x, *parts = op.args
     before = [part for part in parts if part.rule == "range"]
     indices, count = parts[len(before) :], len(before)
@@ -425,7 +440,7 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
-    """Return the gradients of a product with a vector."""
+    """Return the gradients of `x @ y` with a vector `y`."""
     if x.shape.rank == 1:
         of_x, of_y = make.conj(y), make.conj(x)
         return [(x, make.mul(g, of_x)), (y, make.mul(g, of_y))]
@@ -438,7 +453,7 @@ def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
 
 
 def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
-    """Return the gradients of a product of a vector with matrices."""
+    """Return the gradients of `x @ y` with a vector `x` and a matrix, or a batch of them, `y`."""
     minus, turned = make.const(-1), make.conj(y)
     column = make.unsqueeze(make.conj(x), minus)
     row = make.unsqueeze(g, make.const(-2))
@@ -451,7 +466,7 @@ def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:
-    """Return the product of two tensors over all dims but their last."""
+    """Return `x.mT @ g` summed over all leading dims: the gradient of a weight, for inputs of any rank."""
     program = make.program
     kind: Kind = "complex" if "complex" in (x.kind, g.kind) else "real"
     shape = None
@@ -462,7 +477,7 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
 
 
 def _of_ones(shape: Shape) -> Shape:
-    """Return a shape with as many dims, ignoring their sizes."""
+    """Return a shape of the same number of dims, each of size 1, to compare ranks."""
     if shape.dims is None:
         return shape
     return Shape(tuple(dim if is_lead(dim) else 1 for dim in shape.dims))
@@ -470,7 +485,10 @@ def _of_ones(shape: Shape) -> Shape:
 
 @coded("tensordot")
 def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return `y @ g.mT` and `x @ g` for the product of two tensors over all dims but their last, as in the gradient of a weight."""
+    """Return `y @ g.mT` and `x @ g` for the product of two tensors over all dims but their last, as in the gradient of a weight.
+
+    None for other dims, left to autograd.
+    """
     x, y, dims = op.args
     if dims.rule != "list" or len({*dims.args}) != 1:
         return None
@@ -487,7 +505,10 @@ def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("linear")
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return `g @ weight`, `g.mT @ x` summed over all lines, and `g` for `x @ weight.t() + bias`; a weight of one dim is a vector."""
+    """Return `g @ weight`, `g.mT @ x` summed over all lines, and `g` for `x @ weight.t() + bias`; a weight of one dim is a vector.
+
+    None for a vector `x`, or an unknown rank of the weight beside one.
+    """
     x, weight, bias = op.args
     if weight.shape.rank == 1:
         pairs = _by_vector(make, x, weight, g)
@@ -544,7 +565,10 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
-    """Return the size of each part if all have one shape no tensor has: a half, a third of the whole; None otherwise."""
+    """Return the size of each part of `cat` as a quotient of the whole size, if all have one shape, and it cannot be read from an input.
+
+    None if the shapes differ, or a tensor has the shape: then its size is read.
+    """
     program, first = make.program, parts.args[0].shape
     told = {op.shape for op in program.ops if op.rule == "input" or make.opaque(op)}
     if first.dims is not None or first in told:
@@ -593,7 +617,7 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
 
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
-    """Return one part of a stack's gradient; an expanded gradient has equal parts. The dim may be known only in the call."""
+    """Return the cotangent of one part of a `stack`, at index `position` of its dim `at`; of an expanded cotangent, all are equal."""
     if not isinstance(at, int):
         taken = item_at(make, make("unbind", g, at), position)
         return make.program.shaped(taken, part.shape)
@@ -622,7 +646,7 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("take_along_dim")
 def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return zeros like `x` with `g` added at `index`, for `x.take_along_dim(index, dim)`."""
+    """Return zeros like `x` with `g` added at `index`, for `x.take_along_dim(index, dim)`; None if `x` may have been broadcast."""
     x, index, dim = op.args
     along = dim_of(dim)
     # An item of several results, as of `topk` or `sort`, is positions too.

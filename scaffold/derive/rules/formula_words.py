@@ -34,14 +34,17 @@ from scaffold.formula import UNKNOWN
 
 
 def unless_vector(program: Program, value: Op, other: Op, operand: Op) -> Op:
-    """Return a value, or another one if an operand of a product is a vector."""
+    """Return `other` if `operand`, a factor of a matrix product, is a vector, otherwise `value`: a choice by its rank at run time."""
     args = (value, other, program.op("rank", (), OfShape(operand.shape)))
     shape = shapes.unknown(shapes.Matrix(value.shape, other.shape, operand.shape))
     return program.op("unless_vector", args, kind=value.kind, shape=shape)
 
 
 def as_matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
-    """Return a value with a new dim if an operand of a product is a vector."""
+    """Return a value with a new dim at `dim` if `operand`, a factor of a matrix product, is a vector; unchanged if it is none.
+
+    With an unknown rank it is a choice at run time.
+    """
     if operand.shape.least > 1:
         return value
     program = make.program
@@ -52,7 +55,10 @@ def as_matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
 
 
 def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
-    """Return the cotangent of a reduction with the reduced dim restored; a scalar has none, whatever dim is given."""
+    """Return `g.unsqueeze(dim)`, for a cotangent `g` of a reduction of `x` over `dim`.
+
+    A scalar accepts the dims 0 and -1 but has none to restore: if `x` may be one, it is a choice at run time.
+    """
     wide = make.unsqueeze(g, dim)
     if wide.rule == "neg" and g.rule == "neg":
         return make.neg(restored(make, g.args[0], x, dim))
@@ -65,7 +71,7 @@ def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
 
 
 def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
-    """Return the size along a dim; a scalar is one element, whatever dim is given."""
+    """Return the size of `x` along `dim`: `size`, or 1 if `x` is a scalar, which accepts the dims 0 and -1."""
     if not may_be_scalar(x.shape, dim):
         return size
     ndim = program.op("rank", (), OfShape(x.shape))
@@ -73,11 +79,12 @@ def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
 
 
 def may_be_scalar(shape: Shape, dim: Op) -> bool:
-    """Return whether an input of undeclared shape, or a value of its shape, may be a scalar."""
+    """Return whether a value of this shape may be a scalar, reduced over `dim`: its rank is undeclared, and `dim` is 0, -1 or unknown."""
     return literal(dim) in (0, -1, UNKNOWN) and shape != SCALAR and _is_open(shape)
 
 
 def _is_open(shape: Shape) -> bool:
+    """Return whether nothing is known of a shape's rank: an undeclared input's, or one derived from such."""
     if shape.dims is not None:
         return shape.lead is not None and len(shape.dims) == 1
     match shape.origin:
@@ -109,11 +116,13 @@ def word(function: Word) -> Word:
 
 @word
 def expand_back(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
+    """Return the cotangent `g` of a reduction of `x`, expanded to the shape of `x`."""
     return make.expanded(restore(make, g, x, dim, keepdim), x.shape)
 
 
 @word
 def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
+    """Return the cotangent `g` of a reduction of `x` with the reduced dims of size 1, to broadcast with `x`."""
     dims = dims_of(dim)
     if literal(keepdim) is True:
         return g
@@ -139,15 +148,15 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
 
 
 def _kept(make: Maker, x: Op, dim: Op) -> Op:
-    """Return a reduction with kept dims, for its shape."""
+    """Return a reduction of `x` with kept dims, whose shape the cotangent gets, with `dim` known only at run time."""
     if x.facts.operator == "**" and x.args[0].shape == x.shape:
-        x = x.args[0]  # which its gradient reads: `x.pow(2)` need not be saved
+        x = x.args[0]  # saved anyway, for the gradient of `x.pow(2)`
     return make.applier.named("sum", x, dim, make.const(True))
 
 
 @word
 def sum_to(make: Maker, g: Op, x: Op) -> Op:
-    """Return `g` summed to the shape of `x`, which was broadcast; a smaller `g` is expanded."""
+    """Return `g` summed to the shape of `x`, which was broadcast: `g[B, N]`, `x[N]` -> `g.sum(0)`; a smaller `g` is expanded."""
     if g.kind == "complex" and x.kind != "complex":
         make.take_for_real((x,))
         g = make.real(g)
@@ -164,6 +173,7 @@ def sum_to(make: Maker, g: Op, x: Op) -> Op:
 
 
 def _summed(make: Maker, g: Op, x: Op) -> Op:
+    """Return `g` summed to the smaller shape of `x`: by dims if the shapes tell them, otherwise by `g.sum_to_size(x.shape)`."""
     if x.shape == SCALAR:
         return make.sum(g)
     if g.rule == "summed_to" and not make.is_whole(g):
@@ -192,7 +202,7 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
 def _dims_to_sum(
     large: Shape, small: Shape
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the leading dims to sum away, and the dims to sum to size 1; None if unknown."""
+    """Return the dims to sum away, and the dims to sum to size 1: `[B, N, D]` to `[N, 1]` -> `(0,)`, `(-1,)`; None if unknown."""
     if isinstance(small.origin, shapes.Kept):
         dims = small.origin.axes or ()
         plain = tuple(at for at in dims if isinstance(at, int))
@@ -218,7 +228,7 @@ def _dims_to_sum(
 
 @word
 def fit_to(make: Maker, g: Op, x: Op) -> Op:
-    """Return `g` summed to the shape of `x`, which was broadcast, and expanded where `g` has size 1."""
+    """Return `g` with the shape of `x`, either of which may be larger: summed for a broadcast `x`, expanded at a size of 1."""
     if not g.is_tensor or shapes.fits(x.shape, g.shape):
         return sum_to(make, g, x)
     if g.kind == "complex" and x.kind != "complex":
@@ -235,6 +245,7 @@ def fit_to(make: Maker, g: Op, x: Op) -> Op:
 
 @word
 def reshape_as(make: Maker, g: Op, x: Op) -> Op:
+    """Return `g` in the shape of `x`, by `unsqueeze` if only a dim of size 1 is missing."""
     for at, dim in enumerate(x.shape.dims or ()):
         behind = at - len(x.shape.dims or ())
         if dim == 1 and shapes.unsqueezed(g.shape, behind) == x.shape:
@@ -244,16 +255,19 @@ def reshape_as(make: Maker, g: Op, x: Op) -> Op:
 
 @word
 def expand_as(make: Maker, g: Op, x: Op) -> Op:
+    """Return `g` broadcast to the shape of `x`."""
     return make.expanded(g, x.shape)
 
 
 @word
 def zeros(make: Maker, g: Op, x: Op) -> Op:
+    """Return zeros of the shape of `x`, with the dtype and device of `g`."""
     return make.zeros(g, x.shape)
 
 
 @word
 def cast_as(make: Maker, g: Op, x: Op) -> Op:
+    """Return `g` in the dtype of `x`; `g` itself if the two are certain to have the same."""
     precision = make.precision
     if precision is not None and precision(g) == precision(x):
         return g
@@ -264,11 +278,13 @@ def cast_as(make: Maker, g: Op, x: Op) -> Op:
 
 @word
 def shape(make: Maker, x: Op) -> Op:
+    """Return `x.shape` as a Python value."""
     return make.program.op("shape", (), OfShape(x.shape))
 
 
 @word
 def size(make: Maker, x: Op, dim: Op) -> Op:
+    """Return `x.shape[dim]` as a Python value; 1 for a scalar, reduced over a dim it does not have."""
     value = literal(dim)
     if x.shape == SCALAR:
         return make.const(1)
@@ -279,6 +295,7 @@ def size(make: Maker, x: Op, dim: Op) -> Op:
 
 @word
 def rank(make: Maker, x: Op) -> Op:
+    """Return `x.ndim` as a Python value, a number if known."""
     if x.shape.rank is not None:
         return make.const(x.shape.rank)
     return make.program.op("rank", (), OfShape(x.shape))
@@ -286,6 +303,7 @@ def rank(make: Maker, x: Op) -> Op:
 
 @word
 def whole(make: Maker, x: Op) -> Op:
+    """Return whether the elements of `x` are integers, as a constant."""
     return make.const(x.kind == "int")
 
 
@@ -298,6 +316,7 @@ def excludes(make: Maker, x: Op, value: Op) -> Op:
 
 @word
 def class_dim(make: Maker, x: Op) -> Op:
+    """Return the dim of class scores, 1, or 0 for a vector of scores of one example."""
     one = make.const(1)
     if x.shape.rank is not None:
         return make.const(min(1, x.shape.rank - 1))
@@ -310,11 +329,16 @@ def class_dim(make: Maker, x: Op) -> Op:
 
 @word
 def dtype(make: Maker, x: Op) -> Op:
+    """Return `x.dtype` as a Python value."""
     return make.program.op("dtype", (x,))
 
 
 @word
 def count(make: Maker, x: Op, dim: Op) -> Op:
+    """Return the number of elements a reduction over `dim` takes together; over all without a dim.
+
+    If `dim` may be several dims, unknown before the call, it is the quotient of the element counts of `x` and the result.
+    """
     dims = dims_of(dim)
     if not dims:
         if x.shape == SCALAR:
@@ -333,11 +357,13 @@ def count(make: Maker, x: Op, dim: Op) -> Op:
 
 
 def _length(make: Maker, x: Op, dim: Op) -> Op:
+    """Return the size of `x` along `dim`, 1 for a scalar."""
     return length(make.program, size(make, x, dim), x, dim)
 
 
 @word
 def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
+    """Return `x` moved one step along `dim`, to higher indices for `by` 1, to lower ones for -1, with a 1 in the free place."""
     ones = make.ones_like(x)
     if x.shape == SCALAR:
         return ones
@@ -348,7 +374,7 @@ def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
 
 
 def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
-    """Return a tensor shifted one step along a dim, filled with a 1."""
+    """Return `x` moved one step along a dim, filled with a 1: by padding, or by `cat` if the dim cannot be counted from the end."""
     at, one, none = literal(dim), make.const(1), make.const(None)
     minus, zero = make.const(-1), make.const(0)
     if not isinstance(at, int) or at < 0 or x.shape.rank is not None:
@@ -368,6 +394,7 @@ def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
 
 @word
 def trailing(make: Maker, sizes: Op) -> Op:
+    """Return the last dims, one for each of some sizes: `(3, 4)` -> `(-2, -1)`, as `F.layer_norm` reduces them."""
     count = _length_of(sizes)
     if count is not None:  # one dim without brackets, as by hand
         return make.const(-1 if count == 1 else tuple(range(-count, 0)))
@@ -379,7 +406,7 @@ def trailing(make: Maker, sizes: Op) -> Op:
 
 
 def _length_of(sizes: Op) -> int | None:
-    """Return the number of sizes, two for `x.shape[-2:]`; None if unknown before the call."""
+    """Return the number of sizes, 2 for `x.shape[-2:]`; None if unknown before the call."""
     if sizes.rule == "list":
         starred = any(item.rule == "starred" for item in sizes.args)
         return None if starred else len(sizes.args)
@@ -402,22 +429,24 @@ def _is_absent(op: Op) -> bool:
 
 @word
 def asked(make: Maker, length: Op) -> Op:
-    """Return the requested length of a dim of a Fourier transform; None for -1, which keeps it."""
+    """Return the length a Fourier transform is asked for in one dim; None for -1, to keep the dim's own."""
     return make.const(None) if literal(length) == -1 else length
 
 
 @word
 def leading(make: Maker, x: Op) -> Op:
+    """Return all dims but the last one: `x[B, N, D]` -> `(0, 1)`."""
     return make.const(tuple(range(_rank(make, x) - 1)))
 
 
 def in_shape(make: Maker, x: Op, shape: Op) -> Op:
-    """Return a tensor reshaped to a shape, or to these sizes."""
+    """Return a tensor reshaped to `shape`, an op for a shape or a list of sizes."""
     return make("reshape", x, shape)
 
 
 @word
 def channels(make: Maker, weight: Op, x: Op) -> Op:
+    """Return a vector of one number per channel, with dims of size 1 behind, to broadcast with `x[N, C, H, W]`: `weight[:, None, None]`."""
     program = make.program
     if x.shape == SCALAR:
         return in_shape(make, weight, program.op("list", ()))
@@ -435,6 +464,7 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
 
 
 def _rank(make: Maker, x: Op) -> int:
+    """Return the rank of `x`; raise `UnsupportedError` if it is unknown."""
     if x.shape.rank is None:
         raise UnsupportedError("dims of a tensor of unknown rank")
     return x.shape.rank
@@ -442,6 +472,7 @@ def _rank(make: Maker, x: Op) -> int:
 
 @word
 def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
+    """Return the argument of `F.pad` to lengthen one dim: `(before, after)` with zeros for all dims behind it."""
     at, rank, zero = literal(dim), x.shape.rank, make.const(0)
     ends = make.program.op("list", (before, after))
     if not isinstance(at, int) or at >= 0 and rank is None:
@@ -459,6 +490,7 @@ def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
 
 @word
 def number_at(make: Maker, numbers: Op, at: Op) -> Op:
+    """Return one of several numbers, or the number given for all dims: of a stride, `2` or `(2, 1)`."""
     place, program = literal(at), make.program
     assert isinstance(place, int)
     if numbers.rule == "list":
@@ -475,6 +507,7 @@ def number_at(make: Maker, numbers: Op, at: Op) -> Op:
 
 @word
 def default_eps(make: Maker, x: Op) -> Op:
+    """Return the `eps` of `F.rms_norm` if none is given, by the dtype of `x`; at most the one of float32."""
     program = make.program
     torch = program.graph.name("torch")
     single = program.static(program.graph.node("attribute", "float32", (torch,)))
@@ -486,6 +519,7 @@ def default_eps(make: Maker, x: Op) -> Op:
 
 @word
 def inverse_permutation(make: Maker, dims: Op) -> Op:
+    """Return the permutation undoing another one: `(2, 0, 1)` -> `(1, 2, 0)`."""
     order = literal(dims)
     if not isinstance(order, tuple) or not all(isinstance(at, int) for at in order):
         raise UnsupportedError("a permutation that is not written out")
@@ -495,6 +529,7 @@ def inverse_permutation(make: Maker, dims: Op) -> Op:
 
 @word
 def negated(make: Maker, numbers: Op) -> Op:
+    """Return the negative of a number, or of each number in a tuple."""
     if numbers.rule == "list":
         return make.program.op("list", [make.neg(item) for item in numbers.args])
     if is_int(make.program, numbers):
@@ -506,6 +541,7 @@ def negated(make: Maker, numbers: Op) -> Op:
 
 @word
 def at_least(make: Maker, tensors: Op, rank: Op) -> Op:
+    """Return tensors with at least `rank` dims each, as `torch.atleast_2d` makes them."""
     count = literal(rank)
     if tensors.rule != "list" or not isinstance(count, int):
         raise UnsupportedError("tensors that are not written out")
@@ -515,6 +551,7 @@ def at_least(make: Maker, tensors: Op, rank: Op) -> Op:
 
 @word
 def batched(make: Maker, x: Op, rank: Op) -> Op:
+    """Return `x` with exactly one dim before its last `rank` dims: an unbatched input gets a batch of size 1."""
     count = literal(rank)
     assert isinstance(count, int)
     if x.shape.rank == count + 1:
@@ -532,6 +569,7 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
 
 @word
 def columns(make: Maker, tensors: Op) -> Op:
+    """Return tensors with each vector as a column `[N, 1]`, as `torch.column_stack` takes them."""
     if tensors.rule != "list" or any(x.shape.rank in (None, 0) for x in tensors.args):
         raise UnsupportedError("the number of dims is not known")
     several = (
@@ -542,7 +580,7 @@ def columns(make: Maker, tensors: Op) -> Op:
 
 
 def _at_least(make: Maker, x: Op, count: int) -> Op:
-    """Return a tensor with dims of size 1 added in front, the third one behind."""
+    """Return `x` with dims of size 1 added as by `torch.atleast_3d`: in front, the third one behind."""
     if x.shape.least >= count:
         return x
     if x.shape.rank is None:
@@ -555,6 +593,7 @@ def _at_least(make: Maker, x: Op, count: int) -> Op:
 
 @word
 def equation(make: Maker, x: Op, y: Op, dims: Op) -> Op:
+    """Return the `einsum` equation of `torch.tensordot(x, y, dims)`: for matrices and `dims=1`, `"ab,bd->ad"`."""
     said, ranks = literal(dims), (x.shape.rank, y.shape.rank)
     if None in ranks or not isinstance(said, int | tuple):
         raise UnsupportedError("dims that are not written out")
@@ -575,6 +614,7 @@ def equation(make: Maker, x: Op, y: Op, dims: Op) -> Op:
 
 @word
 def chain(make: Maker, tensors: Op) -> Op:
+    """Return the product of several matrices, from the left, as of `torch.chain_matmul`."""
     if tensors.rule != "list":
         raise UnsupportedError("tensors that are not written out")
     return reduce(make.matmul, tensors.args)
@@ -582,6 +622,7 @@ def chain(make: Maker, tensors: Op) -> Op:
 
 @word
 def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
+    """Return each of several vectors expanded over the grid of all of them, as `torch.meshgrid` does."""
     order = literal(indexing)
     if tensors.rule != "list" or order not in ("ij", "xy"):
         raise UnsupportedError("tensors that are not written out")
@@ -603,7 +644,7 @@ def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
 
 
 def _along(make: Maker, x: Op, at: int, count: int) -> Op:
-    """Return a vector as one dim of a grid."""
+    """Return a vector with dims of size 1 behind, to stand along dim `at` of a grid with `count` dims."""
     for _ in range(count - at - 1):
         x = make.unsqueeze(x, make.const(-1))
     return x
@@ -611,6 +652,10 @@ def _along(make: Maker, x: Op, at: int, count: int) -> Op:
 
 @word
 def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
+    """Return the cotangent `g` of `x.repeat(*repeats)` summed over the copies.
+
+    A reshape gives each copy an index in a dim of its own, as in `g[2, N]` for two copies of `x[N]`; these dims are summed.
+    """
     rank = x.shape.rank
     several = repeats.rule == "list" and all(
         item.rule != "starred" for item in repeats.args
@@ -637,7 +682,10 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
 
 
 def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
-    """Return the sum over copies along the last dims of `g`, sized by `g`; with `tile`, there may be other dims before them."""
+    """Return the sum over the copies of `x` of unknown rank, along the last `len(times)` dims, with sizes read from `g`.
+
+    With `tile`, there may be other dims before them.
+    """
     program = make.program
     sizes, dims = list[Op](), list[int]()
     for at, count in enumerate(times, -len(times)):
@@ -665,7 +713,7 @@ def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
 
 
 def _is_one_tensor(op: Op) -> bool:
-    """Return whether a choice is between tensors of one shape, so that an op on it may be done once."""
+    """Return whether a choice is between tensors of one shape, so that a sum of it is written once and not in each branch."""
     if op.rule != "cond":
         return op.is_tensor
     return all(arg.shape == op.shape and _is_one_tensor(arg) for arg in op.args)

@@ -26,7 +26,7 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 
 
 def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
-    """Return the value of a rule as primitives with gradients."""
+    """Return the `value` of a rule, its call written in primitives, for the given arguments."""
     formula, env, table = table.value(rule), dict(args), table.home(rule)
     if "takes_complex" in rule.facts.flags:
         make.program.real_in_calls.update(tensors(args.values()))
@@ -39,7 +39,7 @@ def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> O
 
 
 def condition_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
-    """Return the test of a rule's `when`, over the arguments of a call."""
+    """Return the `when` of a rule as a test on the arguments of a call."""
     test = table.condition(rule)
     assert test is not None, rule.name
     return FormulaEvaluator(make, args, table.home(rule)).value(test)
@@ -87,26 +87,28 @@ class FormulaEvaluator(Evaluator):
             simplified = not (self.for_shape and any(tensors(values)))
             make = self.make if simplified else self.make.applier.named
             return make(ARITHMETIC[node.label], *values)
-        return self._found(node.label, *values)
+        return self._by_operator(node.label, *values)
 
     def _compare(self, label: str, left: Op, right: Op) -> Op:
+        """Return a comparison: a constant if it is known, a test of Python values, or an elementwise comparison of tensors."""
         if label in ("is", "is not") and literal(right) is None and left.is_tensor:
             return self._presence(label, left)
         if left.is_tensor or right.is_tensor:
-            return self._found(label, left, right)
+            return self._by_operator(label, left, right)
         settled = self._settled(label, left, right)
         if settled is not None:
             return self.make.const(settled)
         return self.program.python("compare", label, left, right)
 
     def _presence(self, label: str, tensor: Op) -> Op:
-        """Return whether an argument is given, as a constant, or as a test if it may be None."""
+        """Return `tensor is None` or `is not None` (`label`): a constant, or a test if the tensor is an optional input."""
         there = given(self.program, tensor)
         if literal(there) is not UNKNOWN:
             return self.make.const((label == "is not") == literal(there))
         return there if label == "is not" else opposite(self.program, there)
 
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
+        """Return the outcome of a comparison of Python values; None if only the call tells."""
         one, two = literal(left), literal(right)
         if label in ("is", "is not") and two is None and one is UNKNOWN:
             if may_be_none(self.program, left):
@@ -134,7 +136,7 @@ class FormulaEvaluator(Evaluator):
         return self.program.python("boolean", node.label, *rest)
 
     def test(self, node: Node) -> Op | bool:
-        """Return a test fixed in each call, or its outcome if known."""
+        """Return a test fixed in each call, or its outcome as a bool if known."""
         told = self.value(node)
         plain = literal(told)
         return told if plain is UNKNOWN else bool(plain)
@@ -153,7 +155,7 @@ class FormulaEvaluator(Evaluator):
         values = [self.value(arg) for arg in args[:count]]
         named = {key: self.value(arg) for key, arg in keywords(node).items()}
         if callee.kind != "name":
-            return self._of_math(node)
+            return self._python_call(node)
         if callee.label in WORDS:
             return WORDS[callee.label](self.make, *values)
         if callee.label in ("min", "max"):
@@ -163,11 +165,11 @@ class FormulaEvaluator(Evaluator):
         rule = self.table.rule(callee.label)
         given = self._in_order(rule, values, named)
         if rule.value is not None:
-            return value_of(self.make, self.table, rule, self._whole_call(rule, given))
+            return value_of(self.make, self.table, rule, self._completed(rule, given))
         return self.make(rule.op, *given)
 
-    def _whole_call(self, rule: Rule, values: list[Op]) -> dict[str, Op]:
-        """Return the argument of each parameter."""
+    def _completed(self, rule: Rule, values: list[Op]) -> dict[str, Op]:
+        """Return the argument of each parameter of a rule, by name, with defaults."""
         names = (item.name for item in rule.parameters)
         given = dict(zip(names, values, strict=False))
         whole = self.make.applier.completed(rule, given)
@@ -175,7 +177,7 @@ class FormulaEvaluator(Evaluator):
         return whole
 
     def _in_order(self, rule: Rule, values: list[Op], named: dict[str, Op]) -> list[Op]:
-        """Return the arguments with keywords in their places, and defaults between them."""
+        """Return the arguments by position: keywords in their places, and defaults between them."""
         if not named:
             return values
         rest = rule.parameters[len(values) :]
@@ -186,12 +188,14 @@ class FormulaEvaluator(Evaluator):
             values.append(named[item.name] if item.name in named else self.make.applier.default(default))  # type: ignore[arg-type]
         return values
 
-    def _of_math(self, node: Node) -> Op:
+    def _python_call(self, node: Node) -> Op:
+        """Return the call of a function of Python values, as `math.sqrt(n)`."""
         callee, *args = node.args
         function = self.program.static(self._copied(callee))
         return self.program.python("call", "", function, *map(self.value, args))
 
-    def _found(self, label: str, *values: Op) -> Op:
+    def _by_operator(self, label: str, *values: Op) -> Op:
+        """Return an operator other than arithmetic on tensors, `x > 0` or `n % 2`, by its rule or as a Python value."""
         if label in PYTHON and all(value.kind == "static" for value in values):
             return binary(self.make.program, label, *values)
         bound = self.make.applier.found("operator", label, values)
@@ -201,5 +205,5 @@ class FormulaEvaluator(Evaluator):
 
 
 def _reads_metadata(callee: Node) -> bool:
-    """Return whether it is a word for a Python value: `count(x, dim)`, which reads no element of x."""
+    """Return whether a callee is a word for a Python value, as `count(x, dim)`, so that x is read for its shape only."""
     return callee.label in BUILDERS and not BUILDERS[callee.label].tensor

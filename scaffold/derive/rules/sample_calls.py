@@ -47,7 +47,7 @@ class Domain(NamedTuple):
 
 
 def read_sample(text: str, spelled: Spelling, graph: Graph) -> Sample | None:
-    """Parse the arguments of one call, by parameter; None if they do not fit."""
+    """Return the arguments of a sample call by parameter: `x[3, 4], dim=-1` -> `Drawn("x", (3, 4))` for x; None if they do not fit."""
     try:
         tree = ast.parse(f"f({text})", mode="eval").body
         if not isinstance(tree, ast.Call):
@@ -62,6 +62,7 @@ def read_sample(text: str, spelled: Spelling, graph: Graph) -> Sample | None:
 
 
 def _argument(item: ast.expr, graph: Graph) -> Argument:
+    """Return one argument of a sample: a `Drawn` for `x[3, 4]`, a `Several` for a tuple of them, the expression for a Python value."""
     match item:
         case ast.Subscript(ast.Name(name), sizes):
             found = ast.literal_eval(sizes)
@@ -76,12 +77,15 @@ def _argument(item: ast.expr, graph: Graph) -> Argument:
 
 
 def _collected(items: Sequence[Argument]) -> Argument:
-    """Return the value of a starred parameter: one tuple, or the arguments themselves."""
+    """Return the value of a starred parameter: the only argument, or a tuple of several."""
     return items[0] if len(items) == 1 else Several(tuple(items))
 
 
 def read_domain(text: str, names: frozenset[str], graph: Graph) -> Domain | None:
-    """Parse a domain, with kinks as expressions over the parameters `names`; None if it is invalid."""
+    """Return the domain of test values in a text: `"positive; not 1"` is positive numbers, away from 1. None if it is invalid.
+
+    `names` are the parameters a value to avoid may be computed from.
+    """
     first, *rest = (part.strip() for part in text.split(";"))
     kinks = []
     for part in rest:

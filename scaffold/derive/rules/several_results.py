@@ -17,7 +17,10 @@ from scaffold.derive.simplify.joined_terms import joined_parts
 
 
 def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
-    """Return whether all parts are known: each has a cotangent, or the forward unpacks all of them."""
+    """Return whether all parts are known to be used: each has a cotangent, or the forward unpacks all of them.
+
+    `arrived` has the cotangent of each part by position.
+    """
     if any(at < 0 for at in arrived):  # the last one of an unknown number
         return False
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
@@ -30,7 +33,10 @@ def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
 
 
 def gradient_by_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
-    """Return the tensor split into parts, and its gradient by the parts with a cotangent; raise UnsupportedError if a part's place is unknown."""
+    """Return the tensor split into parts, and its gradient: the cotangents of its parts, each in its place among zeros, added.
+
+    Raise `UnsupportedError` if a part's place is unknown.
+    """
     pieces = [_of_part(make, op, at, g) for at, g in sorted(arrived.items())]
     found = [piece for piece in pieces if piece]
     if len(found) < len(pieces):
@@ -40,7 +46,7 @@ def gradient_by_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[O
 
 
 def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
-    """Return the cotangents of all parts unpacked by the forward, with zeros for missing ones."""
+    """Return the cotangents of all parts as a list op, with zeros for missing ones; the forward has unpacked all parts."""
     items = make.program.items_of(op)
     parts = [
         arrived.get(at) or make.zeros(items[at], items[at].shape)
@@ -50,7 +56,7 @@ def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
 
 
 def item_at(make: Maker, op: Op, position: int) -> Op:
-    """Return one of several results, even if unused by the forward."""
+    """Return one of several results as an op, a new one if the forward does not use it."""
     known = make.program.items_of(op).get(position)
     if known is not None:
         return known
@@ -61,7 +67,7 @@ def item_at(make: Maker, op: Op, position: int) -> Op:
 
 
 def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
-    """Return the cotangents on one side of a test, without those equal to 0 there."""
+    """Return the cotangents in one branch of a test, 0 for a true test; a cotangent of 0 there is left out."""
     chosen = {
         at: g.args[side] if g.rule == "cond" and g.test is test else g
         for at, g in arrived.items()
@@ -70,7 +76,10 @@ def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
 
 
 def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
-    """Return the gradient by one part of an `unbind`, `split` or `chunk`, given its index; -1 is the last one; None if its place is unknown."""
+    """Return the gradient of a split tensor by one part: `g` in the part's place among zeros; None if its place is unknown.
+
+    `at` is the part's index in an `unbind`, `split` or `chunk`, -1 for the last one.
+    """
     x, none = op.args[0], make.const(None)
     if are_single(op):
         into = make.zeros(g, x.shape)

@@ -66,12 +66,12 @@ class Rule(NamedTuple):
 
     @property
     def tensors(self) -> frozenset[str]:
-        """Return the parameters that may be tensors; any other is fixed in each call."""
+        """Return the parameters a call may give tensors for; any other is a Python value, fixed in each call."""
         return frozenset(self.facts.differentiable) | frozenset(self.facts.nondiff)
 
     @property
     def ends_derivatives(self) -> bool:
-        """Return whether PyTorch does not differentiate a call of it in a backward."""
+        """Return whether PyTorch cannot differentiate a call of it in a backward, so that the op is differentiable once."""
         return "once" in self.facts.flags or self.undifferentiated
 
     @property
@@ -133,6 +133,7 @@ class Table:
         return self._finds[key]
 
     def _found(self, name: str, head: str) -> Found:
+        """Return the rule `name` with the spelling `head`, parsed once."""
         if (name, head) not in self._spellings:
             read = spelling(head, self.heads[name][0], self.graph)
             assert read is not None, f"{name}: {head}"
@@ -140,7 +141,7 @@ class Table:
         return Found(self.rule(name), self._spellings[name, head])
 
     def spelled(self) -> frozenset[tuple[str, str]]:
-        """Return all keys `find` has rules for."""
+        """Return all keys (kind, name) accepted by `find` with at least one rule."""
         return self.primitives.spelled() | (
             self.base.spelled() if self.base else frozenset()
         )
@@ -153,7 +154,7 @@ class Table:
         return (self.base.names() if self.base else ()) + tuple(self.heads)
 
     def rule(self, name: str) -> Rule:
-        """Return the rule of a name."""
+        """Return the rule of a name, of this table or of the one below it; a team's table stands over the built-in one."""
         if name not in self.heads and self.base:
             return self.base.rule(name)
         if name not in self._rules:
@@ -163,18 +164,19 @@ class Table:
         return self._rules[name]
 
     def facts(self, op: str) -> Facts | None:
-        """Return the facts about ops of that name; None for ops outside the tables."""
+        """Return the facts about ops of a name, as `memory` and `linear`; None if no table has them."""
         if op in self._ops:
             return self._facts(self._ops[op])
         return self.base.facts(op) if self.base else None
 
     def _facts(self, name: str) -> Facts:
-        """Return a rule's facts, including those of the rule it replaces for the same call."""
+        """Return a rule's facts; a team's rule for the same call as a built-in one inherits the facts it does not state."""
         if self.base is None or self._op_of(name).endswith("_"):
             return self.primitives.facts(name)
         return facts_of(self._section(name))
 
     def _section(self, name: str) -> Section:
+        """Return the section of a rule as written, with keys inherited from the built-in rule for the same call."""
         own = self.primitives.section(name) if name in self.primitives else None
         if self.base is None or (own is not None and self._op_of(name).endswith("_")):
             assert own is not None
@@ -183,29 +185,29 @@ class Table:
         return below if own is None else inheriting(own, below)
 
     def of_op(self, op: str) -> Rule | None:
-        """Return the rule with ops of that name; None for ops outside the tables."""
+        """Return the rule with ops called `op`; None if no table has one. The name of a team's op may end with an underscore."""
         if op not in self._of_ops:
             below = self.base.of_op(op) if self.base and op not in self._ops else None
             self._of_ops[op] = self.rule(self._ops[op]) if op in self._ops else below
         return self._of_ops[op]
 
     def home(self, rule: Rule) -> "Table":
-        """Return the table of a rule, used to resolve names in its formulas."""
+        """Return the table with this rule: the names in its formulas are looked up there."""
         if self._rules.get(rule.name) is rule or self.base is None:
             return self
         return self.base.home(rule)
 
     def op_of(self, name: str) -> str:
-        """Return the op name of the rule that a name means in formulas of this table."""
+        """Return the name of the ops made by `name` in a formula of this table."""
         if self.base is None or name in self.heads:
             return self._op_of(name)
         return self.base.op_of(name)
 
     def _op_of(self, name: str) -> str:
-        """Return the op name of a rule of this table.
+        """Return the name of the ops of a rule of this table.
 
-        A team's rule for the same call as the built-in one of that name replaces it. Any other is a primitive unknown to the
-        engine, whatever its name.
+        A team's rule for the same call as the built-in one of that name replaces it, and its ops keep that name, known to the
+        engine. Any other gets an underscore, `exp_`: a primitive unknown to the engine, whatever its name.
         """
         if self.base is None:
             return name
@@ -215,13 +217,13 @@ class Table:
         return self.base.rule(name).op + "_" * (not same)
 
     def head(self, name: str) -> str:
-        """Return a rule's printed spelling."""
+        """Return the spelling a rule is printed in, as written in its section: `torch.exp(x)`."""
         if name not in self.heads and self.base:
             return self.base.head(name)
         return self.heads[name][0]
 
     def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
-        """Return the formulas of a parameter's gradient, all of the same value."""
+        """Return the formulas of a parameter's gradient, all of the same value; usually one."""
         key = (rule.op, parameter)
         if key not in self._gradients:
             scope = Scope(self.scope(rule))
@@ -231,7 +233,7 @@ class Table:
         return self._gradients[key]
 
     def fused(self, rule: Rule, parameter: str) -> Node | None:
-        """Return the formula of a parameter's gradient in one call; None without one."""
+        """Return the formula of a parameter's gradient as one call of PyTorch's, `silu_backward(grad, x)`; None without one."""
         key = (rule.op, f"{parameter} fused")
         if parameter not in rule.fused:
             return None
@@ -241,7 +243,7 @@ class Table:
         return self._gradients[key][0]
 
     def tangent(self, rule: Rule, parameter: str) -> Node:
-        """Return the formula of the contribution of a parameter's tangent to the result's."""
+        """Return the formula of a parameter's contribution to the tangent of the result, over `tangent`."""
         key = (rule.op, f"{parameter} tangent")
         if key not in self._gradients:
             scope = Scope(self.scope(rule) | {"tangent"})
@@ -251,7 +253,7 @@ class Table:
         return self._gradients[key][0]
 
     def composed(self) -> tuple[tuple["Table", str, str], ...]:
-        """Return all compositions of primitives equal to a rule: the table and the name of the rule, and the formula as text."""
+        """Return all formulas which equal a rule's call, `x * sigmoid(x)`: for each the rule's table, its name, and the text."""
         own = tuple(
             (self, name, text)
             for name, texts in self.primitives.composed.items()
@@ -260,7 +262,7 @@ class Table:
         return own + (self.base.composed() if self.base else ())
 
     def value(self, rule: Rule) -> Formula:
-        """Return a rule's value over its parameters: steps, and the result."""
+        """Return the `value` of a rule, the call in primitives: steps, and the result."""
         assert rule.value is not None
         if rule.op not in self._values:
             text = Text(rule.value, Location(f"rule {rule.name}"))
@@ -268,7 +270,7 @@ class Table:
         return self._values[rule.op]
 
     def parts(self, rule: Rule) -> Node | None:
-        """Return the call of a rule in parts, over its parameters."""
+        """Return the call of a rule in parts, over its parameters; None without them."""
         if rule.parts is None:
             return None
         return self._parsed(rule.parts, Scope(self.scope(rule)), rule)
@@ -280,13 +282,14 @@ class Table:
         return self._parsed(rule.when, Scope(self.scope(rule)), rule)
 
     def scope(self, rule: Rule) -> frozenset[str]:
-        """Return the names the formulas of a rule may read."""
+        """Return the names the formulas of a rule may read: its parameters, results and cotangents, primitives, words."""
         own = {item.name for item in rule.parameters}
         results = {name.lstrip("*") for name in rule.results}
         known = own | results | set(rule.cotangents)
         return frozenset(known | set(self.names()) | BUILDERS.keys())
 
     def _parsed(self, text: str, scope: Scope, rule: Rule) -> Node:
+        """Return a one-line formula as a node; raise `ScaffoldError` for an unknown name."""
         place = Location(f"rule {rule.name}")
         node = parse(Text(text, place), scope, self.graph).result
         assert node is not None  # without `targets` a formula has a result
@@ -294,7 +297,7 @@ class Table:
 
 
 def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
-    """Return the rule of a valid section."""
+    """Return the rule of a section; the section has passed all checks."""
     spelled = spelling(raw["call"], raw["call"], graph)
     assert spelled is not None, name
     formulas = {key: several(value) for key, value in raw.get("grad", {}).items()}
@@ -319,7 +322,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
 
 
 def operands(text: str) -> Wanted:
-    """Parse the sizes of each operand of `x[N, K], y[K, M]`; empty for other text."""
+    """Parse the sizes of each operand: `x[N, K], y[K, M]` -> `{"x": ("N", "K"), "y": ("K", "M")}`; empty for other text."""
     if not _OPERANDS.fullmatch(text):
         return {}
     return {
@@ -348,14 +351,17 @@ class Builder(NamedTuple):
 
 
 def _tensor(parameters: str, meaning: str) -> Builder:
+    """Return a word of gradient formulas with a tensor as value; it has no gradient itself."""
     return Builder(tuple(parameters.split()), True, meaning, False)
 
 
 def _primitives(parameters: str, meaning: str) -> Builder:
+    """Return a word with a tensor as value, expanded into primitives, so that a rule's `value` may use it too."""
     return Builder(tuple(parameters.split()), True, meaning)
 
 
 def _python(parameters: str, meaning: str) -> Builder:
+    """Return a word with a Python value."""
     return Builder(tuple(parameters.split()), False, meaning)
 
 

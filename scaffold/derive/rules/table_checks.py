@@ -102,12 +102,13 @@ class Entry(NamedTuple):
     def problem(
         self, message: str, *path: str, hint: str | None = None, key: bool = False
     ) -> ScaffoldError:
+        """Return an error about this section, at the place of the key `path`, or with `key` at the key's name."""
         place = self.places(path, key=key)
         return ScaffoldError(f"rule '{self.name}': {message}", place, hint)
 
 
 def checked_table(text: str, path: str, base: Table | None = None) -> Table:
-    """Parse and check a table; raise all of its problems."""
+    """Return the table of a text, over `base`; raise all of its problems together."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems, entries = [], []
@@ -117,7 +118,7 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
             place = places((name,), key=True)
             hint = "a rule is a table: [exp]"
             problems.append(ScaffoldError(f"'{name}' is not a rule", place, hint))
-        elif found := list(_of_shape(entry)):
+        elif found := list(_bad_keys(entry)):
             problems += found
         else:
             entries.append(entry)
@@ -125,16 +126,17 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
     composed = {item.name: tuple(item.raw.get("composed", ())) for item in entries}
     table = Table(Primitives(heads, data.__getitem__, composed), base)
     for entry in entries:
-        problems += _of_rule(entry, table)
+        problems += _bad_rule(entry, table)
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
     return table
 
 
 def _heads(entry: Entry) -> tuple[str, ...]:
+    """Return the spellings of a section: its call, and other names for it."""
     return (entry.raw["call"], *entry.raw.get("also", ()))
 
 
-def _of_shape(entry: Entry) -> Iterator[ScaffoldError]:
+def _bad_keys(entry: Entry) -> Iterator[ScaffoldError]:
     """Yield a problem for each missing or unknown key, or value of the wrong type."""
     for key, value in entry.raw.items():
         if key not in TYPES:
@@ -152,6 +154,7 @@ def _of_shape(entry: Entry) -> Iterator[ScaffoldError]:
 
 
 def _has_type(key: str, value: Any) -> bool:
+    """Return whether the value of a key has the type the key needs; the key is known."""
     if key == "complex":
         return isinstance(value, bool) or value == "only"
     if key in CHOICES:
@@ -182,7 +185,8 @@ def _are_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+def _bad_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    """Yield the problems of a section with known keys of the right types: of its call, its gradients, samples and formulas."""
     heads = _heads(entry)
     spelled = spelling(heads[0], heads[0], table.graph)
     if spelled is None:
@@ -196,38 +200,39 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
             "from",
             hint=hint,
         )
-    yield from _of_operator(entry, spelled, "call")
+    yield from _bad_call(entry, spelled, "call")
     names = {item.name for item in spelled.parameters}
-    yield from _of_also(entry, names, table)
-    yield from _of_parameters(entry, names)
-    yield from _of_results(entry, spelled)
+    yield from _bad_also(entry, names, table)
+    yield from _bad_names(entry, names)
+    yield from _bad_results(entry, spelled)
     for wrong in wrong_facts(entry.raw, names):
         yield entry.problem(wrong.message, wrong.key, hint=wrong.hint)
     shape = entry.raw.get("shape", "unknown")
     if not is_shape(shape, names):
         hint = "a parameter, sizes: '(*x[:-1], n)', or a word of the table's header"
         yield entry.problem(f"'{shape}' is not a shape", "shape", hint=hint)
-    yield from _of_operands(entry, names)
-    yield from _of_gradients(entry)
-    yield from _of_samples(entry, table)
-    yield from _of_formulas(entry, table)
-    yield from _of_identities(entry, table)
+    yield from _bad_operands(entry, names)
+    yield from _bad_gradients(entry)
+    yield from _bad_samples(entry, table)
+    yield from _bad_formulas(entry, table)
+    yield from _bad_identities(entry, table)
 
 
-def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldError]:
+def _bad_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldError]:
+    """Yield a problem for each other spelling of a call that is none, or has a parameter the call does not have."""
     for head in entry.raw.get("also", ()):
         spelled = spelling(head, entry.raw["call"], table.graph)
         if spelled is None:
             yield entry.problem(f"'{head}' is not a spelling", "also")
             continue
-        yield from _of_operator(entry, spelled, "also")
+        yield from _bad_call(entry, spelled, "also")
         for item in spelled.parameters:
             if item.name not in names:
                 yield _unknown_parameter(entry, item.name, names, "also")
 
 
-def _of_operator(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
-    """Yield a problem unless the rule is for an operator formulas may use."""
+def _bad_call(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
+    """Yield a problem if the rule is for a call forwards cannot use, as one reading numbers out of a tensor; `key` names it."""
     said = None
     if spelled.kind in ("method", "attribute"):
         said = judged_value(spelled.name)
@@ -237,7 +242,8 @@ def _of_operator(entry: Entry, spelled: Spelling, key: str) -> Iterator[Scaffold
         yield entry.problem(said[0], key, hint=said[1])
 
 
-def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
+def _bad_names(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
+    """Yield a problem for each name under `grad`, `optional` and the like that is no parameter of the call."""
     for key in ("grad", "domain", "fused", "tangent"):
         for name in entry.raw.get(key, {}):
             if name not in names:
@@ -254,8 +260,11 @@ def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
             yield entry.problem(message, "nondiff")
 
 
-def _of_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
-    """Yield the problems of `results`: a tuple of any length has parts along a dim, by arguments as in `chunk` and `unbind`."""
+def _bad_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
+    """Yield the problems of a tuple of any length, `results = ["*parts"]`.
+
+    Its gradient puts parts back along a dim, by arguments as those of `chunk(x, count, dim)` and `unbind(x, dim)`.
+    """
     results = entry.raw.get("results", ())
     if "value" in entry.raw or not any(name.startswith("*") for name in results):
         return
@@ -270,8 +279,8 @@ def _of_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
         )
 
 
-def _of_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
-    """Yield a problem for each invalid shapes of operands; each string has to name the same parameters."""
+def _bad_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
+    """Yield a problem for each text of `operands` not understood, or with other parameters than the first one."""
     taken = [operands(text) for text in entry.raw.get("operands", ())]
     for text, wanted in zip(entry.raw.get("operands", ()), taken, strict=True):
         if not wanted or wanted.keys() != taken[0].keys():
@@ -284,12 +293,13 @@ def _of_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
 def _unknown_parameter(
     entry: Entry, name: str, names: set[str], *path: str
 ) -> ScaffoldError:
+    """Return the error for a name that is no parameter, at the key `path`."""
     hint = did_you_mean(name, names) or f"its parameters: {', '.join(sorted(names))}"
     return entry.problem(f"'{name}' is not a parameter", *path, hint=hint)
 
 
-def _of_gradients(entry: Entry) -> Iterator[ScaffoldError]:
-    """Yield a problem if a constant has a formula, or another rule has no gradient."""
+def _bad_gradients(entry: Entry) -> Iterator[ScaffoldError]:
+    """Yield a problem if a rule without gradient states one, or another rule states none, or two."""
     formulas, category = "grad" in entry.raw, entry.raw["category"]
     if category in GRADIENTLESS and formulas:
         yield entry.problem(f"a rule of category {category} has no gradient", "grad")
@@ -302,7 +312,8 @@ def _of_gradients(entry: Entry) -> Iterator[ScaffoldError]:
         yield entry.problem("no gradient is given", hint="grad.x = '...'")
 
 
-def _of_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+def _bad_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    """Yield a problem for each sample or domain not understood, and each tensor with a gradient but no sample."""
     rule = read_rule(entry.name, entry.raw, table.graph)
     names = frozenset(item.name for item in rule.parameters)
     drawn = set[str]()
@@ -322,12 +333,17 @@ def _of_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
 
 
 def _drawn(sample: Sample) -> set[str]:
+    """Return the parameters a sample gives tensors for."""
     return {
         name for name, value in sample.items() if isinstance(value, Drawn | Several)
     }
 
 
-def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    """Yield a problem for each formula of a rule with a syntax error, an unknown name, or several statements.
+
+    Only a `value` may have steps before its result.
+    """
     rule = read_rule(entry.name, entry.raw, table.graph)
     scope = Scope(table.scope(rule) | {"tangent"})
     texts: list[tuple[str, tuple[str, ...]]] = (
@@ -353,7 +369,7 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
             continue
         # What stands in the forward, where torch is called by its own names.
         for expression in formula.expressions() if path != ("parts",) else ():
-            yield from _of_calls(entry, expression, table, path)
+            yield from _bad_callees(entry, expression, table, path)
 
 
 def _are_steps(statements: Iterable[Statement]) -> bool:
@@ -364,8 +380,8 @@ def _are_steps(statements: Iterable[Statement]) -> bool:
     )
 
 
-def _of_identities(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
-    """Yield a problem for each line of `simpler` that is no identity of the primitive."""
+def _bad_identities(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    """Yield a problem for each wrong line of `simpler`, an identity as `-(-x) -> x`."""
     for text in entry.raw.get("simpler", ()):
         wrong = wrong_identity(text, table.op_of(entry.name), table)
         if wrong:
@@ -373,10 +389,10 @@ def _of_identities(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
             yield entry.problem(f"'{text}' {wrong}", "simpler", hint=hint)
 
 
-def _of_calls(
+def _bad_callees(
     entry: Entry, formula: Node, table: Table, path: tuple[str, ...]
 ) -> Iterator[ScaffoldError]:
-    """Yield a problem for each call that is no primitive, or has too many arguments."""
+    """Yield a problem for each call of an unknown function, or with too many arguments, in a formula at the key `path`."""
     for node in formula.walk():
         if node.kind != "call":
             continue

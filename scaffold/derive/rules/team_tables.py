@@ -27,7 +27,7 @@ def table_with(files: tuple[RuleFile, ...]) -> Table:
 
 
 def ruled_imports(spec: OpSpec) -> frozenset[str]:
-    """Return the op's names for the user's functions with a rule."""
+    """Return the names of imported functions with a rule of their module, as the forward calls them."""
     if not (spec.rules and spec.imports):
         return frozenset()
     table = table_of(spec)
