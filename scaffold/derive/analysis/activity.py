@@ -75,7 +75,7 @@ def calls(node: Node) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)  # asked for every line in each style and for each declaration
 def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
-    """Return whether the expression runs Python, NumPy or code of the user's, hidden from compilers."""
+    """Return whether an expression runs NumPy, code of the user's, or Python on numbers of a tensor, as `x.item()`: no compiler sees it."""
     return leaves_autograd(node, imported) or any(
         name in READ_OUT for name in calls(node)
     )
@@ -130,7 +130,7 @@ def _of_random(call: Node) -> bool:
 
 
 def calls_unknown(node: Node, names: frozenset[str]) -> bool:
-    """Return whether the expression calls one of the names, or a method of it."""
+    """Return whether an expression calls one of `names`, functions of unknown effect, or a method of it: `f(x)`, `f.g(x)`."""
     for item in node.walk():
         root = item.args[0].root() if item.kind == "call" else item
         if root is not item and root.kind == "name" and root.label in names:

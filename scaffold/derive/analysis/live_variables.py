@@ -114,6 +114,7 @@ class _Pruner:
         """Return an assignment with an underscore before unused names: `a, _b = f(x)` if only `a` is live."""
 
         def marked(part: Node) -> Node:
+            """Return a target with an underscore before an unused name."""
             if part.kind == "starred":
                 return self.graph.node("starred", "", (marked(part.args[0]),))
             unused = part.kind == "name" and part.label not in live

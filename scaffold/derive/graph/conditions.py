@@ -117,7 +117,7 @@ def choose(
             test = program.python("compare", "==", x.args[0], test.args[1])
     data = Test(test)
     made = program.made("cond", (body, orelse), data)
-    if made is not None:  # its test is undecided then
+    if made is not None:  # it was made as its test is undecided: cheaper to know
         return made
     told = truth(known_value(test))
     if told is not None:

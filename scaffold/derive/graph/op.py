@@ -339,16 +339,16 @@ class Program:
         self.graph, self.table = graph, table
         self.declared = declared or Declared()
         self.ops: list[Op] = []
-        # Values assumed to be real by a step of the derivation; and arguments of calls in which PyTorch accepts complex values too.
+        # Values a step of the derivation assumes to be real; and arguments of calls for which PyTorch accepts complex values too.
         self.real: set[Op] = set()
         self.real_in_calls: set[Op] = set()
         self._known: dict[tuple[object, ...], Op] = {}
-        self._behind: dict[Node, Op] = {}
-        self._locals: dict[str, Op] = {}
-        self._operations: dict[Op, Operation] = {}
-        self._dtypes: dict[Op, Kind] = {}
-        self._sizes: dict[Dim, Op] = {}
-        self._unpacked: set[Op] = set()
+        self._behind: dict[Node, Op] = {}  # a placeholder -> its op
+        self._locals: dict[str, Op] = {}  # a name assigned once -> its Python value
+        self._operations: dict[Op, Operation] = {}  # noted by `compute`
+        self._dtypes: dict[Op, Kind] = {}  # noted by `set_dtype`
+        self._sizes: dict[Dim, Op] = {}  # noted by `tell_size`
+        self._unpacked: set[Op] = set()  # noted by `unpack`
         self._facts: dict[str, Facts] = {}  # asked often about few rules
 
     def facts(self, rule: str) -> Facts:

@@ -415,6 +415,7 @@ def diagonal(program: Program, args: Args) -> Shape | None:
     ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
     if main and ends and dims and args["x"].shape.trailing > 1:
         return Shape(dims[:-1]) if dims[-1] == dims[-2] else None
+    # `x.diagonal()` of one matrix has the dims 0 and 1.
     plain = main and literal(args["dim1"]) in (0, -2)
     square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
     return (

@@ -171,7 +171,7 @@ def _is_size(dim: Dim) -> bool:
 
 
 def replaced(size: Dim, old: Dim, new: Dim) -> Dim:
-    """Return a size with one size replaced by another in it."""
+    """Return a size with another size in place of `old`: `2*H + 1`, H, `3*D` -> `6*D + 1`."""
     return added(
         times(count, multiplied(new if item == old else item for item in product))
         for product, count in terms_of(size).items()

@@ -226,10 +226,12 @@ class Expressions(Evaluator):
         self.imported = {item.binding for item in spec.imports} - self.ruled
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
+        # `_choices`: the number of branches around the current expression
         self._note, self._choices = note, 0
+        # whether the op runs in the autocast region of its caller
         self._in_autocast = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
-        self.returned: frozenset[Node] = frozenset()  # results of a forward that saves
+        # for `value` and `when` of rules: the forward's ops are not simplified
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
     @contextmanager
@@ -418,7 +420,7 @@ class Expressions(Evaluator):
             return None
 
     def attribute(self, node: Node) -> Op:
-        """Return the op of an attribute of a tensor."""
+        """Return the op of an attribute of a tensor, `x.mT`; `x.data` is a `detach`, and `x.max(0).values` one of several results."""
         (inner,) = node.args
         value = self.value(inner)
         if value.kind == "group":
@@ -818,6 +820,7 @@ class Expressions(Evaluator):
         """
 
         def placed(item: Node) -> Node | None:
+            """Return an expression over names assigned once as it is, a size or name as its value; None to rewrite its parts."""
             if not self._changes(item):
                 return item if item is not node else None
             found = self._metadata(item)
@@ -960,7 +963,7 @@ def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
 
 
 def _sum(applier: Applier, items: Op) -> Op | None:
-    """Return the op of Python's `sum`: of a tensor over its first dim, of several tensors their sum; None for others."""
+    """Return the op of Python's `sum`: of a tensor or of `x.unbind(dim)` over a dim, of several tensors their sum; None for others."""
     if items.is_tensor:
         return applier.named("sum", items, applier.program.const(0))
     if indexing.are_parts(applier, items) and indexing.are_single(items):

@@ -68,7 +68,7 @@ def sliced(
     bounds: Sequence[Op],
     known: Shape | None = None,
 ) -> Op:
-    """Return `value[start:end:step]` in one dim; `known` is its shape, if known from elsewhere."""
+    """Return `value[start:end:step]` along `dim`, all three in `bounds`; `known` is its shape, if known from elsewhere."""
     start, end, step = bounds
     program = applier.program
     if all(literal(item) is None for item in (start, end, step)):
@@ -85,7 +85,7 @@ def sliced(
 def selected(
     applier: Applier, value: Op, dim: int, index: Op, known: Shape | None = None
 ) -> Op:
-    """Return `value[index]` in one dim; `known` is its shape, if known from elsewhere."""
+    """Return `value.select(dim, index)`, without that dim; `known` is its shape, if known from elsewhere."""
     program = applier.program
     args = {"x": value, "dim": program.const(dim), "index": index}
     shape = known or shapes.reduced(value.shape, (dim,), False)

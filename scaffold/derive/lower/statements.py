@@ -146,11 +146,11 @@ class Lowering:
         self.applier, self.program, self.writes = applier, applier.program, writes
         self.lines = lines  # the results last
         self.inputs = inputs
-        # What each name is at the statement that is walked; the expressions read it.
+        # The op of each name at the current statement; `expressions` reads the same dict.
         self.env = {**self.inputs, **attributes_of(spec, self.program)}
         self.expressions = Expressions(spec, applier, self.env, writes, self._note)
-        self.position = 0
-        # The names that do not stand for the values that they have in the graph when the backward runs.
+        self.position = 0  # the number of the current statement
+        # The names with another value, when the backward runs, than their op has in the graph.
         self.stale = {*unsteady(lines, len(lines) - results), *spec.dirty}
         self.places: dict[Op, list[Place]] = {}
 
@@ -177,13 +177,13 @@ class Lowering:
         return own or changes_of_a_name(item)
 
     def _note(self, node: Node, op: Op) -> None:
-        """Note where a value computed in every call is written: there it can get a name to be saved by."""
+        """Note the place of a value every call computes: the line and expression at which it could get a name, to be saved."""
         placed = op.is_tensor or op.kind == "group" and op.rule != "input"
         if placed and node.kind != "name":
             self.places.setdefault(op, []).append(Place(self.position, node))
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
-        """Return where each value is written, for it to get a name; without values in memory changed later."""
+        """Return the places of each value which may get a name; not of one in memory changed later, as the name would mean the change."""
         taken = written_over(forward.statements, forward.results)
         rewrite, parts = self.program.graph.rewrite, self.expressions.parts
         return {

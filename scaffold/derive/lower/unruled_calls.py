@@ -38,6 +38,7 @@ def template_of(
     method = node.args[0] if node.kind == "call" else None
 
     def placed(item: Node) -> Node | None:
+        """Return a hole for a tensor, the rewritten Python value for another argument; None to go on inside a tuple or a list."""
         if item is node or item.kind in ("tuple", "list", "slice", "constant"):
             return None
         if item.kind == "attribute" and is_of_module(item):
@@ -116,6 +117,7 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
     index = program.graph.constant(str(position))
     item = program.graph.node("subscript", "", (template.node, index))
     kind = kind_of_call(template.node, op.args)
+    # `torch.unique(labels, return_counts=True)` of integers: all its results are.
     if kind == "real" and all(arg.kind == "int" for arg in op.args):
         kind = "int"
     whole = template._replace(node=item)

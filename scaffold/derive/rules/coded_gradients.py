@@ -64,6 +64,7 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
         scores = _where_given(make, mask, make.add(scores, mask), scores)
 
     def without_hidden(values: Op, number: float) -> Op:
+        """Return values with a number in each place excluded by the causal or a bool mask, if that is given."""
         for item in hidden:
             values = make.masked_fill(values, item, make.const(number))
         if not mask.is_tensor or mask.kind != "bool":

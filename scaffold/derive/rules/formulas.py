@@ -58,7 +58,7 @@ class FormulaEvaluator(Evaluator):
         super().__init__(make.applier, env)
         self.make = make
         self.table = table  # the rule's table
-        # `x - x` simplifies to the number 0, which has no shape.
+        # For a word reading a shape only: `x - x` simplifies to the number 0, without a shape.
         self.for_shape = for_shape
 
     def attribute(self, node: Node) -> Op:
@@ -108,12 +108,15 @@ class FormulaEvaluator(Evaluator):
         return there if label == "is not" else opposite(self.program, there)
 
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
-        """Return the outcome of a comparison of Python values; None if only the call tells."""
+        """Return the outcome of a comparison of Python values, `2 > 1` or `dim is None`; None if only the call tells.
+
+        A value not known, but never None, differs from None.
+        """
         one, two = literal(left), literal(right)
         if label in ("is", "is not") and two is None and one is UNKNOWN:
             if may_be_none(self.program, left):
                 return None
-            return label == "is not"  # an attribute with a value
+            return label == "is not"
         return compared(label, one, two)
 
     def other(self, node: Node) -> Op:

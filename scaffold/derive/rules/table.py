@@ -104,8 +104,10 @@ class Table:
     """A finder of rules by name and by spelling; each is parsed on first use."""
 
     def __init__(self, primitives: Primitives, base: "Table | None" = None) -> None:
+        # `base`: the built-in table below a team's own
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
+        # parsed so far: rules by name and by op, spellings, answers of `find`, formulas
         self._rules: dict[str, Rule] = {}
         self._of_ops: dict[str, Rule | None] = {}  # asked for each op that is made
         self._spellings: dict[tuple[str, str], Spelling] = {}

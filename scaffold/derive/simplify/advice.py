@@ -14,7 +14,7 @@ from scaffold.primitives.unstable_formulas import ADVICE, Advice
 
 
 def advice(results: Iterable[Op]) -> tuple[str, ...]:
-    """Return lines of advice on a forward."""
+    """Return a line of advice for each delicate formula in a forward, as `log(1 + exp(x))`: its trouble, and a stable spelling."""
     told: dict[str, None] = {}
     inside = set[Op]()
     matches = Matcher()
@@ -22,7 +22,7 @@ def advice(results: Iterable[Op]) -> tuple[str, ...]:
         if op in inside or not op.is_tensor:
             continue
         for item, form in _by_head().get(op.rule, ()):
-            parts = _met(matches, item, form, op)
+            parts = _matched_ops(matches, item, form, op)
             if parts:
                 told[f"{item.shown} {item.trouble}; stable is {item.stable}"] = None
                 inside |= parts
@@ -48,8 +48,8 @@ def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
     return found
 
 
-def _met(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
-    """Return the ops matched by a pattern, to be skipped by others; empty without a match or if it is harmless."""
+def _matched_ops(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
+    """Return the ops matched by a pattern, to be skipped by others; empty without a match, or if it does no harm there."""
     harmless = HARMLESS.get(item.unless)
     for bound in matches(form, op, {}):
         if not (harmless and harmless(bound["x"])):

@@ -30,7 +30,7 @@ CHOICES = frozenset({"where", "cond"})  # their values stand last
 
 @ALGEBRA.on("mul")
 def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `c * s**c` for `c * s ** (0 if c == 0 else c - 1) * s`: both are 0 if c is 0. For a focal loss."""
+    """Return `c * s**c` for `c * s ** (0 if c == 0 else c - 1) * s`, `c` a Python number: both are 0 if c is 0. For a focal loss."""
     if a.kind != "static" or not b.is_tensor or b.facts.operator not in ("*", "/"):
         return None
     product = make.products.of(b)
@@ -62,8 +62,8 @@ def guarded_power(exponent: Op) -> Op | None:
 def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     """Return `g * x` for `g * s * (x / s)`, `g / x` for `g / s * (s / x)`, `x` for `x / exp(y) * exp(y)`, in either order.
 
-    A quotient alone times its divisor stays, unless the divisor is an exponential, which is not zero: for a variance given as its
-    logarithm, `diff ** 2 / exp(logvar)`.
+    Of `x / s` alone times `s`, 0/0 would disappear: it stays, unless `s` is an exponential, which is not zero: for a
+    variance given as its logarithm, `diff ** 2 / exp(logvar)`.
     """
     if not (a.is_tensor and b.is_tensor):
         return None
@@ -105,9 +105,9 @@ def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("div")
 def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `2 * x` for `4 * x / 2`, `x / n` for `2 * x / (2 * n)`, `x / (m * n)` for `1 / m * x / n`; a quotient of numbers only if exact.
+    """Return `2 * x` for `4 * x / 2`, `x / n` for `2 * x / (2 * n)`, `x / (m * n)` for `1 / m * x / n`; `n` and `m` Python values.
 
-    In 12 of 661 known ops, four of them norms.
+    A quotient of numbers is taken only if it has a short text. In 12 of 661 known ops, four of them norms.
     """
     if b.kind != "static" or not make.is_(a, "mul"):
         return None
@@ -176,7 +176,10 @@ def _of_guard(op: Op) -> Op:
 
 @ALGEBRA.on_each("add", "sub")
 def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `g * (x + y)` for `g * x + g * y`, `(x - y) / n` for `x / n - y / n`."""
+    """Return `g * (x + y)` for `g * x + g * y`, `(x - y) / n` for `x / n - y / n`; None without a common factor.
+
+    First with factors read by several gradients as they are, then taken apart.
+    """
     a, b = args
     if not (a.is_tensor and b.is_tensor):
         return None
@@ -206,7 +209,10 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 def _is_read_elsewhere(
     make: Maker, one: Product[Op], two: Product[Op], terms: Collection[Op]
 ) -> bool:
-    """Return whether a term has a shared cotangent as a factor also used in another product: it gets a name, and stays whole."""
+    """Return whether a factor of a term is a cotangent with another product in the program, apart from these two terms.
+
+    Such a product gets a name, so the terms stay as they are.
+    """
     ops = make.program.ops
     return any(
         g in user.args and user.facts.operator == "*" and user not in terms
@@ -227,29 +233,37 @@ def _is_fraction(op: Op) -> bool:
 
 
 class DividedFirst:
-    """The gradients over `grad_output / n` instead of `grad_output`, if they are divided by n in several places."""
+    """The gradients of a mean, computed from `seed / count` in place of the incoming gradient `seed`.
+
+    `g / n * x` and `g / n * y` share the quotient of a scalar, in place of one division of a tensor each. `roots` is None if
+    fewer than two divisions disappear, or a gradient is not divided.
+    """
 
     def __init__(
         self, make: Maker, roots: Mapping[str, Op], seed: Op, count: Op
     ) -> None:
         self.make, self.seed, self.count = make, seed, count
         self.quotient = make.div(seed, count)
-        self.known: dict[tuple[Op, bool], Op | None] = {}
-        self.below: dict[Op, bool] = {}
-        self.dropped = set[Op]()
+        self.known: dict[tuple[Op, bool], Op | None] = {}  # answers of a call
+        self.below: dict[Op, bool] = {}  # answers of `_reads`
+        self.dropped = set[Op]()  # divisions by the count
         found = {name: self(root) for name, root in roots.items()}
         whole = {name: op for name, op in found.items() if op is not None}
         several = len(self.dropped) > 1 and len(whole) == len(roots)
         self.roots = whole if several else None
 
     def __call__(self, op: Op, divided: bool = False) -> Op | None:
-        """Return the same value over the quotient, or n times it if a division by n was dropped above; None if impossible."""
+        """Return the same value, computed from the quotient; with `divided`, `count` times the value, for an operand of a dropped division.
+
+        None if it is impossible.
+        """
         key = (op, divided)
         if key not in self.known:
             self.known[key] = self._found(op, divided)
         return self.known[key]
 
     def _found(self, op: Op, divided: bool) -> Op | None:
+        """Compute the answer of `__call__` for one op, by its operands."""
         if op is self.seed:
             return self.quotient if divided else None
         if op.rule == "zeros":  # only its dtype and device are read
@@ -279,7 +293,7 @@ class DividedFirst:
         return self.make.program.over(op, there) if len(there) == len(args) else None
 
     def _without_count(self, below: Op) -> Op | None:
-        """Return a divisor without its factor n; None if n is not a factor."""
+        """Return a divisor without its factor `count`: `n * m` -> `m`; None if it has no such factor."""
         if below is self.count:
             return self.make.const(1)
         if not below.is_python("binary", "*") or self.count not in below.args:
@@ -288,7 +302,10 @@ class DividedFirst:
         return two if one is self.count else one
 
     def _is_linear(self, op: Op, read: Sequence[Op]) -> bool:
-        """Return whether the value is linear in `read`, its operands that depend on the incoming gradient."""
+        """Return whether an op's value is linear in `read`, the operands computed from the incoming gradient.
+
+        Then `count` times the operands give `count` times the value.
+        """
         operator = op.facts.operator if len(op.args) == 2 else ""
         if op.rule in CHOICES or operator in ("+", "-"):
             values = op.args[-2:]
@@ -303,6 +320,7 @@ class DividedFirst:
         return linear and len(read) == 1
 
     def _reads(self, op: Op) -> bool:
+        """Return whether a value is computed from the incoming gradient, not from its shape or dtype alone."""
         if op not in self.below:
             reads = op is self.seed or any(map(self._reads, op.args))
             self.below[op] = reads and op.rule not in ("zeros", "shape", "dtype")
@@ -312,7 +330,10 @@ class DividedFirst:
 def divided_first(
     make: Maker, roots: Mapping[str, Op], seeds: Iterable[Op]
 ) -> DividedFirst | None:
-    """Return the gradients of a mean, if they are divided by its count in several places; None otherwise."""
+    """Return the gradients computed from `grad_output / n`, for a forward with a scalar result as a mean.
+
+    None unless several of their divisions disappear.
+    """
     several = [*seeds]
     if len(several) != 1 or several[0].shape != SCALAR:
         return None
@@ -328,7 +349,7 @@ def divided_first(
 
 
 def _counts(below: Op) -> Iterable[Op]:
-    """Return the Python values a quotient is divided by, except literals."""
+    """Return the Python values a divisor is a product of, except literals."""
     parts = below.args if below.is_python("binary", "*") else (below,)
     return (op for op in parts if not op.is_tensor and not is_literal(op))
 
@@ -363,6 +384,7 @@ def shared_multiples(
     )
 
     def renewed_multiple(op: Op, of: Renewal) -> Op:
+        """Return a product with the multiple of one factor in place of the whole one's, if another product has the same multiple."""
         for args, factor in multiples.get(op, {}).items():
             if shared[op.rule, args] > 1:
                 multiple = make.program.over(op, map(of, args))
@@ -380,11 +402,16 @@ def shared_multiples(
 def scalars_first(
     make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
 ) -> dict[Op, Op]:
-    """Return the replacements of ops below the gradients with scalars multiplied first: `grad_output / n * (x * y)`; `whole` ops stay."""
+    """Return the replacements of ops below the gradients with scalars multiplied first: `x * (g * y) / n` -> `g / n * (x * y)`.
+
+    A scalar `g` is then multiplied once, and only one tensor by it. Ops in `whole` stay.
+    """
     return renewed(roots.values(), whole, _Scalars(make, roots, whole).renewed)
 
 
 class _Scalars:
+    """The pass of `scalars_first`: `uses` counts the readers of each op, as one read by several is not taken apart."""
+
     def __init__(
         self, make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
     ) -> None:
@@ -414,9 +441,13 @@ class _Scalars:
         return self.make.program.over(op, map(of, op.args))
 
     def _regrouped(self, op: Op, of: Renewal) -> Op | None:
-        """Return `s / t * (x * y)` for `x * (s * y) / t`; None without a scalar tensor, or with only one scalar factor."""
+        """Return `s / t * (x * y)` for `x * (s * y) / t`, with scalars s and t.
+
+        None without a scalar tensor, or with a single scalar factor, or if the shape would differ.
+        """
 
         def whole(item: Op) -> bool:
+            """Return whether an op is one factor: read by several, or neither a product nor a quotient by a scalar."""
             if item in self.whole or self.uses[item] > 1 and item is not op:
                 return True
             by_one_number = item.rule == "div" and _is_small(item.args[1])
@@ -450,7 +481,7 @@ class _Scalars:
         return self.make.neg(found) if minus else found
 
     def _before_repeated(self, tensors: Iterable[Op]) -> tuple[Op, ...]:
-        """Return the factors with expanded scalars replaced by the scalar: in two known ops, one the KL of a VAE."""
+        """Return the factors with each expanded scalar replaced by the scalar itself: in two known ops, one the KL of a VAE."""
         return tuple(
             (
                 item.args[0]
@@ -463,6 +494,7 @@ class _Scalars:
         )
 
     def _times(self, one: Op, two: Op) -> Op:
+        """Return a product as it is, without simplification, which would undo the order."""
         return self.make.applier.named("mul", one, two)
 
     def _scalar(
@@ -483,7 +515,10 @@ class _Scalars:
 
 
 def _smallest(tensors: Sequence[Op]) -> list[Op]:
-    """Return the scalar factors, otherwise the factors with the most common reduced shape: `rstd` in `x * rstd**3`."""
+    """Return the scalar factors of a product; without any, the factors with a dim reduced to size 1, as `rstd` in `x * rstd**3`.
+
+    Of several reduced shapes the most common one is taken; none if all factors are reduced.
+    """
     scalars = [item for item in tensors if _is_small(item)]
     if scalars:
         return scalars
@@ -496,10 +531,10 @@ def _smallest(tensors: Sequence[Op]) -> list[Op]:
 
 
 def _is_reduced(shape: Shape) -> bool:
-    """Return whether a dim has been reduced to size 1."""
+    """Return whether a shape has a dim of size 1, as after a reduction with `keepdim`."""
     return isinstance(shape.origin, Kept) or 1 in (shape.dims or ())
 
 
 def _is_small(op: Op) -> bool:
-    """Return whether it is a scalar in every call."""
+    """Return whether a value is a Python value or a real scalar tensor."""
     return not op.is_tensor or (op.shape == SCALAR and op.kind == "real")

@@ -38,7 +38,7 @@ class Composer:
         self.known: dict[Op, Composition | None] = {}
 
     def __call__(self, op: Op) -> Composition | None:
-        """Return the rule for a value computed in several steps; None without one."""
+        """Return the rule of a value computed in several steps, `x * sigmoid(x)`, with its arguments; None without one."""
         if op.kind != "real":
             return None
         if op not in self.known:
@@ -46,6 +46,7 @@ class Composer:
         return self.known[op]
 
     def _found(self, op: Op) -> Composition | None:
+        """Return the first composition of the table matching an op, `x * sigmoid(x)` for silu; None without one."""
         for rule_of, item in _by_head(self.applier.table).get(op.rule, ()):
             for bound in self.matches(item, op, {}):
                 if _fits(op, bound):
@@ -66,7 +67,7 @@ class Composer:
 
 @lru_cache(maxsize=8)
 def _by_head(table: Table) -> Mapping[str, Iterable[tuple[RuleName, Pattern]]]:
-    """Return the compositions with their rules, by the primitives that may match them."""
+    """Return the compositions with their rules, by the primitive of the outermost op they may match."""
     found: dict[str, list[tuple[RuleName, Pattern]]] = {}
     for home, name, text in table.composed():
         item = pattern(text, op_of=home.op_of)
@@ -89,11 +90,15 @@ def _fits(op: Op, args: Bound) -> bool:
 def with_one_softmax(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op]
 ) -> dict[Op, Op]:
-    """Return replacements of ops with `softmax(x)` for `exp(x - logsumexp(x))`, if the gradients have both: in a loss with a z-loss."""
+    """Return replacements of ops with `softmax(x)` for `exp(x - logsumexp(x))`, if the gradients have both: in a loss with a z-loss.
+
+    Ops in `held` have names and stay.
+    """
     seen = down_to(roots.values(), held)
     known = {op.args[0]: op for op in seen if "distribution" in op.facts.flags}
 
     def one_softmax(op: Op, of: Renewal) -> Op:
+        """Return the softmax of the gradients for an exponential equal to it, and sums of replaced terms simplified again."""
         softmax = known.get(op.args[0].args[0]) if _is_probability(op) else None
         if softmax is not None and _is_along(make, op.args[0].args[1], softmax):
             return softmax
@@ -105,7 +110,7 @@ def with_one_softmax(
 
 
 def _is_probability(op: Op) -> bool:
-    """Return whether it is the exponential of a difference."""
+    """Return whether it is the exponential of a difference, as `exp(x - logsumexp(x))`."""
     exponential = op.facts.argument == "exponent" and len(op.args) == 1
     return (
         exponential and op.args[0].facts.operator == "-" and len(op.args[0].args) == 2
@@ -113,7 +118,7 @@ def _is_probability(op: Op) -> bool:
 
 
 def _is_along(make: Maker, restored: Op, softmax: Op) -> bool:
-    """Return whether a value is the logsumexp of a softmax's argument along the softmax's dim, with the dim restored."""
+    """Return whether `restored` is the logsumexp of a softmax's argument, over the softmax's dim, with this dim of size 1."""
     lse = next((op for op in restored.walk() if op.rule == "logsumexp"), None)
     x, dim = softmax.args
     if lse is None or lse.args[0] is not x:
@@ -127,7 +132,7 @@ def with_probabilities(
 ) -> dict[Op, Op]:
     """Return replacements of ops with `softmax(x)` for `exp(log_softmax(x))`, if the logarithms have no other use.
 
-    In 11 of 661 known ops, each a loss over classes.
+    Ops in `held` have names; ops in `there` are available to the backward anyway. In 11 of 661 known ops, each a loss over classes.
     """
     seen = {*down_to(roots.values(), held)}
     users: dict[Op, set[str]] = {}
@@ -143,6 +148,7 @@ def with_probabilities(
     }
 
     def softmax_again(op: Op, of: Renewal) -> Op:
+        """Return a softmax of the logits for the exponential of their log_softmax."""
         if op in exponentials:
             return make.applier.named("softmax", *op.args[0].args)
         return rebuilt(make, op, of)
@@ -153,4 +159,5 @@ def with_probabilities(
 
 
 def _is_logarithm(op: Op) -> bool:
+    """Return whether it is a log_softmax."""
     return "log_distribution" in op.facts.flags

@@ -41,7 +41,7 @@ class Registry:
         self.of: dict[str, list[Simplification]] = {}
 
     def on(self, *names: str) -> Callable[[Function], Function]:
-        """Return a decorator for a function of the maker and the arguments of a primitive of that name."""
+        """Return a decorator for a simplification of some primitives, called with the maker and the arguments."""
 
         def register(function: Function) -> Function:
             for name in names:
@@ -51,7 +51,7 @@ class Registry:
         return register
 
     def on_each(self, *names: str) -> Callable[[Function], Function]:
-        """Return a decorator for a function of the maker, the primitive's name, and a tuple of its arguments."""
+        """Return a decorator for a simplification of some primitives, called with the maker, the primitive's name, and a tuple of arguments."""
 
         def register(function: Function) -> Function:
             for name in names:
@@ -62,11 +62,12 @@ class Registry:
 
 
 def _of_name(function: Function, name: str) -> Simplification:
+    """Return a simplification with the primitive's name passed on."""
     return lambda make, *args: function(make, name, args)
 
 
 def in_order(registries: Iterable[Registry]) -> Simplifications:
-    """Return the simplifications of several modules, the first module's first."""
+    """Return the simplifications of each primitive, the ones of the first module first."""
     found: dict[str, list[Simplification]] = {}
     for registry in registries:
         for name, functions in registry.of.items():
@@ -75,7 +76,7 @@ def in_order(registries: Iterable[Registry]) -> Simplifications:
 
 
 class Maker(Algebra):
-    """A maker of ops of the backward; `opaque` ones have a name and stay whole."""
+    """A maker of ops of the backward; `opaque` decides which have a name, and stay whole."""
 
     def __init__(
         self,
@@ -90,22 +91,24 @@ class Maker(Algebra):
         self.opaque = opaque
         matcher = Matcher(self.may_be_read_through)
         self.identities = Identities(applier.table, matcher, self.program.real)
-        self.forward_products = forward_products  # to be matched again
+        self.forward_products = forward_products  # op of the forward -> its factors
         self.precision = precision
         self.results = tuple(precision.results.values())  # of the forward
         self.shared = set[Op]()  # cotangents read by several gradients
-        self.made: dict[tuple[str, tuple[Op, ...]], Op] = {}  # given `shared`
+        self.made: dict[tuple[str, tuple[Op, ...]], Op] = {}  # for this `shared`
+        # `deep_products` also takes shared cotangents apart
         self.products = Products(self.program, self, self.is_whole)
         self.deep_products = Products(self.program, self, self.is_forward)
 
     def __call__(self, name: str, *args: Op) -> Op:
-        """Return the named primitive, applied: by an identity, or the first simplification with a result, or plain."""
+        """Return the op of a primitive: by an identity of the table, else the first simplification with a result, else as it is."""
         found = self.made.get((name, args))
         if found is None:
             found = self.made[name, args] = self._simplest(name, args)
         return found
 
     def _simplest(self, name: str, args: tuple[Op, ...]) -> Op:
+        """Return the simplest op of a primitive; Python values alone are computed, or written as an expression."""
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
             if folded is None and self._keeps_zero(name, args[0]):
@@ -123,18 +126,21 @@ class Maker(Algebra):
         return self.applier.named(name, *args)
 
     def _keeps_zero(self, name: str, first: Op) -> bool:
-        """Return whether a primitive maps the number 0 to zeros; no known op needs it, but `torch.aminmax(x, dim=-1).max` would raise."""
+        """Return whether a linear primitive is applied to the number 0, an unused result's gradient: then it gives 0.
+
+        No known op needs it, but `torch.aminmax(x, dim=-1).max` would raise.
+        """
         facts = self.program.facts(name) if is_number(first, 0) else None
         return facts is not None and facts.linear and len(facts.differentiable) == 1
 
     def take_for_real(self, ops: Iterable[Op]) -> None:
-        """Note values used in a way valid only for real ones."""
+        """Note that values are used in a formula valid for real ones only."""
         self.program.real.update(tensors(ops))
 
     # Ops to be taken apart
 
     def share(self, cotangent: Op) -> None:
-        """Note a cotangent read by several gradients."""
+        """Note a cotangent read by several gradients: from now on it stays whole, so results computed before are dropped."""
         if cotangent not in self.shared:
             self.shared.add(cotangent)
             self.products.forget(cotangent)
@@ -145,15 +151,18 @@ class Maker(Algebra):
         return op in self.forward_products or self.opaque(op)
 
     def is_whole(self, op: Op) -> bool:
-        """Return whether an op stays whole, unless a sum can be factored in no other way: it is the forward's, or shared."""
+        """Return whether an op is not taken apart: a value of the forward, or a cotangent read by several gradients.
+
+        To factor a sum, the latter is.
+        """
         return op in self.shared or self.is_forward(op)
 
     def is_(self, op: Op, *rules: str) -> bool:
-        """Return whether an op has one of these rules, and may be taken apart."""
+        """Return whether an op has one of these rules, and no name in the forward, so that a rewrite may take it apart."""
         return op.rule in rules and not self.opaque(op)
 
     def may_be_read_through(self, op: Op) -> bool:
-        """Return whether an identity may take an op apart: one with a name only if it is a view, which computes nothing."""
+        """Return whether an identity may take an op apart; if it has a name, only a view, which computes nothing."""
         if not self.opaque(op):
             return True
         return op.facts.rearranges
@@ -219,7 +228,7 @@ class Maker(Algebra):
         )
 
     def _keeps_dims_of(self, op: Op, shape: Shape) -> bool:
-        """Return whether it is a reduction with kept dims, and the shape is the same without them: for `w.view(1, -1, 1)`."""
+        """Return whether a value is a reduction with `keepdim` of exactly this shape without its reduced dims: for `w.view(1, -1, 1)`."""
         if op.facts.category != "reduction" or self.is_whole(op) or len(op.args) != 3:
             return False
         x, dims, keepdim = op.args

@@ -21,7 +21,10 @@ FORWARD_PRODUCTS = Registry()
 def forward_products(
     forward: Iterable[Op], apart: Collection[Op], named: Callable[[Op], bool]
 ) -> dict[Op, Product[Op]]:
-    """Return the forward's products worth reusing, except the products in `apart`."""
+    """Return the forward's products worth reusing, with their factors; not products in `apart`, to be computed in parts.
+
+    `named` says whether a value has a name. Others are reused if they are a quotient, or have a smaller factor, as `xc * rstd`.
+    """
     known: dict[Op, Product[Op]] = {}
     for op in forward:
         term = _factors(op)
@@ -34,7 +37,7 @@ def forward_products(
 
 @FORWARD_PRODUCTS.on_each("mul", "div")
 def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return a product or quotient with a forward product in place of its factors."""
+    """Return `g * xhat` for `g * xc * rstd`, with `xhat = xc * rstd` of the forward; None if no forward product is in it."""
     a, b = args
     if not make.forward_products or not (a.is_tensor and b.is_tensor):
         return None
@@ -42,7 +45,7 @@ def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     whole = one.times(two) if rule == "mul" else one.over(two)
     for op, term in reversed(tuple(make.forward_products.items())):
         if whole.holds(term):
-            found = _met(make, whole, op, term)
+            found = _replaced(make, whole, op, term)
         else:
             found = _absorbed(make, whole, op, term)
         if found is not None and found.shape == shapes.broadcast(a.shape, b.shape):
@@ -50,7 +53,8 @@ def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     return None
 
 
-def _met(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
+def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
+    """Return the product `whole` with the forward's op in place of its factors `term`, at the place of the first one."""
     rest = whole.without(term)
     if not rest.has_factors:
         return (
@@ -82,7 +86,7 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
         factors = (*outside.tensors, *outside.below)
         if not all(shapes.fits(item.shape, outer.shape) for item in factors):
             continue
-        product = _met(make, inner.times(outside), op, term)
+        product = _replaced(make, inner.times(outside), op, term)
         if product is None or product.shape != summed.shape:
             continue
         if product.kind != summed.kind:
@@ -104,7 +108,7 @@ def _factors(op: Op) -> Product[Op] | None:
 
 
 def is_scaled(op: Op) -> bool:
-    """Return whether one factor has a smaller shape, as in normalisation of lines."""
+    """Return whether one factor has a smaller shape than the product, as `rstd` in normalisation."""
     pairs = (op.args, op.args[::-1])
     return any(
         one.shape == op.shape != two.shape and shapes.fits(two.shape, op.shape)

@@ -58,6 +58,10 @@ def _out_of_expansions(make: Maker, name: str, args: tuple[Op, ...]) -> Op | Non
 def _without_expansion(
     make: Maker, name: str, args: tuple[Op, ...], at: int
 ) -> Op | None:
+    """Return the op with its argument `at` before its expansion: expanded afterwards, or not at all if another one is as large.
+
+    None if another argument has a shape between the two.
+    """
     inner = args[at].args[0]
     whole = shapes.broadcast(*(arg.shape for arg in args if arg.is_tensor))
     bare = tuple(inner if k == at else arg for k, arg in enumerate(args))
@@ -76,7 +80,10 @@ def _without_expansion(
 
 @HOISTED.on_each(*ARITHMETIC)
 def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `(g * y).sum_to_size(x.shape)` for `g.sum_to_size(x.shape) * y`, if `y` is no larger than `x`."""
+    """Return `(g * y).sum_to_size(x.shape)` for `g.sum_to_size(x.shape) * y`, if `y` is no larger than `x`.
+
+    Also one sum of `g + h` for the sums of both, so that several sums become one.
+    """
     sums = [arg for arg in args if _is_loose_sum(make, arg)]
     if not sums:
         return None
@@ -108,7 +115,7 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _is_loose_sum(make: Maker, op: Op) -> bool:
-    """Return whether it is a sum to a shape and may be taken apart."""
+    """Return whether it is a sum to a shape not named in the forward, nor read by several gradients."""
     return op.rule == "summed_to" and not make.is_whole(op)
 
 
@@ -123,9 +130,9 @@ def _out_of_masks(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | None:
-    """Return the product with the mask of one factor last.
+    """Return the op with the mask of its argument `at` applied last: `where(c, g, 0) * y` -> `where(c, g * y, 0)`.
 
-    None if `g` may be infinite behind the mask: the second derivative by `y` would be zero times infinity.
+    None without a mask, and if `g` may be infinite behind it: the second derivative by `y` would be zero times infinity.
     """
     arg = args[at]
     there = arg.rule == "where" and any(

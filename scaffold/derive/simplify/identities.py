@@ -53,7 +53,7 @@ class Make(Protocol):
 
 
 class Identity(NamedTuple):
-    """Two sides of an equation. `rest`: any further arguments match behind the left side, and go to the place marked on the right."""
+    """Two sides of an equation; with `rest`, further arguments of the left side are passed on to the place of `*rest` on the right."""
 
     rule: str  # the primitive on the left side
     left: tuple[Pattern, ...]  # its arguments
@@ -64,14 +64,14 @@ class Identity(NamedTuple):
     demands: tuple[tuple[int, Demand], ...]
 
     def is_of(self, rules: tuple[str, ...]) -> bool:
-        """Return whether arguments of these primitives may match."""
+        """Return whether a call may match whose arguments are ops of the primitives `rules`."""
         count = len(self.left)
         if len(rules) != count and not (self.rest and len(rules) > count):
             return False
         return all(rules[at] == rule for at, rule in self.rules)
 
     def may_be(self, args: tuple[Op, ...]) -> bool:
-        """Return whether a match with such arguments is worth trying."""
+        """Return whether the arguments meet the requirements on names and numbers; structure is matched later."""
         for at, meets in self.demands:  # no `all`: most of its time is the generator
             if not meets(args[at]):
                 return False
@@ -86,7 +86,7 @@ class Identities:
         self.real = real  # collects values matched as real ones: `conj(r) -> r`
 
     def __call__(self, make: Make, name: str, args: tuple[Op, ...]) -> Op | None:
-        """Return a simpler op for an application of a primitive; None if no identity matches."""
+        """Return the right side of the first identity matching a call of a primitive; None without a match."""
         for item in identities_of(self.table, name, tuple(arg.rule for arg in args)):
             if item.may_be(args):
                 count = len(item.left)
@@ -97,7 +97,7 @@ class Identities:
 
 
 def made(make: Make, item: Pattern, bound: Bound, rest: tuple[Op, ...]) -> Op:
-    """Return the op of a pattern."""
+    """Return the op of a pattern, with the op of each name in `bound`; `rest` goes to the place of `*rest`."""
     if isinstance(item, Variable):
         return bound[item.name]
     if isinstance(item, Value):
@@ -110,7 +110,7 @@ def made(make: Make, item: Pattern, bound: Bound, rest: tuple[Op, ...]) -> Op:
 def identities_of(
     table: Table, op: str, rules: tuple[str, ...]
 ) -> tuple[Identity, ...]:
-    """Return the identities of a primitive that may match arguments of these primitives."""
+    """Return the identities of a primitive to try for arguments of these primitives; cached, as calls repeat."""
     return tuple(item for item in identities(table, op) if item.is_of(rules))
 
 
@@ -125,7 +125,7 @@ def identities(table: Table, op: str) -> tuple[Identity, ...]:
 
 
 def identity(text: str, op_of: Names) -> Identity:
-    """Parse an identity from a line of the table; raise ValueError if it is none."""
+    """Return the identity in a line of the table, `-(-x) -> x`; raise `ValueError` if it is none."""
     left, _, right = text.partition(ARROW)
     before, after = (spelled(side, _demand, op_of) for side in (left, right))
     if not isinstance(before, Application):
@@ -141,7 +141,10 @@ def identity(text: str, op_of: Names) -> Identity:
 
 
 def wrong_identity(text: str, op: str, table: Table) -> str | None:
-    """Return the problem with a line of a primitive's `simpler`; None if it is valid."""
+    """Return what is wrong with a line of `simpler`, to follow the line in a message; None if it is valid.
+
+    `op` is the name of the primitive's ops.
+    """
     try:
         item = identity(text, table.op_of)
     except (ValueError, SyntaxError, ScaffoldError):
@@ -159,4 +162,5 @@ def wrong_identity(text: str, op: str, table: Table) -> str | None:
 
 
 def _demand(name: str) -> str:
+    """Return the requirement on values for a name, a word of `KINDS`; "" for names of more than a letter."""
     return DEMANDS.get(name, "")

@@ -19,7 +19,7 @@ from scaffold.derive.simplify.constructors import Maker, Registry
 
 
 class Part(NamedTuple):
-    """The value for a range of indices of a dim; a `line` lacks that dim."""
+    """A value for the indices from `start` to `end` of a dim; with `line`, for a single index, without the dim."""
 
     start: int
     end: int
@@ -27,11 +27,14 @@ class Part(NamedTuple):
     line: bool
 
 
-Joined = tuple[Op, Sequence[Op]] | None  # the whole, and the terms it replaces
+Joined = tuple[Op, Sequence[Op]] | None  # the value, and the terms it replaces
 
 
 def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
-    """Return the terms of a sum, with the parts of a dim joined if they make it up."""
+    """Return the terms of a sum, with parts of one dim joined: `x[:, :n]` and `x[:, n:]`, each among zeros, are one `cat`.
+
+    Terms not joined are returned as they are.
+    """
     left = list(terms)
     several: dict[tuple[Shape, str, object], list[Op]] = {}
     for op in terms:
@@ -64,7 +67,7 @@ def _dim(op: Op) -> int | None:
 
 
 def _is_line(op: Op) -> bool:
-    """Return whether it is zero except at one index of a dim."""
+    """Return whether it is zeros with a value at one index of a dim, as by `select_scatter`."""
     placed = op.facts.shape == "x" and len(op.args) == 4
     return placed and op.args[0].rule == "zeros" and type(literal(op.args[3])) is int
 
@@ -76,10 +79,12 @@ def _size(op: Op) -> Dim | None:
 
 
 def _joined(make: Maker, values: Sequence[Op], dim: Op) -> Op:
+    """Return the parts joined along a dim, as by `torch.cat`."""
     return make.cat(make.program.op("list", values), dim)
 
 
 def _stacked(make: Maker, values: Sequence[Op], dim: Op) -> Op:
+    """Return the parts along a new dim, as by `torch.stack`."""
     return make("stack", make.program.op("list", values), dim)
 
 
@@ -92,7 +97,10 @@ def _with_dim(make: Maker, part: Part, dim: int) -> Op:
 
 
 def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return `stack((g, h), -1)` for `x[..., 0]` and `x[..., 1]` of two; zeros fill gaps of at most half the indices."""
+    """Return `stack((g, h), -1)` for the gradients of `x[..., 0]` and `x[..., 1]` of a dim of size 2, with the terms replaced.
+
+    Gaps are filled with zeros, at most half of the indices. None if indices overlap, or are not all numbers.
+    """
     size, dim = _size(terms[0]), _dim(terms[0])
     if not isinstance(size, int) or dim is None:
         return None
@@ -111,7 +119,7 @@ def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _part(op: Op, size: int) -> Part | None:
-    """Return the indices filled by an op, if they are consecutive numbers."""
+    """Return the part of a dim an op fills, if its indices are known and consecutive; None otherwise."""
     if _is_line(op):
         index = literal(op.args[3])
         assert isinstance(index, int)
@@ -129,7 +137,7 @@ def _part(op: Op, size: int) -> Part | None:
 def _without_gaps(
     make: Maker, parts: Sequence[Part], size: int, dim: int, lines: bool
 ) -> Iterator[Op]:
-    """Yield the values side by side, with zeros in the gaps."""
+    """Yield the values of the parts in order, with zeros for indices between them; with `lines`, one value for each index."""
     at = 0
     end = Part(size, size, parts[0].value, lines)
     for part in (*parts, end):
@@ -143,7 +151,7 @@ def _without_gaps(
 def _zeros(
     make: Maker, parts: Sequence[Part], count: int, dim: int, lines: bool
 ) -> Iterator[Op]:
-    """Yield zeros for this number of indices."""
+    """Yield zeros for `count` indices of a gap: one tensor, or with `lines` one for each index."""
     first = parts[0]
     if lines:
         zeros = make.zeros(first.value, first.value.shape)
@@ -158,7 +166,10 @@ def _zeros(
 
 
 def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return `stack((g, h), -1).flatten(-2)` for `x[..., 0::2]` and `x[..., 1::2]` of an even size."""
+    """Return `stack((g, h), -1).flatten(-2)` for the gradients of `x[..., 0::2]` and `x[..., 1::2]` of an even size, with the terms.
+
+    None for an unknown dim, or a size not known to be a multiple.
+    """
     size, dim = _size(terms[0]), _dim(terms[0])
     if size is None or is_lead(size) or dim is None:
         return None
@@ -177,7 +188,7 @@ def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
-    """Return the value by start for terms at every n-th index; None unless there are n of them."""
+    """Return the value at each start for terms at every n-th index, `x[..., 1::2]` -> 1; None unless there are n such terms."""
     found: dict[int, Op] = {}
     for op in terms:
         if op.rule != "unsliced":
@@ -196,7 +207,7 @@ def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
 
 
 def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return `cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is."""
+    """Return `cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is; None unless each part ends at the next one's start."""
     program = make.program
     plain = [
         op for op in terms if op.rule == "unsliced" and literal(op.args[4]) is None
@@ -217,7 +228,7 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _follows(program: Program, start: Op, end: Op) -> bool:
-    """Return whether a bound is certainly at or behind another, and neither is counted from the end."""
+    """Return whether the bound `end` is certainly not before `start`, both counted from the first index."""
     one, two = program.size_of(start), program.size_of(end)
     return sizes.is_never_negative(one) and sizes.is_never_negative(
         sizes.minus(two, one)
@@ -228,7 +239,10 @@ def _follows(program: Program, start: Op, end: Op) -> bool:
 
 
 def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return one part put into the other, rather than both into zeros: `x[..., 0]` and `x[..., 1]` of an unknown size."""
+    """Return one part put into the other, rather than both into zeros and added: `x[..., 0]` and `x[..., 1]` of an unknown size.
+
+    None if two parts may have an index in common: indices counted from both ends.
+    """
     lines = [op for op in terms if _is_line(op)]
     starts = None if lines else _starts(terms)
     if starts is not None and starts.keys() == {*range(len(terms))}:
@@ -245,7 +259,7 @@ def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _put(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return slices put into the first of them, which stands among zeros."""
+    """Return the terms as slices put into the first one, which has zeros at their indices."""
     whole = terms[0]
     for op in terms[1:]:
         value, dim, start, _, step = op.args
@@ -264,7 +278,10 @@ SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
 
 @JOINED.on("add")
 def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return a scatter into zeros done onto its other addend instead: `a.index_add(0, index, g)`."""
+    """Return `a.index_add(0, index, g)` for `a + zeros.index_add(0, index, g)`: one addend takes the scatter, no zeros are made.
+
+    Two addends with the same dims moved are added first, so that this applies to the values inside.
+    """
     moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]
     if moved and a.args[0].shape == b.args[0].shape:
         total = make.add(a.args[0], b.args[0])
@@ -283,7 +300,10 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 def as_one_choice(make: Maker, total: Op) -> Op:
-    """Return `g + a if test else g` for `g + (a if test else 0)`: a sum with choices of 0 by one test."""
+    """Return `g + a if test else g` for `g + (a if test else 0)`, so that no zeros are added; the sum itself if that is impossible.
+
+    All choices of 0 in it must have one test.
+    """
     terms = list(_terms(make, total, False))
     if len(terms) < 2:
         return total
@@ -320,7 +340,7 @@ def sure_of_one(make: Maker, total: Op) -> Op:
 
 
 def _terms(make: Maker, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
-    """Yield the terms of a sum, each with whether it is subtracted."""
+    """Yield the terms of a sum or difference, each with whether it is subtracted; `minus` if the sum itself is."""
     if op.rule in ("add", "sub") and not make.opaque(op):
         one, two = op.args
         yield from _terms(make, one, minus)
@@ -332,12 +352,14 @@ def _terms(make: Maker, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
 
 
 def _comes_to_zero(make: Maker, op: Op) -> bool:
+    """Return whether it is a choice of a value or 0."""
     return op.rule == "cond" and may_be_zero(op) and not make.opaque(op)
 
 
 def _branch_sum(
     make: Maker, terms: Iterable[tuple[Op, bool]], test: Op, at: int
 ) -> Op | None:
+    """Return the sum of terms in one branch of a test, 0 for a true test; None if all of them are 0."""
     total: Op | None = None
     for op, minus in terms:
         zero = _comes_to_zero(make, op) and op.test is test

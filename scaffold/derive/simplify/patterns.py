@@ -96,22 +96,23 @@ def pattern(
 ) -> Pattern:
     """Return the pattern of a formula in any spelling; with `prefix`, omitted last arguments match anything.
 
-    `op_of` maps a primitive to its ops' name, which differs if a team has another primitive of that name.
+    `op_of` maps a primitive to the name of its ops, which differs for a team's own primitive of the same name.
     """
     return _Reader(False, op_of, prefix).read(_tree(text))
 
 
 def spelled(text: str, demands: Names, op_of: Names) -> Pattern:
-    """Return the pattern of a formula as it is spelled, with requirements on values by name."""
+    """Return the pattern of a formula as it is spelled; `demands` gives the requirement on a name, a word of `KINDS` or ""."""
     return _Reader(True, op_of, demands=demands).read(_tree(text))
 
 
 def _tree(text: str) -> ast.expr:
+    """Return a formula's syntax tree."""
     return ast.parse(text.strip(), mode="eval").body
 
 
 def heads(item: Pattern) -> frozenset[str]:
-    """Return the primitives of values that may match a pattern."""
+    """Return the primitives an op matching this pattern may have: for a product in any spelling, `mul`, `div` and others."""
     assert isinstance(item, Application)
     found = {item.rule}
     if item.product is not None:
@@ -122,6 +123,7 @@ def heads(item: Pattern) -> frozenset[str]:
 
 
 def _operator(operator: ast.operator) -> str:
+    """Return the primitive of an operator; raise `ValueError` for one without."""
     if type(operator) not in OPERATORS:
         raise ValueError("an operator that no pattern has")
     return OPERATORS[type(operator)]
@@ -134,21 +136,21 @@ def _has_no_names(tree: ast.expr) -> bool:
 
 
 def names_of(item: Pattern) -> frozenset[str]:
-    """Return the names of values."""
+    """Return the names in a pattern, each standing for a value."""
     if isinstance(item, Application):
         return frozenset().union(*map(names_of, item.args))
     return frozenset({item.name} if isinstance(item, Variable) else ())
 
 
 def rules_of(item: Pattern) -> frozenset[str]:
-    """Return the primitives in a pattern."""
+    """Return the primitives applied in a pattern."""
     if isinstance(item, Application):
         return frozenset({item.rule}).union(*map(rules_of, item.args))
     return frozenset()
 
 
 class _Reader(NamedTuple):
-    """A reader of a formula's tree."""
+    """A reader of a formula's syntax tree; `spelled` for a pattern matched only as it is spelled."""
 
     spelled: bool
     op_of: Names
@@ -156,7 +158,7 @@ class _Reader(NamedTuple):
     demands: Names = lambda name: ""
 
     def read(self, tree: ast.expr) -> Pattern:
-        """Return the pattern of an expression."""
+        """Return the pattern of an expression; raise `ValueError` if patterns have no such expression."""
         match tree:
             case ast.Name(name):
                 return Variable(name, self.demands(name))
@@ -178,6 +180,7 @@ class _Reader(NamedTuple):
     def _applied(
         self, rule: str, trees: tuple[ast.expr, ...] | list[ast.expr]
     ) -> Application:
+        """Return the pattern of a primitive applied to expressions, also as a product or a sum if any spelling matches."""
         rest = bool(trees) and isinstance(trees[-1], ast.Starred)  # `sum(x, *rest)`
         args = tuple(map(self.read, trees[:-1] if rest else trees))
         if self.spelled:
@@ -191,7 +194,7 @@ class _Reader(NamedTuple):
 
 
 def _product(item: Pattern) -> Product[Pattern]:
-    """Return a pattern as a product."""
+    """Return a pattern as a product of patterns: `2 * x / y` -> number 2, x above, y below."""
     match item:
         case Value(int() | float() as value) if not isinstance(value, bool):
             return Product(value)
@@ -210,7 +213,7 @@ def _product(item: Pattern) -> Product[Pattern]:
 
 
 def _sum(item: Pattern, sign: int = 1) -> Sum:
-    """Return a pattern as a sum."""
+    """Return a pattern times `sign` as a sum: `x - 1` -> terms x, number -1."""
     match item:
         case Value(int() | float() as value) if not isinstance(value, bool):
             return Sum(sign * value, ())
@@ -232,7 +235,10 @@ class Matcher:
         self._products: dict[Op, Product[Op]] = {}
 
     def __call__(self, item: Pattern, op: Op, bound: Bound) -> Iterator[Bound]:
-        """Yield the op of each name, added to `bound`, for each way to match an op with the pattern."""
+        """Yield the op of each name, for each way to match an op with the pattern; nothing without a match.
+
+        `bound` has the names matched so far; each match is a copy with more names.
+        """
         if isinstance(item, Variable):
             known = bound.get(item.name)
             if (
@@ -248,7 +254,10 @@ class Matcher:
             yield from self._applied(item, op, bound)
 
     def _applied(self, item: Application, op: Op, bound: Bound) -> Iterator[Bound]:
-        """Yield matches as spelled first: a name may then stand for a product or a sum."""
+        """Yield matches of an application: as spelled, with operands exchanged, as a product, and as a sum.
+
+        As spelled first, since a name may then stand for a whole product or sum.
+        """
         if op.rule == item.rule:
             count = len(item.args)
             if len(op.args) == count or item.open and len(op.args) > count:
@@ -275,6 +284,7 @@ class Matcher:
     def _product(
         self, item: Product[Pattern], product: Product[Op], bound: Bound
     ) -> Iterator[Bound]:
+        """Yield matches of a product of patterns with the factors of an op, in any order, if the numbers are equal."""
         if close(item.number, product.number):
             for half in _in_any_order(item.below, product.below, bound, self):
                 yield from _in_any_order(item.tensors, product.tensors, half, self)
@@ -291,7 +301,7 @@ class Matcher:
             yield from self._product(item, product, bound)
 
     def _product_of(self, op: Op) -> Product[Op]:
-        """Return the factors of an op, with its numbers multiplied, and other Python values as factors like tensors."""
+        """Return the factors of an op, with all numbers multiplied together; other Python values count as tensors."""
         if op not in self._products:
             plain = taken_apart(op, every=True)
             above = [*plain.tensors, *plain.statics]
@@ -315,7 +325,7 @@ class Term(NamedTuple):
 
 
 def _terms(op: Op, sign: int) -> tuple[Number, tuple[Term, ...]]:
-    """Return the number in a sum, and its terms."""
+    """Return the number in a sum times `sign`, and its other terms with their signs."""
     value = None if op.is_tensor else number_in(op)
     if value is not None:
         return sign * value, ()
@@ -336,7 +346,10 @@ def _in_any_order(
     bound: Bound,
     match: Callable[[Item, Part, Bound], Iterator[Bound]],
 ) -> Iterator[Bound]:
-    """Yield matches in any order, the most specific item first: a name fits anything."""
+    """Yield matches of all items with all parts, in any order; `match` yields the ones of a single item and part.
+
+    Items with a primitive are tried before plain names, which match anything.
+    """
     if len(items) != len(parts):
         return
     if not items:
@@ -350,6 +363,7 @@ def _in_any_order(
 
 
 def _is_vague(item: object) -> bool:
+    """Return whether an item begins with a plain name, which matches anything."""
     if isinstance(item, Product):
         return isinstance(item.tensors[0], Variable)
     return isinstance(item, Variable)
@@ -359,7 +373,7 @@ def _is_vague(item: object) -> bool:
 
 
 def is_minus(op: Op) -> bool:
-    """Return whether a Python value has a unary minus, and is not a number."""
+    """Return whether a Python value is `-n` of some expression, not a number."""
     return op.is_python("unary", "-")
 
 
@@ -371,7 +385,7 @@ def close(one: Number, two: Number) -> bool:
 
 
 def _is_value(op: Op, value: object) -> bool:
-    """Return whether an op is this number or other Python value."""
+    """Return whether an op is the Python value `value`; numbers are compared up to rounding, whatever their types."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         known = literal(op)
         return type(known) is type(value) and known == value
@@ -380,7 +394,7 @@ def _is_value(op: Op, value: object) -> bool:
 
 
 def demand_of(item: Pattern) -> Callable[[Op], bool] | None:
-    """Return the requirement on values matching a name or Python value of a pattern; None if any value matches."""
+    """Return the test an op has to pass for a name or Python value of a pattern; None if any op matches."""
     if isinstance(item, Value):
         return partial(_is_value, value=item.value)
     if isinstance(item, Variable) and item.demand:

@@ -40,7 +40,7 @@ class Product(NamedTuple, Generic[Factor]):
         )
 
     def over(self, other: "Product[Factor]") -> "Product[Factor]":
-        """Return the quotient."""
+        """Return the quotient of both, with the other one's factors in the denominator."""
         return self.times(other.inverse)
 
     @property
@@ -67,7 +67,7 @@ class Product(NamedTuple, Generic[Factor]):
         return Product(_common_number(self.number, other.number), *shared)
 
     def holds(self, other: "Product[Factor]") -> bool:
-        """Return whether all factors of another are among these, except for its number."""
+        """Return whether another product's factors, apart from its number, are all among these."""
         return all(
             mine.count(op) >= theirs.count(op)
             for mine, theirs in zip(self[1:], other[1:], strict=True)
@@ -78,6 +78,7 @@ class Product(NamedTuple, Generic[Factor]):
 def _removed(
     mine: tuple[Factor, ...], theirs: tuple[Factor, ...]
 ) -> tuple[Factor, ...]:
+    """Return the factors `mine` without each of `theirs`, once for each time it is there."""
     left = list(mine)
     for op in theirs:
         left.remove(op)
@@ -85,6 +86,7 @@ def _removed(
 
 
 def _ratio(whole: Number, part: Number) -> Number:
+    """Return `whole / part` as an int or a short float if possible."""
     if whole == part:
         return 1
     if part == 1:
@@ -94,6 +96,7 @@ def _ratio(whole: Number, part: Number) -> Number:
 
 
 def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, ...]:
+    """Return the factors in both, each as often as in both."""
     left, found = list(theirs), list[Factor]()
     for op in mine:
         if op in left:
@@ -103,7 +106,10 @@ def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, .
 
 
 def _common_number(one: Number, two: Number) -> Number:
-    """Return the common number, or a half or quarter if the other is some fraction: dividing by it is exact."""
+    """Return the common number of two products: an equal one, or a 0.5 or 0.25 beside another fraction; otherwise 1.
+
+    Dividing by a half or quarter is exact.
+    """
     if one == two:
         return one
     halves = {each for each in (one, two) if each in (0.5, 0.25)}
@@ -121,7 +127,7 @@ class Products:
         self._known: dict[Op, Product[Op]] = {}
 
     def of(self, op: Op) -> Product[Op]:
-        """Return the factors of an op."""
+        """Return the factors of an op, once computed; the ops decided by `whole` are single factors."""
         if op not in self._known:
             self._known[op] = taken_apart(op, self.whole)
         return self._known[op]
@@ -132,7 +138,7 @@ class Products:
         self._known = {op: one for op, one in known if op.serial < whole.serial}
 
     def op(self, product: Product[Op]) -> Op:
-        """Return the op of a product: the number first, divisors last."""
+        """Return the op of a product, the number first and divisors last: `2 * x * y / z`."""
         make, const = self.make, self.program.const
         minus = not isinstance(product.number, complex) and product.number < 0
         factor = const(-product.number if minus else product.number)
@@ -170,7 +176,11 @@ def taken_apart(
     *,
     every: bool = False,
 ) -> Product[Op]:
-    """Return the factors of an op; with `every`, also of `x / (y / z)` and `x.square()`, kept whole in the backward, but Python values whole."""
+    """Return the factors of an op; ops decided by `whole` are single factors.
+
+    With `every`, for patterns in any spelling, factors of `x / (y / z)` and `x.square()` count too, but a product of Python
+    values is one factor.
+    """
     found = _Factors(whole, every)
     found.take(op, False)
     (tensors, below), (statics, static_below) = found.tensor, found.static
@@ -185,10 +195,12 @@ class _Factors:
     def __init__(self, whole: Callable[[Op], bool], every: bool) -> None:
         self.whole, self.every = whole, every
         self.number: Number = 1
+        # above and below the line of the fraction
         self.static: tuple[list[Op], list[Op]] = ([], [])
         self.tensor: tuple[list[Op], list[Op]] = ([], [])
 
     def take(self, op: Op, below: bool) -> None:
+        """Add the factors of an op; `below` says whether it stands in the denominator."""
         value = number(op)
         if value is not None and not (below and value not in (1, -1)):
             self.number = self.number * value
@@ -219,6 +231,7 @@ class _Factors:
         return op.rule == "pow_exponent" or self.every and op.rule == "pow"
 
     def _take_static(self, op: Op, below: bool) -> None:
+        """Add a Python value, or the factors of a product of them; a product of literals, `2 * 3`, stays as the author wrote it."""
         product = op.is_python("binary", "*") and not (below or self.every)
         if product and not all(map(is_literal, op.args)):  # an author has left `2 * 3`
             for part in op.args:

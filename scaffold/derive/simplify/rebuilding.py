@@ -18,13 +18,14 @@ Renewal = Callable[[Op], Op]  # returns an op's replacement
 def renewed(
     roots: Iterable[Op], kept: Collection[Op], change: Callable[[Op, Renewal], Op]
 ) -> dict[Op, Op]:
-    """Return the replacement of each op below the roots; ops in `kept` stay, and so do ops read only by them.
+    """Return the replacement of each op below the roots; ops in `kept` stay, and everything only they read.
 
-    `change` gets an op, and the function to get its renewed arguments.
+    `change` returns the replacement of one op, given the op and a function to get the replacement of an argument.
     """
     known: dict[Op, Op] = {}
 
     def of(op: Op) -> Op:
+        """Return the replacement of an op, found once."""
         if op not in known:
             known[op] = op if op in kept else change(op, of)
         return known[op]
@@ -50,7 +51,7 @@ def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
 
 
 def chosen(make: Maker, op: Op, test: Op, body: Op, orelse: Op) -> Op:
-    """Return a choice between these two values in place of an op; only one value if both are the same."""
+    """Return a choice by a test in place of the choice `op`: one of the values if both are the same, `op` itself if nothing changed."""
     if body is orelse:
         return body
     same = orelse.rule == "cond" and orelse.args[0] is body

@@ -20,7 +20,7 @@ from scaffold.derive.simplify.products import taken_apart
 
 
 def along(op: Op) -> Axes | None:
-    """Return the dims of a reduction with keepdim, if they are written out; None otherwise."""
+    """Return the dims of a reduction if they are known, and kept with size 1; None otherwise."""
     _, *rest = op.args
     if len(rest) < 2 or literal(rest[1]) is not True:
         return None
@@ -33,7 +33,7 @@ def is_constant_along(op: Op, left: Shape) -> bool:
 
 
 def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
-    """Return whether its sum along the dims is zero: it is centred there, or a multiple or a sum of such values."""
+    """Return whether a value's sum along dims is certainly zero: `x - mean(x)`, or a multiple or a sum of such values."""
     if op.rule == "neg":
         return sums_to_zero(make, op.args[0], dims)
     operator = op.facts.operator
@@ -57,7 +57,7 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
 
 
 def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
-    """Return whether two specifications of dims are the same."""
+    """Return whether two specifications mean the same dims of a shape, as -1 and 1 of a matrix; not for all dims, or none."""
     if not one or not two or one == two:
         return one == two and bool(one)
     places = [{shapes.position(shape, dim) for dim in dims} for dims in (one, two)]
@@ -65,7 +65,10 @@ def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
 
 
 def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
-    """Return whether it is the mean of x along the dims, as in `x - mean`: with keepdim, or over the first dims, so that it broadcasts."""
+    """Return whether `op` is the mean of x along the dims, in a shape to be subtracted from x.
+
+    That is with keepdim, or over the first dims, so that it broadcasts.
+    """
     if op.rule != "mean" or len(op.args) != 3 or op.args[0] is not x:
         return False
     if not same_dims(x.shape, dims_of(op.args[1]), dims):
@@ -90,7 +93,10 @@ REWRITES = Registry()
 
 @REWRITES.on("mT")
 def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
-    """Return the product of `y` and `x` over all lines for the transposed one of `x` and `y`. In 11 of 661 known ops, each with a linear layer."""
+    """Return `g.mT @ x` summed over leading dims for `(x.mT @ g).mT`: the gradient of a weight has its shape then.
+
+    In 11 of 661 known ops, each with a linear layer.
+    """
     if not make.is_(a, "contracted"):
         return None
     x, y, *dims = a.args
@@ -100,7 +106,7 @@ def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("mT")
 def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
-    """Return `g.mT.sum_to_size(m, n)` for `g.sum_to_size(n, m).mT`, unless an input has the shape; also for `fitted_to`."""
+    """Return `g.mT.sum_to_size(m, n)` for `g.sum_to_size(n, m).mT`, unless an input has that shape; also for `fitted_to`."""
     if make.opaque(a) or not isinstance(a.data, SummedTo) or a.data.like is not None:
         return None
     shape = shapes.transposed(a.data.shape, -2, -1)
@@ -141,7 +147,7 @@ def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("squeeze")
 def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
-    """Return `x` for `x.unsqueeze(1).squeeze(-1)` of a vector, or of a column, whose last dim is 1 as well."""
+    """Return `x` for `x.unsqueeze(1).squeeze(-1)` of a vector, or of a column, with a last dim of 1 as well."""
     if not make.is_(a, "unsqueeze"):
         return None
     undone = _same_dim(a, a.args[1], dim) or _ones_between(a, a.args[1], dim)
@@ -149,7 +155,7 @@ def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 def _ones_between(a: Op, one: Op, two: Op) -> bool:
-    """Return whether two dims and all between them are 1, as in `weight[:, None, None]` of a norm: removing either is the same."""
+    """Return whether two dims and all between them have size 1, as in `weight[:, None, None]`: removing either is the same."""
     places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
     known = [at for at in places if at is not None]
     if len(known) < len(places) or a.shape.dims is None:
@@ -158,6 +164,7 @@ def _ones_between(a: Op, one: Op, two: Op) -> bool:
 
 
 def _same_dim(a: Op, one: Op, two: Op) -> bool:
+    """Return whether two Python values name the same dim of a value."""
     return same_dims(a.shape, (dim_of(one),), (dim_of(two),))
 
 
@@ -202,7 +209,7 @@ PUT = "select_scatter"
 
 @REWRITES.on("select")
 def _part_elsewhere(make: Maker, a: Op, dim: Op, index: Op) -> Op | None:
-    """Return `y[:, 0]` for `y.select_scatter(b, 1, 1)[:, 0]`."""
+    """Return `y[:, 0]` for `y.select_scatter(b, 1, 1)[:, 0]`: index 0 is not the replaced one."""
     whole = a
     while make.is_(whole, PUT) and whole.args[2] is dim:
         if not _are_apart(literal(index), literal(whole.args[3])):
@@ -322,13 +329,13 @@ def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 def is_one_hot(op: Op) -> bool:
-    """Return whether it is zeros with a 1 in each line."""
+    """Return whether it is zeros with ones scattered along a dim."""
     ones = op.rule == "scatter" and is_number(op.args[3], 1)
     return ones and op.args[0].rule == "zeros"
 
 
 def _has_one(op: Op, dims: Axes) -> bool:
-    """Return whether it is zeros with a single 1 along a dim; several chosen indices are several ones."""
+    """Return whether it is zeros with a single 1 along the dim: an index of several entries has several ones."""
     if not is_one_hot(op) or not same_dims(op.shape, dims, dims_of(op.args[1])):
         return False
     return shapes.size(op.args[2].shape, dims[0]) == 1
@@ -354,7 +361,7 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
 def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
     """Return `((g + h) * p).scatter_add(1, index, -g)` for `g * (p - onehot) + h * p`, as the gradient of a cross entropy with a z-loss.
 
-    With one `g` and `h` for each line: a product less of the whole shape, and no one-hot.
+    `g` and `h` have one number for each line: a product less of the whole shape, and no one-hot.
     """
     for one, two in ((a, b), (b, a)):
         if not (make.is_(one, "mul") and make.is_(two, "mul")):
@@ -375,7 +382,10 @@ def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on_each("sum", "mean")
 def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims; an addend with a sum of zero is dropped."""
+    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims, kept with size 1.
+
+    Of a sum, a term is dropped if its own sum is zero: `sum(x + (y - mean(y)))` -> `sum(x)`.
+    """
     if len(args) < 3 or literal(args[2]) is not True:
         return None
     a, dim, keepdim = args
@@ -414,7 +424,10 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
 
 
 def has_poles(op: Op) -> bool:
-    """Return whether it contains a division by something possibly zero, or such a power, within linear ops."""
+    """Return whether a value may be infinite: it has a division by a tensor, or a negative power, inside ops linear in it.
+
+    Linear ops pass an infinity on.
+    """
     if op.rule == "div" and op.args[1].is_tensor or op.facts.power < 0:
         return True
     if op.facts.operator == "**":

@@ -14,9 +14,13 @@ from scaffold.derive.simplify.rebuilding import Renewal, chosen, rebuilt, renewe
 
 
 def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
-    """Return the replacement of each value below, given that the named input is not None; ops in `kept` stay."""
+    """Return the replacement of each value below a gradient computed only if the input `name` is given; ops in `kept` stay.
+
+    `g if bias is not None else 0` -> `g`.
+    """
 
     def settled(op: Op, of: Renewal) -> Op:
+        """Return the taken branch of a choice, or the choice by the rest of its test."""
         if op.rule != "cond":
             return rebuilt(make, op, of)
         taken = _with_input(make.program, name, op.test)
@@ -28,7 +32,10 @@ def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, 
 
 
 def _with_input(program: Program, name: str, test: Op) -> int | Op:
-    """Return the branch a test takes if that input is not None, 0 or 1; or the remaining test."""
+    """Return the branch a test takes if that input is not None, 0 or 1, or else the test without this condition.
+
+    `bias is not None and flag` -> `flag`.
+    """
     if is_presence(test, name):
         return 0
     if not test.is_python("boolean"):
