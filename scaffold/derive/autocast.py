@@ -56,6 +56,7 @@ def is_changed(statements: Iterable[Statement]) -> bool:
 
 
 def _may_be_changed(node: Node) -> bool:
+    """Return whether autocast may change the precision of a node: an operator or call with a policy, or an unknown call."""
     if node.kind not in ("binary", "call") or (callee(node) or "") in PYTHON_VALUES:
         return False
     several = _facts(node)
@@ -84,6 +85,7 @@ def _expressions(formula: Formula | None) -> tuple[Node, ...]:
 
 
 def _statements(formula: Formula) -> Lines:
+    """Return the statements of a formula; of a kept one, the sketch of its effect on names."""
     return formula.kept.statements if formula.kept else formula.statements
 
 
@@ -100,22 +102,25 @@ def is_lowered(spec: OpSpec, formula: Formula) -> bool:
 
 
 def _policies(spec: OpSpec, formula: Formula | None) -> set[str]:
-    """Return the autocast policies of all calls and operators in a formula."""
+    """Return the autocast policies of all calls and operators in a formula; none for a formula autocast leaves alone."""
     if formula is None:
         return set()
     kinds = kinds_of_inputs(spec).after(_statements(formula))
-    whole = _whole_names(spec, _statements(formula))
+    integers = _integer_names(spec, _statements(formula))
     nodes = [node for root in _expressions(formula) for node in root.walk()]
-    found = (_policy(spec, node, kinds, whole) for node in nodes)
+    found = (_policy(spec, node, kinds, integers) for node in nodes)
     return {policy for policy in found if policy is not None}
 
 
 def _policy(
-    spec: OpSpec, node: Node, kinds: ValueKinds, whole: Collection[str]
+    spec: OpSpec, node: Node, kinds: ValueKinds, integers: Collection[str]
 ) -> str | None:
-    """Return the autocast policy of one call or operator, or None."""
+    """Return the autocast policy of one call or operator ("lower", "float32", ...), or None if autocast leaves it alone.
+
+    `integers` are names of tensors autocast never casts.
+    """
     operands = _operands(node)
-    if not operands or kinds.of(node) == "scalar" or _is_whole(operands[0], whole):
+    if not operands or kinds.of(node) == "scalar" or _is_integer(operands[0], integers):
         return None
     if node.names() & spec.foreign & {item.label for item in _path(node)}:
         return None
@@ -155,13 +160,13 @@ def _path(node: Node) -> Iterable[Node]:
     return node.args[0].walk() if node.kind == "call" else ()
 
 
-def _whole_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[str]:
-    """Return the names of integer tensors and masks."""
-    whole = (x.name for x in spec.tensors if x.dtype in ("bool", "int", "index"))
-    return names_bound_to(statements, whole, _is_whole)
+def _integer_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[str]:
+    """Return the names of integer tensors and masks: autocast never casts them."""
+    given = (x.name for x in spec.tensors if x.dtype in ("bool", "int", "index"))
+    return names_bound_to(statements, given, _is_integer)
 
 
-def _is_whole(node: Node, names: Collection[str]) -> bool:
+def _is_integer(node: Node, names: Collection[str]) -> bool:
     """Return whether a value is a tensor of integers or a mask."""
     match node:
         case Node("name", name):
@@ -169,11 +174,11 @@ def _is_whole(node: Node, names: Collection[str]) -> bool:
         case Node("compare"):
             return True
         case Node("unary", "~", (inner,)) | Node("subscript", _, (inner, *_)):
-            return _is_whole(inner, names)
+            return _is_integer(inner, names)
         case Node("binary", "&" | "|" | "^" | "+" | "-" | "*" | "//" | "%", args):
-            return all(arg.label.isdigit() or _is_whole(arg, names) for arg in args)
+            return all(arg.label.isdigit() or _is_integer(arg, names) for arg in args)
         case Node("call"):
             word, operands = callee(node) or "", _operands(node)
-            kept = moves(word) and bool(operands) and _is_whole(operands[0], names)
+            kept = moves(word) and bool(operands) and _is_integer(operands[0], names)
             return kept or is_whole(word)
     return False

@@ -56,7 +56,10 @@ def pullback_of(
 
 
 def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
-    """Return the gradients of a call's arguments; each optional argument gets a pullback of its own."""
+    """Return the arguments of a call with their gradients, by autograd of the call alone.
+
+    An optional argument has a pullback of its own, since it may be absent in a call.
+    """
     program, left = applier.program, _without_gradient(applier, op)
     active = (arg for arg in tensors(op.args) if arg.active and arg not in left)
     args = list(dict.fromkeys(active))
@@ -75,7 +78,7 @@ def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
 
 
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
-    """Return the tensors of a call without a gradient."""
+    """Return the tensor arguments of a call not differentiated by PyTorch, such as an index."""
     if op.rule == "call":
         return set(_refused(op.template.node, op.template.filled(op.args)))
     rule = applier.table.of_op(op.rule)
@@ -86,7 +89,7 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
 
 
 def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
-    """Yield the arguments of a call without a rule that PyTorch does not differentiate."""
+    """Yield the arguments of a call without a rule not differentiated by PyTorch; `holes` maps its nodes to ops."""
     if call.kind != "call":
         return
     callee, *args = call.args
@@ -114,9 +117,9 @@ def autograd_of_forward(
     wanted: tuple[str, ...],
     taken: Collection[str],
 ) -> Lines | None:
-    """Return `pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]` and the lines that use it.
+    """Return `pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]` and the lines with its calls.
 
-    Return None if the forward cannot run again.
+    Return None if the forward cannot run again. `wanted` are the inputs with a gradient; new names avoid `taken`.
     """
     if not _may_run_again(spec, forward):
         return None
@@ -142,7 +145,7 @@ def _forward_of(spec: OpSpec, graph: Graph) -> Node:
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """Yield the statements for the gradients of inputs present together."""
+    """Yield the statements for the gradients of inputs present together: one pullback for them, and a line for each gradient."""
     several = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
@@ -212,7 +215,10 @@ def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
 
 
 def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
-    """Reduce the returned values of a forward to the op's results, dropping the extra ones, in a statement."""
+    """Return a statement with the forward's extra results dropped, if it runs the forward: `f(x)` -> `f(x)[:2]` for two outputs.
+
+    Forward also returns locals to be saved; autograd of the whole forward is to see the op's results alone.
+    """
     run = _forward_of(spec, graph)
     count = len(spec.outputs)
     absent = graph.node("absent")
@@ -238,7 +244,7 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
 
 
 def _ends(spec: OpSpec, graph: Graph) -> Node:
-    """Return the cotangents of the outputs."""
+    """Return the argument of the pullback: the output's gradient, or a tuple of them."""
     names = (graph.name(grad_name(spec, item.name)) for item in spec.outputs)
     first, *rest = names
     return graph.node("tuple", "", (first, *rest)) if rest else first

@@ -49,11 +49,11 @@ def with_registered_backward(
 def _with_kernels(
     spec: OpSpec, graph: Graph, derivation: Derivation, leaving: Sequence[Block]
 ) -> Derivation | None:
-    """Replace some blocks by calls of registered ops; return None if one of them cannot be an op."""
+    """Replace the `leaving` blocks by calls of registered ops; return None if one of them cannot be an op."""
     blocks, kernels = [], list[BackwardKernel]()
     for block in derivation.blocks:
         if block in leaving:
-            given = _given(spec, derivation, block)
+            given = _gradients_of(spec, derivation, block)
             suffix = f"_{given[0].name}" if given and len(leaving) > 1 else ""
             kernel = _kernel(spec, graph, derivation, block, given, suffix)
             if kernel is None:
@@ -78,10 +78,10 @@ def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
     )
 
 
-def _given(
+def _gradients_of(
     spec: OpSpec, derivation: Derivation, block: Block
 ) -> tuple[TensorInput, ...]:
-    """Return the inputs whose gradients a block gives; none if others read or write its names.
+    """Return the inputs whose gradients a block assigns; none if other blocks read or write its names.
 
     An op always returns tensors, so the gradient of an optional input, None without it, must stand alone.
     """
@@ -103,7 +103,7 @@ def _kernel(
     given: tuple[TensorInput, ...],
     suffix: str,
 ) -> BackwardKernel | None:
-    """Return a block that computes gradients as an op of its own.
+    """Return a block as an op of its own, for the gradients of the inputs `given`; `suffix` tells several such ops apart.
 
     Return None if it reads more than PyTorch hands to a backward, or if the shapes of the gradients are unknown.
     """
@@ -156,14 +156,14 @@ def _kernel_inputs(
     earlier = written(*(line for item in derivation.blocks for line in item.statements))
     if read & earlier - known.keys():
         return None
-    held = _held_on_ctx(spec, derivation, read_of_ctx(block.statements))
+    held = _values_on_ctx(spec, derivation, read_of_ctx(block.statements))
     return (*(item for name, item in known.items() if name in read), *held)
 
 
-def _held_on_ctx(
+def _values_on_ctx(
     spec: OpSpec, derivation: Derivation, read: Collection[str]
 ) -> Iterator[Attribute]:
-    """Yield the values on ctx as attributes of the op for the backward."""
+    """Yield the values on ctx named in `read`, as attributes of the op for the backward."""
     attributes = {item.name: item for item in spec.attributes}
     facets = {
         expression_of(item, facet): f"{kind} | None" if item.optional else kind
@@ -179,6 +179,7 @@ def _held_on_ctx(
 
 
 def _off_ctx(graph: Graph, node: Node) -> Node | None:
+    """Return the parameter `eps` for `ctx.eps`; None for other nodes, which stay."""
     return graph.name(node.label) if is_of_ctx(node) else None
 
 
@@ -200,7 +201,7 @@ def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assig
 
 
 def _shape_of_gradient(spec: OpSpec, output: Output) -> str | None:
-    """Return the shape of a gradient, the same as its input's, or None if unknown."""
+    """Return the shape of a gradient as code, the same as its input's; None if unknown."""
     name = output.name.removeprefix("grad_")
     if any(item.name == name for item in sure_inputs(spec)):
         return f"{name}.shape"

@@ -101,6 +101,7 @@ def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
 
 
 def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
+    """Return whether a part of the op leaves PyTorch: calls NumPy, or a kernel of the user's."""
     if spec.transforms:
         return False  # as the user says
     forward = maths.forward
@@ -111,6 +112,7 @@ def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
 
 
 def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
+    """Return whether some statements call code outside PyTorch."""
     return any(leaves_torch(node, spec.foreign) for node in expressions(*statements))
 
 
@@ -158,6 +160,7 @@ def _is_steady(spec: OpSpec) -> bool:
 
 
 def _tests(item: Statement) -> Iterator[Node]:
+    """Yield the conditions in a statement and its branches: of each `if`, and of an `assert`."""
     if isinstance(item, If):
         yield item.test
         for inner in (*item.body, *item.orelse):
@@ -192,6 +195,7 @@ def _fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) 
 
 
 def _fills(item: Statement, made: set[str]) -> bool:
+    """Return whether a statement changes a tensor in `made` in place; add the names it binds to such tensors."""
     if isinstance(item, If):
         return any(_fills(inner, made) for inner in (*item.body, *item.orelse))
     changed = item.operator or item.target.kind == "subscript"
@@ -203,6 +207,7 @@ def _fills(item: Statement, made: set[str]) -> bool:
 
 
 def _writes_into(value: Node, made: Collection[str]) -> bool:
+    """Return whether an expression changes a tensor in `made` in place: `torch.zeros(4).add_(x)`."""
     return any(
         _is_made(changed, made) for node in value.walk() for changed in written_to(node)
     )
@@ -214,6 +219,7 @@ def _is_made(value: Node, made: Collection[str]) -> bool:
 
 
 def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
+    """Return whether a node is a name in `made`, or a call of `torch.zeros` or the like."""
     match node:
         case Node("name", name):
             return name in made
@@ -242,6 +248,7 @@ def _selects_by_data(
 
 
 def _selects(node: Node, masks: Collection[str]) -> bool:
+    """Return whether a node selects elements by a mask: the length of its value depends on data."""
     if node.kind == "call":
         callee = node.args[0]
         return callee.kind == "attribute" and may_be(callee.label, "selects")

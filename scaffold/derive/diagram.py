@@ -96,6 +96,7 @@ class _Drawing:
                 self._add_result(output.name, result)
 
     def _add_result(self, name: str, result: Node) -> None:
+        """Add the box of a returned value; no statement of the forward assigns it to the output's name."""
         lines = tuple(emit(result).splitlines())
         if len(lines) == 1:
             lines = (f"{name} = {lines[0]}",)
@@ -167,6 +168,7 @@ class _Drawing:
         reads: Iterable[int],
         writes: Iterable[str],
     ) -> None:
+        """Add one item, and make it the last writer of the names in `writes`."""
         said = tuple(line for line in detail if line not in ("", UNKNOWN))
         self.items.append(Item(part, kind, lines, said, tuple(sorted(set(reads)))))
         self.latest |= dict.fromkeys(writes, len(self.items) - 1)

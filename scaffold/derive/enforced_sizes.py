@@ -43,21 +43,21 @@ class Enforced(NamedTuple):
 
 def enforced(spec: OpSpec, forward: Forward | None) -> Enforced:
     """Return the sizes and ranks enforced by a forward's primitives; nothing if it is not understood."""
-    found = _told(spec, forward) if forward is not None else None
+    found = _facts(spec, forward) if forward is not None else None
     return found[0] if found else Enforced()
 
 
 def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
-    """Return pairs of last sizes that are equal unless a tensor is expanded; none if the forward is not understood."""
-    found = _told(spec, None)
+    """Return pairs of names of last sizes, equal unless a tensor is expanded; none if the forward is not understood."""
+    found = _facts(spec, None)
     if found is None:
         return ()
     told, lowered = found
     return (*told.pairs, *(pair for op in _ops_of(lowered) for pair in _met(op)))
 
 
-def _told(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | None:
-    """Return what a forward enforces, and its graph; None if it is not understood."""
+def _facts(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | None:
+    """Return the facts a forward enforces, and its graph; None if it is not understood."""
     if spec.forward is None or spec.kept is not None:
         return None
     table = table_of(spec)
@@ -71,7 +71,7 @@ def _told(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | N
 
 
 def _met(op: Op) -> Iterator[tuple[str, str]]:
-    """Yield pairs of last sizes of the operands of an elementwise operation, or of a norm and its weight."""
+    """Yield pairs of last sizes that meet in an elementwise operation, or in a norm and its weight."""
     if op.facts.category not in ALIKE:
         return
     lasts = [arg.shape.dims[-1] for arg in op.args if arg.shape.dims]
@@ -80,7 +80,10 @@ def _met(op: Op) -> Iterator[tuple[str, str]]:
 
 
 def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
-    """Return equal sizes, fixed ranks and least ranks that a forward's ops enforce."""
+    """Return equal sizes, fixed ranks and least ranks enforced by the ops of a forward.
+
+    The table says of a primitive which operands it accepts, `x[M, K], y[K, N]`: equal letters are equal sizes.
+    """
     ops = [
         op
         for op in _ops_of(lowered)
@@ -137,6 +140,7 @@ def _ops_of(lowered: Lowered) -> Iterable[Op]:
 
 
 def _users(lowered: Lowered) -> dict[Op, list[Op]]:
+    """Map each op below the results to the ops reading it."""
     found: dict[Op, list[Op]] = {}
     for op in _ops_of(lowered):
         for arg in op.args:
@@ -145,7 +149,7 @@ def _users(lowered: Lowered) -> dict[Op, list[Op]]:
 
 
 def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
-    """Return whether operands surely have dims for the sizes."""
+    """Return whether operands surely have as many dims as the table's text says: `{"x": ("M", "K")}`."""
     for name, sizes in wanted.items():
         shape = args[name].shape
         if sizes[0] == "...":
@@ -157,7 +161,7 @@ def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
 
 
 def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of size names for which a rule uses the same letter."""
+    """Yield pairs of size names with the same letter in the table's text of operands."""
     known: dict[str, object] = {}
     for name, sizes in wanted.items():
         dims = args[name].shape.dims
@@ -175,7 +179,7 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
 
 
 def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
-    """Return whether an operand has the largest rank accepted by a primitive."""
+    """Return whether an operand has the largest rank accepted; `taken` are the accepted dims, one tuple for each form of the call."""
     most = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
     return arg.shape.rank == most
 

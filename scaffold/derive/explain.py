@@ -114,6 +114,7 @@ class _Explainer:
         )
 
     def _rules(self) -> Iterator[Used]:
+        """Yield each formula of the table used for a gradient of the op."""
         for op in self.ops:
             rule = self.applier.table.of_op(op.rule)
             if rule is None or not op.active:
@@ -124,10 +125,11 @@ class _Explainer:
                     yield Used(rule.name, item.name, " ".join(formula.split()))
 
     def _tensor(self, op: Op) -> Tensors:
+        """Return an op's value by its name, its size and the bytes of an element."""
         return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))
 
     def _size(self, op: Op) -> str:
-        """Return the number of elements."""
+        """Return the number of elements as text: `N*D`, or `numel(x)` if a size is unknown."""
         dims = _sizes(op.shape) if op.shape.dims else ["?"]
         if "?" not in dims:
             return "*".join(dims) or "1"
@@ -149,6 +151,7 @@ def _sizes(shape: Shape) -> list[str]:
 
 
 def _dim(dim: Dim) -> str:
+    """Return a dim as text: its name, `*batch` or `...` for leading dims, "?" if unknown."""
     match dim:
         case NamedSize(name):
             return name

@@ -58,7 +58,7 @@ def _is_natural_power(op: Op) -> bool:
 
 
 def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> None:
-    """Record a demand on a value, for the inputs that determine it."""
+    """Record for a value its domain (`word`), at the inputs it is computed from."""
     if (op, word) in seen:
         return
     seen.add((op, word))
@@ -70,7 +70,10 @@ def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> No
 
 
 def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
-    """Return the arguments with domains that suffice for the op to be in its own; none if unknown."""
+    """Return the arguments with domains sufficient for the result to lie in a domain; none if unknown.
+
+    `a * b` is positive if `a` and `b` are.
+    """
     if word == "positive":
         return _positive(op)
     if word == "unit" and (_is_product(op) or _is_natural_power(op)):
@@ -93,7 +96,7 @@ def _no_larger(op: Op) -> bool:
 
 
 def _moves(op: Op) -> bool:
-    """Return whether its elements are some of the argument's."""
+    """Return whether an op's elements are some of its argument's, as of a view, a slice or an item."""
     if op.rule == "item":
         return True
     moves = "moves" in op.facts.flags
@@ -102,7 +105,7 @@ def _moves(op: Op) -> bool:
 
 
 def _positive(op: Op) -> list[tuple[Op, Domain]]:
-    """Return the arguments to restrict, so that a value is positive."""
+    """Return the arguments to restrict, each with its domain, to make a value positive; none if it is, or if that is unknown."""
     if op.rule == "sub" and is_number(op.args[0], 1):
         return [(op.args[1], "unit")]
     if _is_product(op) and op.args[0] is op.args[1]:

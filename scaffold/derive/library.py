@@ -101,7 +101,7 @@ def sure_inputs(spec: OpSpec) -> list[TensorInput]:
 
 
 def _size(spec: OpSpec, tensors: Iterable[TensorInput], dim: Dim) -> str | None:
-    """Return one size, or starred leading ones, of the first input with that dim."""
+    """Return one size as code, or starred leading ones: `x.shape[0]`, `*x.shape[:-1]`; None if no tensor has that dim."""
     if isinstance(dim, int):
         return str(dim)
     for item in tensors:

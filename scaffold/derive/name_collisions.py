@@ -52,7 +52,7 @@ def rebound(
         return statements
     change = renaming(graph, {name: new})
     head, before = statements[first], statements[:first]
-    if _gives_it_anew(head, name):
+    if _rebinds(head, name):
         assert isinstance(head, Assign)
         begun = replace(head, target=graph.rewrite(head.target, change))
         return (*before, begun, *rewritten(graph, statements[first + 1 :], change))
@@ -88,7 +88,7 @@ def apart_from(
     taken: Collection[str],
     read_after: frozenset[str] | None = None,
 ) -> tuple[Lines, dict[str, str]]:
-    """Rename assigned outer names in statements; return also the new names."""
+    """Rename names of `outer` assigned in statements to `new_x`; return also a map from each to its new name."""
     used, renamed = set(taken), dict[str, str]()
     for name in sorted(set(outer)):
         if any(name in written(item) for item in statements):
@@ -133,8 +133,8 @@ def outer_renamed(
     return tuple(done), False
 
 
-def _gives_it_anew(item: Statement, name: str) -> bool:
-    """Return whether a statement rebinds the name, rather than changing its tensor."""
+def _rebinds(item: Statement, name: str) -> bool:
+    """Return whether a statement binds the name to another value, rather than changing its tensor."""
     if isinstance(item, If) or item.operator or item.target.kind == "subscript":
         return False
     return name in item.target.names() and all(

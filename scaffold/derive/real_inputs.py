@@ -17,7 +17,7 @@ REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds fixed for any in
 
 
 def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None:
-    """Return the inputs that must be real, and whether the incoming gradient reveals a complex one."""
+    """Return the inputs assumed real, and whether the incoming gradient is complex if one of them is; None if there are none."""
     if found is None or found.walked is None:
         return None
     program, results = found.walked.applier.program, found.walked.lowered.results
@@ -46,7 +46,7 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
 def _alike(
     spec: OpSpec, found: Differentiated, active: set[str], results: Iterable[Op]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the inputs of each result that must be all real or all complex."""
+    """Return groups of inputs of one result, to be all real or all complex: else a real one would get a complex gradient."""
     joined, groups = found.joined, list[tuple[str, ...]]()
     for result in results:
         names = _complex_inputs([result])
@@ -82,7 +82,7 @@ def _makes_real(facts: Facts) -> bool:
 
 
 def _may_be_complex(op: Op) -> bool:
-    """Return whether a real value is real only because its arguments are."""
+    """Return whether a value is real only because its arguments are: with complex ones it would be complex."""
     if op.kind not in ("real", "group") and op.rule != "list":
         return False
     made = _refuses(op) or "creates" in op.facts.flags

@@ -98,6 +98,7 @@ def _shared(program: list[Statement], body: Lines) -> Lines:
 
 
 def _count(name: str, statements: Iterable[Statement]) -> int:
+    """Return the number of statements assigning a name."""
     return sum(name in written(item) for item in statements)
 
 
@@ -105,7 +106,7 @@ def _count(name: str, statements: Iterable[Statement]) -> int:
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
-    """Return the outer names available to a gradient's formula."""
+    """Return the names a gradient's formula may read from outside: inputs, outputs, imports, gradients, locals of the forward."""
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
     if forward is not None and spec.forward is not None:
@@ -141,7 +142,7 @@ def _one_expression(spec: OpSpec) -> frozenset[str]:
 
 
 def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
-    """Map names in the user's formulas to different names in the op."""
+    """Map names in the user's formulas to their different names in the op: renamed locals, `grad_output`."""
     renamed = dict(forward.renamed) if forward else {}
     sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
     if sole and any(item.name == "output" for item in spec.inputs):
@@ -150,6 +151,7 @@ def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
 
 
 def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
+    """Return the builtins formulas assign and call: in the joined program they need other names."""
     results = [item.result for _, item in formulas if item.result]
     return frozenset().union(
         *(hidden_builtins(item.statements, *results) for _, item in formulas)
@@ -173,7 +175,7 @@ def _isolated(
     forward: Forward | None,
     renamed: dict[str, str],
 ) -> Lines:
-    """Rename locals of a whole backward, unless they hide only names never rewritten to ctx."""
+    """Rename locals of a whole backward named like something of the op, unless only names never rewritten to ctx are hidden."""
     for old, new in renamed.items():
         program, _ = outer_renamed(graph, program, old, new)
     metadata = {
@@ -258,7 +260,7 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
 def element_lines(
     spec: OpSpec, lines: tuple[Line, ...]
 ) -> tuple[tuple[Element, ...], tuple[Line, ...]]:
-    """Separate the formulas for one element of a variadic input from the other lines."""
+    """Separate the formulas for element `i` of a variadic input from the other lines; return both."""
     if spec.backward:
         return (), lines
     several = {item.name for item in spec.differentiable if item.variadic}

@@ -45,14 +45,14 @@ class JoinedInput(NamedTuple):
         return replace(spec, inputs=tuple(inputs))
 
     def derived(self, graph: Graph, found: GradientStatements) -> GradientStatements:
-        """Turn the gradients derived for the substitute into one of each tensor."""
+        """Turn the gradients derived for the substitute into one of each tensor, with the user's expression in its place."""
         back = {graph.name(self.name): self.value}
 
         def over(items: Sequence[Statement]) -> Lines:
             return rewritten(graph, tuple(items), back.get)
 
         grad = graph.name(f"grad_{self.name}")
-        *lines, last = self._told(over(found.statements))
+        *lines, last = self._without_its_comments(over(found.statements))
         if isinstance(last, Assign) and last.target is grad:
             if last.value.kind == "name":  # `grad_output` needs no second name
                 grad = last.value
@@ -72,7 +72,7 @@ class JoinedInput(NamedTuple):
             statements=tuple(lines), forward=forward, again=again, domains=domains
         )
 
-    def _told(self, lines: Lines) -> Lines:
+    def _without_its_comments(self, lines: Lines) -> Lines:
         """Drop comments about the joined input: the op has no such input."""
         return tuple(
             (
@@ -84,7 +84,7 @@ class JoinedInput(NamedTuple):
         )
 
     def _element(self, graph: Graph, grad: Node) -> Node:
-        """Return the gradient of one of the tensors."""
+        """Return the gradient of tensor `i`: the part of the joined gradient at its place, or the gradient summed to its shape."""
         index, tensors = graph.name(INDEX), graph.name(self.several.name)
         if self.dim is None:
             own = graph.node("subscript", "", (tensors, index))
@@ -112,7 +112,7 @@ class JoinedInput(NamedTuple):
 def joined_input(
     spec: OpSpec, forward: Forward, graph: Graph, wanted: Collection[str]
 ) -> JoinedInput | None:
-    """Return an input for the tensor made from a variadic input, or None if the tensors have other uses too."""
+    """Return an input for the tensor made from a variadic input; None without one, or if the tensors have other uses too."""
     several = next((item for item in spec.tensors if item.variadic), None)
     if several is None or several.name not in wanted or spec.kept is not None:
         return None
@@ -126,21 +126,21 @@ def joined_input(
         return None
     (value,) = found
     joined = JoinedInput(several, fresh("joined", names), value, _dim(value))
-    put = _in_place(graph, joined)
+    put = _to_joined(graph, joined)
     read = any(several.name in graph.rewrite(top, put).names() for top in nodes)
     return None if read else joined
 
 
 def with_joined(graph: Graph, forward: Forward, joined: JoinedInput) -> Forward:
     """Replace the joining call by the joined input in the forward."""
-    put = _in_place(graph, joined)
+    put = _to_joined(graph, joined)
     statements = rewritten(graph, forward.statements, put)
     results = tuple(graph.rewrite(item, put) for item in forward.results)
     return forward._replace(statements=statements, results=results)
 
 
-def _in_place(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | None]:
-    """Return the rewriting that replaces the call by the joined input."""
+def _to_joined(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | None]:
+    """Return the change of nodes to the joined input in place of the call."""
     name = graph.name(joined.name)
     return lambda node: name if node is joined.value else None
 
@@ -198,6 +198,6 @@ def _number(graph: Graph, number: int) -> Node:
 
 
 def _shape_of(call: Node) -> str:
-    """Return the table's shape fact for a call's result."""
+    """Return the table's fact on the shape of a joining call's result ("joined", "stacked"), or "" for another call."""
     found = facts_of_call(call.args[0].label)
     return next((facts.shape for facts in found if "joins" in facts.flags), "")
