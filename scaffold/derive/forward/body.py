@@ -43,7 +43,7 @@ NUMBERS = frozenset({"bool", "float", "int"})
 
 
 def write_forward(spec: OpSpec, formula: Formula) -> Forward:
-    """Return the op's forward, derived from its formula."""
+    """Return the op's forward for its formula: names that clash are changed, results and random draws have lines of their own."""
     if formula.kept is not None:
         return kept_forward(spec, formula, formula.kept)
     _refuse_gradient_names(spec, formula)
@@ -72,7 +72,10 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 
 def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
-    """Replace `n //= 2` by `n = n // 2` for a number attribute, or a number with a second name: none changes in place."""
+    """Replace `n //= 2` by `n = n // 2` for a number attribute, or a number with a second name: none changes in place.
+
+    The operator stays for a tensor or a list, since it changes that.
+    """
     graph, kinds = formula.graph, kinds_of_inputs(spec)
     numbers = {item.name for item in spec.attributes if item.annotation in NUMBERS}
     lists = {item.name for item in spec.attributes} - numbers
@@ -160,7 +163,7 @@ def gradient_names(spec: OpSpec) -> frozenset[str]:
 
 
 def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
-    """Map each output returned under a local's name to that local."""
+    """Map each output returned under a local's name to that local; {} without a forward."""
     if result is None:
         return {}
     values = result.args if len(spec.outputs) > 1 else (result,)
@@ -178,7 +181,10 @@ def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
 def _isolated(
     formula: Formula, spec: OpSpec, result: Node
 ) -> tuple[Lines, Node, dict[str, str], dict[str, str]]:
-    """Rename locals that shadow other names; return statements, result, new names and shadowed inputs."""
+    """Rename locals that shadow an input, an import or another name; return statements and result, and two maps.
+
+    The first maps the user's name of a local to its new one; the second maps the new name of a local to the input it shadowed.
+    """
     graph, statements = formula.graph, formula.statements
     taken = set(_taken(spec, statements))
     outer = {item.name for item in spec.inputs} - set(spec.dirty)
@@ -209,7 +215,7 @@ def _isolated(
 def _results(
     spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """Return the statements before the results, and the results."""
+    """Return the statements before the results, and one result per output."""
     graph = formula.graph
     if len(spec.outputs) > 1:
         return _several(spec, formula, result, writer)
@@ -277,6 +283,7 @@ def _is_derived(spec: OpSpec) -> bool:
 
 
 def _as_tuple(graph: Graph, result: Node) -> Node:
+    """Return a value for a variadic output: as it is, if it is a tuple or a name, else `tuple(value)`."""
     called = callee(result) or ""
     if result.kind in ("tuple", "name") or called == "tuple" or is_tuple(called):
         return result
@@ -304,6 +311,7 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
 
 
 def _assigns_anew(item: Statement, name: str) -> bool:
+    """Return whether a statement binds the name to another tensor, rather than changing its own."""
     if isinstance(item, If):
         return any(_assigns_anew(inner, name) for inner in (*item.body, *item.orelse))
     if item.operator or item.target.kind == "subscript":
@@ -325,7 +333,7 @@ def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
 
 
 def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
-    """Return the op's forward, kept verbatim; raise if it changes or returns an input itself."""
+    """Return the op's forward, kept verbatim; raise if it changes or returns an input itself, or if the style cannot have it."""
     assert formula.result is not None  # the body
     if spec.style == "combined" and not spec.style_is_free:
         message = f"{kept.reason}, and a forward in combined style cannot have one"
@@ -342,6 +350,7 @@ def writes_in_place(kept: Kept) -> bool:
 
 
 def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
+    """Raise if a kept forward changes an input that is not declared dirty."""
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
     for name in sorted(Trace(kept.statements).changed_outside & tensors):
         message = f"the forward changes its input '{name}' in place"

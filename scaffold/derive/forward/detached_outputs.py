@@ -17,7 +17,10 @@ Names = frozenset[str]
 
 
 def detached_outputs(spec: OpSpec) -> Names:
-    """Return the undeclared outputs without a gradient, or none if no other output would be left."""
+    """Return the differentiable outputs without a gradient in PyTorch; none, if no other output with one would be left.
+
+    An output is detached if its value carries no gradient, and no formula of the user's reads its gradient.
+    """
     if not _can_be_followed(spec) or spec.forward is None:
         return frozenset()
     forward = write_forward(spec, spec.forward)
@@ -59,7 +62,10 @@ def perhaps_detached(spec: OpSpec) -> bool:
 
 
 def _surely_active(statements: Iterable[Statement], active: Names) -> Names | None:
-    """Return the names that carry a gradient whichever branch is taken; None if every branch raises."""
+    """Return the names that carry a gradient whichever branch is taken; None if every branch raises.
+
+    `active` names carry one before the statements.
+    """
     for item in statements:
         if isinstance(item, If):
             ways = [_surely_active(way, active) for way in (item.body, item.orelse)]

@@ -55,7 +55,7 @@ def with_input_names(
         if is_given_up((*statements, end), old, new)
     }
     rename = renaming(graph, change)
-    lines = _without_idle(rewritten(graph, statements, rename))
+    lines = _without_copies(rewritten(graph, statements, rename))
     if not change or lines is None:
         return forward
     results, extra = (
@@ -68,7 +68,7 @@ def with_input_names(
 def _read_late(
     spec: OpSpec, forward: ReturningForward, context: Context
 ) -> Iterator[str]:
-    """Yield the names read by the lines that fill ctx after the forward's last line."""
+    """Yield the names read by the lines that fill ctx after the forward's last line: an input's name must still be the input's."""
     yield from (x.origin for x in context.saved if x.source == "intermediate")
     if spec.style != "combined":
         return
@@ -105,7 +105,7 @@ def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
 
 
 def is_given_up(statements: Lines, old: str, new: str) -> bool:
-    """Return whether the old name is dead once the new one is assigned; an else branch counts as following the body."""
+    """Return whether nothing reads or binds the old name once the new one is assigned; an else branch counts as after the body."""
     begun = False
     for item in _flat(statements):
         if begun and (old in read_names(item) or old in written(item)):
@@ -124,12 +124,12 @@ def _flat(statements: Lines) -> Iterator[Statement]:
             yield item
 
 
-def _without_idle(statements: Lines) -> Lines | None:
+def _without_copies(statements: Lines) -> Lines | None:
     """Drop each `x = x` left over from renaming a branch's first line; return None if an `if` body would be empty."""
     done = list[Statement]()
     for item in statements:
         if isinstance(item, If):
-            body, orelse = _without_idle(item.body), _without_idle(item.orelse)
+            body, orelse = _without_copies(item.body), _without_copies(item.orelse)
             if not body or orelse is None:
                 return None
             done.append(replace(item, body=body, orelse=orelse))

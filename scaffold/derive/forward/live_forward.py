@@ -78,7 +78,10 @@ def forward_that_saves(
 def _choices_named(
     spec: OpSpec, graph: Graph, statements: Lines, results: tuple[Node, ...]
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """Assign each conditional result to a name first: `a if t else b` is easily misread within a tuple."""
+    """Assign each conditional result to a name first: `a if t else b` is easily misread within a tuple.
+
+    Return the statements, and the results over these names.
+    """
     taken = {*written(*statements), *(item.name for item in spec.inputs)}
     lines, named = list(statements), list[Node]()
     for output, value in zip(spec.outputs, results, strict=True):

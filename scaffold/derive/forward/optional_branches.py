@@ -32,6 +32,7 @@ class Unfolder:
         return self._assign(target, value, ()), target
 
     def _statement(self, item: Statement) -> Lines:
+        """Return the lines for a statement, with droppable conditionals in its value written as `if`s."""
         if isinstance(item, If):
             body, orelse = self.block(item.body), self.block(item.orelse)
             return (If(item.test, body, orelse, item.comments),)
@@ -43,7 +44,7 @@ class Unfolder:
         return self._assign(item.target, item.value, item.comments)
 
     def _assign(self, target: Node, value: Node, comments: tuple[str, ...]) -> Lines:
-        """Write `target = alone`, then `if bias is not None: target = target + bias`."""
+        """Return `target = alone`, then `if bias is not None: target = target + bias`; one line for a value without such a choice."""
         choice = _droppable(value)
         if choice is None or _reads_later(target.label, *choice):
             before, plain = self._hoisted(value)
@@ -55,7 +56,7 @@ class Unfolder:
         return (*begun, If(test, (given,)))
 
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
-        """Move the always evaluated droppable conditionals out of the value, into named locals."""
+        """Return lines for the droppable conditionals inside a value, and the value over their names; only for those always evaluated."""
         if any(changed_in_place(value)):  # the order of evaluation matters
             return (), value
         before: list[Statement] = []
@@ -78,7 +79,10 @@ class Unfolder:
 
 
 def _droppable(node: Node) -> tuple[Node, Node, Node] | None:
-    """Return test, value with the optional, and value without it, if the latter deserves a line of its own."""
+    """Return test, value with the optional, and value without it, of `x @ w + bias if bias is not None else x @ w`; else None.
+
+    None too if the value without it is a mere name: then an expression is as clear.
+    """
     match node:
         case Node(
             "conditional", _, (test, Node("binary", "+" | "-" | "*") as both, alone)

@@ -72,7 +72,10 @@ def _own(
     inputs: frozenset[str],
     several: frozenset[str],
 ) -> Node:
-    """Clone a result that is an input or an element of a variadic input: PyTorch wants it cloned or marked dirty."""
+    """Return a result, cloned if it is an input or an element of a variadic one: PyTorch wants it cloned or marked dirty.
+
+    `exact` tells whose memory a value surely has; a conditional is cloned in its branches.
+    """
     if value.kind == "conditional":
         test, *branches = value.args
         values = (_own(graph, branch, exact, inputs, several) for branch in branches)
@@ -87,6 +90,7 @@ def _own(
 def _own_elements(
     graph: Graph, value: Node, inputs: frozenset[str], several: frozenset[str]
 ) -> Node:
+    """Return a variadic result, each of its tensors cloned if it is an input."""
     if value.kind == "name" and value.label in several:
         return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
     if value.kind == "tuple":
@@ -99,7 +103,7 @@ def _own_elements(
 
 
 def cloned(graph: Graph, value: Node) -> Node:
-    """`value.clone()`."""
+    """Return `value.clone()`."""
     return graph.node("call", "", (graph.node("attribute", "clone", (value,)),))
 
 
@@ -177,7 +181,7 @@ def saved_apart(
 
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
-    """Return whether the backward reads an output that may alias an input, or that input."""
+    """Return whether the backward reads an output that may be an input (one of `as_is`), or that input."""
     return not output.variadic and any(
         as_is
         and item.source == "output"

@@ -3,6 +3,8 @@
 In: the statements and results of a forward. Out: the same values from the same random numbers, with `noise =
 torch.randn_like(x)` above the line that reads it, and dropout as a product with a mask. Invariant: numbers are drawn in
 the order of the user's forward, and only if it draws them; a draw stays in its expression if it cannot be moved out.
+
+Words: a draw is a call that draws random numbers. An `active` name carries a gradient; `kinds` tells tensors from numbers.
 """
 
 from collections import Counter
@@ -40,7 +42,10 @@ def with_draws_apart(
     results: tuple[Node, ...],
     taken: set[str],
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """Assign each draw inside an expression to a name on its own line; new names avoid `taken`."""
+    """Assign each draw inside an expression to a name on its own line; new names avoid `taken`.
+
+    Return the statements, and the results over these names.
+    """
     active = frozenset(item.name for item in spec.differentiable)
     kinds, shared = kinds_of_inputs(spec), _shared(lines)
     apart = _Draws(graph, active, kinds, taken, _chosen(lines), shared)
@@ -64,7 +69,7 @@ def _chosen(lines: Lines) -> frozenset[str]:
 
 
 def _shared(lines: Lines) -> frozenset[str]:
-    """Return the names whose tensor is changed in place while another name aliases it."""
+    """Return the names whose tensor is changed in place while another name has the same memory."""
     changes = Trace(lines).changes
     return frozenset(
         item.name for item in changes if len(item.holders) > 1 or item.outside
@@ -91,6 +96,7 @@ class _Draws:
         return tuple(line for item in statements for line in self._followed(item))
 
     def _followed(self, item: Statement) -> Lines:
+        """Return the lines for a statement, after learning from them which names carry a gradient."""
         lines = self._statement(item)
         for line in lines:
             self._learn(line)
@@ -126,7 +132,7 @@ class _Draws:
         return replace(item, body=body, orelse=orelse)
 
     def _learn(self, item: Statement) -> None:
-        """Update the names with a gradient, and those drawn without one."""
+        """Update `active` and `drawn` by a statement: the names with a gradient, and the random ones without."""
         if isinstance(item, If):
             self.kinds.after((item,))
             return
@@ -142,12 +148,13 @@ class _Draws:
         self.kinds.after((item,))
 
     def _is_line_of_a_draw(self, item: Assign) -> bool:
+        """Return whether a statement is a draw on a line of its own already: `noise = torch.randn_like(x)`, without a gradient."""
         alone = item.target.kind == "name" and not item.operator
         alone = alone and item.target.label not in self.chosen
         return alone and not carries_gradient(item.value, self.active)
 
     def _changed_draw(self, item: Assign) -> Assign | None:
-        """Replace `mask.div_(keep)` by `mask = mask.div(keep)` for a drawn mask: the mask is saved as drawn."""
+        """Return `mask = mask.div(keep)` for `mask.div_(keep)` of a drawn mask, which is saved as drawn; None for other statements."""
         value = item.value
         if item.operator:
             named = item.target.label in self.drawn - self.shared
@@ -194,7 +201,7 @@ class _Draws:
         return "inplace" not in node.keywords and bool(_argument(node))
 
     def _product(self, lines: list[Assign], node: Node) -> Node:
-        """Replace `F.dropout(x, p)` by `x * mask` with `mask = F.dropout(torch.ones_like(x), p)`."""
+        """Return `x * mask` for `F.dropout(x, p)`, and add the line `mask = F.dropout(torch.ones_like(x), p)`."""
         value = _argument(node)
         assert value is not None
         if value.kind != "name":
@@ -210,6 +217,7 @@ class _Draws:
         return self.graph.node("binary", "*", (value, mask))
 
     def _named(self, lines: list[Assign], value: Node, stem: str) -> Node:
+        """Add a line for a value, and return its name: the stem, or another free one."""
         name = take(self.taken, stem)
         lines.append(Assign(self.graph.name(name), value))
         return self.graph.name(name)
@@ -228,6 +236,7 @@ def _argument(node: Node) -> Node | None:
 
 
 def _words(node: Node) -> Iterator[str]:
+    """Yield the table's words for the random primitives in an expression."""
     for item in node.walk():
         for facts in facts_of_call(callee(item) or ""):
             if "random" in facts.flags:

@@ -3,6 +3,9 @@
 In: statements that reuse names (`h = x * 2`, `h = h + y`). Out: the same with `first_h` for the value of `h` before its
 last assignment; for a backward, the same with `h` for both again, if their live ranges do not overlap. Invariant: the
 same values; the last value of a name keeps that name.
+
+Words: a version is one of the values of a name that is assigned several times; `origin` maps a new name to the user's;
+`taken` names are in use elsewhere. A name `given` has a value before the first line.
 """
 
 import re
@@ -42,7 +45,10 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 def with_versions(
     graph: Graph, statements: Lines, names: Collection[str], taken: Collection[str]
 ) -> tuple[Lines, dict[str, str]]:
-    """Give every value its own name; return the statements, and the user's name for each new one."""
+    """Give every value its own name; return the statements, and the user's name for each new one.
+
+    `h = x * 2`, `h = h + y` -> `first_h = x * 2`, `h = first_h + y`.
+    """
     used = set(taken)
     statements, origin = _with_results_named(graph, statements, used)
     for name in sorted(names):
@@ -115,7 +121,7 @@ def as_they_were(
 def with_names_again(
     spec: OpSpec, maths: Maths, blocks: tuple[Block, ...]
 ) -> tuple[Block, ...]:
-    """Restore the user's names in the blocks, unless two values of one name would be live at once."""
+    """Restore the user's names in the blocks, `h` for `first_h`, unless two values of one name would be live at once."""
     lines = tuple(line for block in blocks for line in block.statements)
     own = [item.name for item in (*spec.inputs, *spec.outputs)]
     taken = {*own, *(f"grad_{name}" for name in own)}
@@ -148,7 +154,7 @@ def with_names_again(
 def _begun(
     blocks: Iterable[Block], taken: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each partial gradient and the gradient it starts: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...`.
+    """Yield each partial gradient with the gradient it is the first term of: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...`.
 
     The two must be in one block, or the name `grad_x` must be unused.
     """
@@ -195,7 +201,7 @@ def _added(statements: Lines) -> set[str]:
 
 
 def _first_term(value: Node) -> Node:
-    """Return `a` for `a + b - c`, and also for `a.index_add(0, i, b)` and `a.mul_(b)`."""
+    """Return the first operand of a sum or of a call that adds: `a` of `a + b - c`, of `a.index_add(0, i, b)`, of `a.mul_(b)`."""
     while True:
         match value:
             case Node("binary", "+" | "-", (first, _)):
@@ -243,7 +249,7 @@ def _with_words(
     change: Mapping[str, str],
     taken: Collection[str],
 ) -> dict[str, str]:
-    """Rename names built from a version's name: `grad_times_q` for `grad_times_first_q`."""
+    """Map names built from a version's name to those built from the user's: `grad_times_first_q` -> `grad_times_q`."""
     names = written(*statements)
     inside = names_inside(statements)
     used = {*taken, *names, *change.values(), *read_names(*statements), *inside}
@@ -260,7 +266,10 @@ def _with_words(
 
 
 def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -> bool:
-    """Return whether the live ranges of two names never overlap."""
+    """Return whether the live ranges of two names never overlap: then one name can serve for both.
+
+    With `free`, `two` need not be assigned in the statements; with `given`, it has a value before them.
+    """
     stretches = _stretches(statements, one, False)
     others = _stretches(statements, two, given)
     if not stretches or others is None or not (others or free):
@@ -292,7 +301,10 @@ def names_inside(statements: Lines) -> set[str]:
 def _stretches(
     statements: Lines, name: str, given: bool
 ) -> list[tuple[int, int]] | None:
-    """Return the live ranges of a name's values, as (assigned, last read) positions; None if unknown."""
+    """Return the live ranges of a name's values, as (assigned, last read) positions; None if unknown.
+
+    They are unknown if a branch assigns it, or if it is read before it has a value.
+    """
     found: list[tuple[int, int]] = [(-1, -1)] if given else []
     for at, item in enumerate(statements):
         if name in read_names(item):

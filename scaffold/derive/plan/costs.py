@@ -96,6 +96,7 @@ class Costs:
         return self._numbers[op]
 
     def _count(self, op: Op) -> int:
+        """Return the estimated number of elements: by the shape if it is known, else that of the largest argument."""
         dims = op.shape.dims
         if dims is not None:
             return prod(dim if isinstance(dim, int) else SIZE for dim in dims)
@@ -105,6 +106,7 @@ class Costs:
         return max(given, default=UNKNOWN)
 
     def _reduced(self, op: Op, count: int) -> int:
+        """Return the estimated number of elements after a reduction of `count` of them; 1 if its dims are unknown."""
         rule = self.table.of_op(op.rule)
         names = [item.name for item in rule.parameters] if rule else []
         dims = dims_of(dict(zip(names, op.args, strict=False)).get("dim"))

@@ -7,6 +7,9 @@ of its name.
 
 `plan` decides for gradients stated by formulas or kernels. For derived gradients `save_plan` has already chosen the
 saved values from the graph, and `repeated_for` only finds the statements to compute the rest.
+
+Words: `wanted` locals of the forward are read by the backward; `results` are locals returned as outputs, available without
+saving them.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -104,7 +107,7 @@ def _walk(
     first: frozenset[str],
     rather: frozenset[str],
 ) -> Plan:
-    """Walk back from `wanted`, saving names in `first` if read at all, and in `rather` if worthwhile.
+    """Walk back from `wanted`, saving names in `first` if read at all, and names in `rather` if worthwhile.
 
     Raise `_SavedTooEarlyError` if a value would be read that its name no longer holds.
     """
@@ -147,7 +150,7 @@ def _walk(
 def _with_names_apart(
     forward: Locals, repeated: Iterable[tuple[int, Statement]], earlier: Iterable[str]
 ) -> Lines:
-    """Rename a result `h` to `first_h` before its last assignment."""
+    """Return repeated statements with a result `h` as `first_h` before its last assignment: `h` is the saved output."""
     taken = forward.taken | written(*forward.statements)
     lines = list(repeated)
     for name in sorted(earlier):
@@ -165,7 +168,7 @@ def _with_names_apart(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """Reduce a statement to its needed lines and names, if not all of it can be repeated."""
+    """Return a statement reduced to the lines and names needed (`hit`), if not all of it can be repeated."""
     spoilt = written(item) & (forward.results | saved)
     if isinstance(item, Assign):
         return _without_values(forward.graph, item, hit) or _without_names(
@@ -178,7 +181,7 @@ def _narrowed(
 
 
 def _without_values(graph: Graph, item: Assign, hit: Collection[str]) -> Assign | None:
-    """Reduce `a, b = x, y` to `b = y` if only `b` is needed."""
+    """Reduce `a, b = x, y` to `b = y` if only `b` is needed; return None for a statement of another form."""
     target, value = item.target, item.value
     one_each = target.kind == value.kind == "tuple" and not item.operator
     if not one_each or any(part.kind != "name" for part in target.args):
@@ -224,6 +227,7 @@ def _worth_saving(item: Statement, hit: Iterable[str], forward: Locals) -> bool:
 
 
 def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
+    """Raise if a value to save is not a tensor: it can be neither recomputed nor saved."""
     for name in sorted(saved):
         if not forward.kinds.is_tensor(name):
             message = f"the backward needs '{name}', which is not a tensor and cannot be recomputed"
@@ -242,7 +246,7 @@ class Reuse(NamedTuple):
 
 
 def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
-    """Choose the forward's locals to recompute in the backward, and the locals to save."""
+    """Choose the forward's locals to recompute in the backward, and the locals to save; return the forward with names for them."""
     if maths.forward is None:
         return Reuse(Plan((), ()), (), frozenset())
     graph, statements = maths.graph, maths.forward.statements
@@ -272,7 +276,10 @@ def _read_as_data(statements: Lines) -> frozenset[str]:
 def _plan(
     spec: OpSpec, maths: Maths, statements: Lines, own: frozenset[str]
 ) -> tuple[Plan, frozenset[str]]:
-    """Choose the statements to repeat, and the locals to keep only the shape of; prefer to save `own` names."""
+    """Return the statements to repeat, and the locals of which only the shape is kept; rather save names in `own`.
+
+    Only a combined forward can keep the shape of a local on ctx.
+    """
     inputs = {item.name for item in spec.inputs}
     statements = without_checks(maths.graph, statements)
     locals_ = written(*statements) - inputs
@@ -307,7 +314,7 @@ def _plan(
 def _chooser(
     spec: OpSpec, maths: Maths, read: frozenset[str]
 ) -> Callable[[Locals, frozenset[str]], Plan]:
-    """Return the planner to call with wanted locals; `read` are locals it may save."""
+    """Return the function to plan with, given the wanted locals; `read` are locals it may save if no plan says which."""
     saved = maths.kept
     if saved is None:
         at_will = spec.once_differentiable or spec.forgoes_second
@@ -334,6 +341,7 @@ class _Repeatable:
         )
 
     def _fair(self, node: Node) -> bool:
+        """Return whether an expression may run again: it draws no random numbers, calls nothing unknown, and runs no user's kernel."""
         if is_random(node) or calls_unknown(node, self.unknown):
             return False
         if self.kinds.of(node) in ("scalar", "array"):

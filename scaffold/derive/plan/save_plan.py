@@ -6,6 +6,9 @@ can be computed from the saved ones; an expensive value is not computed twice if
 In balanced mode a minimum cut chooses (`to_save`), by the prices in `costs`. Each forward value read by the backward
 must be available: saved, or computed from its arguments, which must then be available too. Cutting a value's own edge
 saves it, cutting the edge to the sink recomputes it.
+
+Words: `held` maps the forward's values with a name to it; values `there` are available without computing anything; a dear
+value is too expensive to compute twice; a drawn one is random.
 """
 
 from collections import Counter, deque
@@ -117,7 +120,10 @@ def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
 
 
 def _numbers(results: Iterable[Op]) -> set[Op]:
-    """Return the values that are numbers in some calls, `w.sum() if w is not None else 2.0`: they cannot be saved."""
+    """Return the values that are numbers in some calls: they cannot be saved as tensors.
+
+    `w.sum() if w is not None else 2.0`
+    """
     found = set[Op]()
     inner = {op for result in results for op in result.walk()}
     for op in sorted(inner, key=lambda op: op.serial):
@@ -183,7 +189,10 @@ def taken_apart(
     held: Mapping[Op, str],
     there: Collection[Op],
 ) -> dict[Op, str]:
-    """Return the locals inside which the backward reads another value too; values in `there` are available."""
+    """Return the locals for the backward to compute in its own lines, since it also reads an expensive value inside them.
+
+    To repeat the forward's line would compute that value twice. Values in `there` are available.
+    """
     ends = tuple(roots)
     found: dict[Op, str] = {}
     while True:
@@ -196,7 +205,7 @@ def taken_apart(
             for op, name in held.items()
             if op in below
             and op not in found
-            and _holds(op, inner, there)
+            and _contains(op, inner, there)
             and _is_plain(op, there)
         }
         if not more:
@@ -204,14 +213,15 @@ def taken_apart(
         found |= more
 
 
-def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
+def _contains(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
+    """Return whether a local is computed from an expensive value that the backward reads (`inner`), without being available itself."""
     return op not in there and any(
         part in inner and part is not op for part in down_to((op,), there)
     )
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:
-    """Return whether it is one tensor, computed in every call by primitives with a rule."""
+    """Return whether a local is one tensor, computed in every call by primitives with a rule, down to values in `there`."""
     return all(
         part in there
         or part.kind != "group"
@@ -269,6 +279,7 @@ class Flow:
         return before
 
     def _push(self, path: list[Hashable]) -> None:
+        """Send as much flow as fits along a path: take it from the edges, and add it to their reverses."""
         edges = list(pairwise(path))
         most = min(self.rest[one][two] for one, two in edges)
         for one, two in edges:
@@ -346,6 +357,7 @@ class _Choice:
         )
 
     def _add(self, flow: Flow, op: Op) -> None:
+        """Add an op's nodes: `have` it by keeping it or by `make`, which costs time and needs all tensor arguments."""
         have, make = ("have", op.serial), ("make", op.serial)
         flow.edge(have, make, self._keep(op))
         flow.edge(make, SINK, self._compute(op))
@@ -353,6 +365,7 @@ class _Choice:
             flow.edge(make, ("have", arg.serial), NEVER)
 
     def _keep(self, op: Op) -> int:
+        """Return the cost of keeping a value until the backward; `NEVER` if it cannot be saved."""
         leaf = op.rule == "input" or op in self.ends
         if op.is_tensor and (leaf or op.rule == "drawn" or self.can_be_saved(op)):
             return self.costs.keep(op, leaf)

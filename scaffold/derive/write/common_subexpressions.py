@@ -82,7 +82,7 @@ def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
 
 
 def named_once(known: Backward, statements: Lines) -> Lines:
-    """Return the statements with each costly expression computed only once, if possible."""
+    """Return the statements with each costly repeated expression on a line of its own, where it may be moved."""
 
     def spelled(node: Node) -> Node | None:
         """Replace `1.` by `1.0`, the formatter's and the engine's spelling."""
@@ -172,6 +172,7 @@ class _Step:
         return node.kind == "call" or node.label == "@" or steps > 1 or count >= OFTEN
 
     def _is_tensor(self, node: Node) -> bool:
+        """Return whether an expression is a tensor, or a broadcast of shapes, as costly as one."""
         if node.kind == "call" and node.args[0].label == "broadcast_shapes":
             return True
         return self.known.kinds.of(node) == "tensor"
@@ -179,7 +180,7 @@ class _Step:
     def _may_stand_first(
         self, lines: Lines, node: Node, uses: Sequence[Use], outermost: bool
     ) -> bool:
-        """Return whether the expression may be computed before its first use, at no extra cost."""
+        """Return whether the expression may be computed before its first use: its value is the same, and no branch pays for it in vain."""
         first, last = uses[0].position, uses[-1].position
         between = lines[first : last + 1]
         if node.names() & written(*between):
@@ -214,6 +215,7 @@ class _Step:
         return (*changed[:first], begun, *changed[first:])
 
     def _holder(self, item: Statement, node: Node) -> Assign | None:
+        """Return the statement if it assigns the expression to a local of its own, not a gradient; else None."""
         if not isinstance(item, Assign) or item.value is not node or item.operator:
             return None
         name = item.target.label
@@ -252,7 +254,7 @@ def _word(kind: str, label: str) -> str:
 
 
 def _is_view(node: Node) -> bool:
-    """Return whether a value may be a view, computed at no cost."""
+    """Return whether a value may be a view, computed at no cost: it may share its argument's memory."""
     return sum(1 for _ in same_memory(node)) > 1
 
 
@@ -269,6 +271,7 @@ def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
 
 
 def _inside(node: Node, sure: bool) -> Iterator[tuple[Node, bool]]:
+    """Yield the operations in an expression, and whether each runs whenever the statement does (`sure`, of the expression)."""
     if node.kind == "lambda":  # its parameters are local names
         return
     if node.kind in OPERATIONS:

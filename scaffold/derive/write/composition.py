@@ -93,7 +93,7 @@ class _Known:
     # --- Names.
 
     def renamed(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Rename each value to its role alone, unless another visible value has that name."""
+        """Rename each value to its role alone, `inner` for `inner_x`, unless another visible value has that name."""
         roles = self.maths.roles
         lines = [item for block in blocks for item in block.statements]
         wanted = dict.fromkeys(filter(roles.__contains__, _assigned(lines)))
@@ -155,7 +155,7 @@ class _Known:
     def _in_fewer_lines(
         self, lines: Lines, once: Collection[str], changed: frozenset[str], width: int
     ) -> Lines:
-        """Inline values named in `once` into their readers, in a block and its branches."""
+        """Inline values named in `once` into their readers, in a block and its branches; `changed` names change in place."""
         rest = list[Statement]()
         for item in lines:
             if isinstance(item, If):
@@ -184,7 +184,7 @@ class _Known:
         return tuple(rest)
 
     def _stays(self, item: Assign) -> bool:
-        """Return whether a line must stay: it has side effects, a comment, or an expression too special to inline."""
+        """Return whether a line must stay: it has side effects, a comment about more than a name, or an expression not to inline."""
         foreign = effects(self.spec)
         return (
             any(not comment.startswith(ABOUT_A_NAME) for comment in item.comments)
@@ -194,12 +194,13 @@ class _Known:
         )
 
     def _width(self, item: Assign) -> int:
+        """Return the length of a line as `render` writes it: a gradient of an op with one input has an annotation, `: Tensor`."""
         name = item.target.label
         typed = len(self.spec.inputs) == 1 and name in gradient_names(self.spec)
         return len(f"{name}{': Tensor' * typed} = {emit(item.value)}")
 
     def _with_value(self, line: Statement, item: Assign) -> Assign | None:
-        """Return the line with a value in place of its name, or None if the line must not hold an expression."""
+        """Return the line with a value in place of its name; None if the line must stay as it is."""
         if not _is_plain(line) or changed_in_place(line.value):
             return None
         if _is_apart(line.value):
@@ -214,7 +215,10 @@ class _Known:
 
 
 def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
-    """Yield the possible shorter names, best first; an uncounted name `among_others` of its role has none."""
+    """Yield the possible shorter names, best first: the role, or a lower number behind it.
+
+    None, if the name has no number and others of its role are visible (`among_others`): it tells them apart.
+    """
     counted = _is_counted(name, role)
     if counted or not among_others:
         yield role
@@ -226,7 +230,7 @@ def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
 def _of_role(
     role: str, roles: Mapping[str, str], names: Iterable[str]
 ) -> frozenset[str]:
-    """Return the names that tell values of one role apart by more than a number."""
+    """Return the names of values with one role, distinct by more than a number: `inner_x`, not `inner2`."""
     alike = (name for name in names if roles.get(name) == role)
     return frozenset(name for name in alike if not _is_counted(name, role))
 
@@ -245,6 +249,7 @@ def _is_apart(value: Node) -> bool:
 
 
 def _is_plain(item: Statement) -> TypeGuard[Assign]:
+    """Return whether a statement is `name = value`."""
     return isinstance(item, Assign) and item.target.kind == "name" and not item.operator
 
 

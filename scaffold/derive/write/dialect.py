@@ -43,7 +43,7 @@ class Dialect(NamedTuple):
     fused: Mapping[Op, tuple[Op, Op]] = {}  # a sum -> its product, its other term
 
     def counted(self, dims: object, rank: int | None) -> object:
-        """Count dims the forward's way; a tuple containing the first dim is counted from the start."""
+        """Return the dims as the forward counts them; a tuple containing the first dim is counted from the start."""
         with_first = isinstance(dims, tuple) and rank is not None and -rank in dims
         if not (self.from_start or with_first) or rank is None:
             return dims
@@ -61,7 +61,7 @@ PLAIN = Dialect()
 
 
 def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
-    """Return the spellings used in a forward."""
+    """Return the spellings used in a forward: dims by keyword, counted from the start, `x.transpose(-2, -1)` for `x.mT`."""
     named, placed = list[str](), list[str]()
     ways, own = dict[str, Way](), set[str]()
     for node in dict.fromkeys(node for whole in forward for node in whole.walk()):
@@ -97,7 +97,7 @@ def fused_sums(gradients: Iterable[Op]) -> dict[Op, tuple[Op, Op]]:
 
 
 def _is_fused(op: Op, product: Op, own: Op) -> bool:
-    """Return whether all are of one size, none a number, and `a` is one value or a multiple of one: a longer sum reads worse."""
+    """Return whether all terms are tensors of one size, and `a` is one value or a multiple of one: a longer sum reads worse."""
     operator, parts = own.facts.operator, (own, *product.args)
     plain = operator == "*" and own.args[0].kind == "static" or not operator
     fits = plain and own.rule not in CHOICES and op.shape != SCALAR

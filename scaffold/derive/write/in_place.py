@@ -74,7 +74,7 @@ class InPlace(NamedTuple):
         return None
 
     def _free(self, op: Op, value: Op) -> bool:
-        """Return whether the op may overwrite a value."""
+        """Return whether an op may overwrite a value: a temporary of its size and dtype, read by nothing else."""
         _, single, precision, *_ = self.temporaries
         return (
             value.facts.memory == "fresh"
@@ -107,10 +107,11 @@ class InPlace(NamedTuple):
         )
 
     def _negated(self, op: Op) -> Node | None:
+        """Return `value.neg_()` for `-value`; None if the value is not free, or the sign belongs to a number in it."""
         (value,) = op.args
         if not self._free(op, value) or self._is_of_a_number(op, value):
             return None
-        return self._on(value, "neg_")
+        return self._method(value, "neg_")
 
     def _by_method(self, op: Op, name: str) -> Node | None:
         """Write `zeros.scatter_(dim, index, 1)` or `x.exp_()`; return None for an operator, `x ** 2`."""
@@ -126,15 +127,19 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (method, *rest), written.keywords)
 
     def _combined(self, rule: str, method: str, own: Op, other: Op) -> Node:
+        """Return the sum, product or quotient of two values, written into `own` by the rule's `method`.
+
+        A product with a number or a tensor is added in one call: `own.add_(x, alpha=2)`, `own.addcmul_(x, y)`.
+        """
         if rule in SUMS and is_one_hot(other) and not self._is_named(other):
             return self._added_to_one(rule, own, other)
         if rule in SUMS and other.rule == "mul" and not self._is_named(other):
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
-                return self._on(own, method, value, alpha=factor)
+                return self._method(own, method, value, alpha=factor)
             if self._are_tensors(factor, value):
                 return self._with_product("addcmul_", rule, own, other)
-        return self._on(own, method, other)
+        return self._method(own, method, other)
 
     def _are_tensors(self, *ops: Op) -> bool:
         return all(op.kind == "real" and not may_be_number(op) for op in ops)
@@ -147,7 +152,7 @@ class InPlace(NamedTuple):
         return None
 
     def fuses(self, op: Op, at: int) -> bool:
-        """Return whether a term of a sum is a product to fuse with it, unless it has a name."""
+        """Return whether the term of a sum at a position is a product to fuse with it: for `torch.addcmul`, all must be tensors."""
         if op.rule not in SUMS or op.args[at].rule != "mul":
             return False
         if op.rule == "sub" and at == 0:
@@ -156,7 +161,7 @@ class InPlace(NamedTuple):
         return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)
 
     def _with_product(self, method: str, rule: str, own: Op, product: Op) -> Node:
-        """Write the sum of a value and a product, by the given method or by `torch.addcmul`."""
+        """Return the sum of a value and a product, by the given in-place method or, if it is "", by `torch.addcmul`."""
         factors = map(self.node, product.args)
         if method:
             callee, *first = (self.graph.node("attribute", method, (self.node(own),)),)
@@ -171,7 +176,7 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (*args, minus), ("value",))
 
     def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
-        """Write `probs - onehot` without allocating the zeros."""
+        """Write `probs - onehot` as `probs.scatter_(dim, index, -1, reduce="add")`, without allocating zeros."""
         _, dim, index, _ = onehot.args
         callee = self.graph.node("attribute", "scatter_", (self.node(own),))
         one = self.graph.constant("1")
@@ -186,10 +191,11 @@ class InPlace(NamedTuple):
             return None
         mask, number, value = op.args
         if number.rule == "const" and self._free(op, value):
-            return self._on(value, "masked_fill_", mask, number)
+            return self._method(value, "masked_fill_", mask, number)
         return None
 
-    def _on(self, own: Op, method: str, *args: Op, alpha: Op | None = None) -> Node:
+    def _method(self, own: Op, method: str, *args: Op, alpha: Op | None = None) -> Node:
+        """Return `own.method(*args, alpha=alpha)`."""
         callee = self.graph.node("attribute", method, (self.node(own),))
         nodes = tuple(map(self.node, args))
         if alpha is None:
@@ -200,7 +206,7 @@ class InPlace(NamedTuple):
 
 
 def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter[Node]:
-    """Count the evaluations of some expressions; of two branches only one runs."""
+    """Count the evaluations of some expressions in statements; of two branches only one runs."""
     counts = Counter[Node]()
     for item in statements:
         if isinstance(item, If):

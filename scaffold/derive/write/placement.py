@@ -4,6 +4,8 @@ In: lines and the gradients they serve; statements and the tests they stand unde
 with `if`s, adjacent ones with the same test merged into one `if`. Invariant: no line moves before one it depends on, so
 every name has the same value after them. `backward_program` says which gradients need a line; `render` writes the `if`
 itself.
+
+Words: a line serves the inputs whose gradients need it; a choice is an `if`. `made` is a name assigned one line before.
 """
 
 from collections import Counter
@@ -34,7 +36,7 @@ from scaffold.spec import OpSpec
 
 
 def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """Group the lines in blocks by the inputs that need them; with derived gradients, merge choices by one test."""
+    """Group the lines in blocks by the inputs that need them; with derived gradients, also merge choices by one test."""
     blocks = place(lines)
     if not maths.derived:
         return blocks
@@ -81,7 +83,7 @@ def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lin
 
 
 def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | None:
-    """Return the sum or difference with the target in place of `made`, or None if it is no such sum."""
+    """Return the sum or difference `total` with the target in place of `made`, or None if it is no such sum."""
     match total:
         case Node("binary", "+" | "-" as sign, (one, two)):
             if one is made and made not in two.walk():
@@ -126,7 +128,7 @@ def _owner(item: Statement) -> str:
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """Group lines serving the same gradients, as far as their order allows."""
+    """Group lines serving the same gradients in blocks, as far as their order allows."""
     blocks: list[Block] = []
     for line in lines:
         position = _last_with(blocks, line)
@@ -230,7 +232,7 @@ def _inside(item: Statement) -> Statement:
 
 
 def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
-    """Find an earlier choice that can move down to this one; return its position and both merged, or None."""
+    """Find an earlier choice in `done` that can move down to this one; return its position and both merged, or None."""
     for at, before in enumerate(done):
         both = _as_one(before, line) if isinstance(before, If) else None
         if both is not None and not any(depend(before, x) for x in done[at + 1 :]):
@@ -265,9 +267,9 @@ def under(
 
 
 def without_copy(lines: list[Statement], sole: bool) -> Lines:
-    """Drop a final copy: assign its target directly in the statement before it.
+    """Drop a final copy `target = made`: assign the target directly in the statement before it; other lines stay.
 
-    If the copy is the `sole` use, also in all branches of an `if` or `elif` chain.
+    If the copy is the `sole` reader of `made`, also in all branches of an `if` or `elif` chain.
     """
     match lines:
         case [*before, Assign(made, value, "", comments), Assign(target, last)] if (

@@ -3,6 +3,9 @@
 In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each
 primitive is spelled as its rule says, without default arguments; a size is read from a tensor that lives on anyway, if
 there is one; products keep the order of their factors, at no greater cost.
+
+Words: `names` are those in the lines of the backward, `holders.held` those of the forward's values. `owners` has for each shape the
+values to read it from; such a value without a name is `asked` for, so that it gets one. A `scope` is the branches around a line.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -121,7 +124,7 @@ class Printer:
         return Printer(*told, self.temporaries, scope, self.written, self.dialect)
 
     def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
-        """Return the cached expressions in which no name changed."""
+        """Return the cached expressions without a name changed from those of this printer."""
         both = self.names.keys() | names.keys()
         others = {op for op in both if self.names.get(op) != names.get(op)}
         known: dict[Op, bool] = {}
@@ -153,6 +156,7 @@ class Printer:
         return self.written[key]
 
     def _expression(self, op: Op) -> Node:
+        """Return an op's expression: in place or as `torch.addcmul` if possible, else by its writer or its rule."""
         if self.in_place is not None and (over := self.in_place(op)) is not None:
             return over
         product, *rest = self.dialect.fused.get(op, (op,))
@@ -163,7 +167,7 @@ class Printer:
         return self.by_rule(op) if own is None else own(self, op)
 
     def by_rule(self, op: Op) -> Node:
-        """Return the expression as spelled by the op's rule or the forward's dialect."""
+        """Return the expression as spelled by the op's rule, or in the forward's dialect; raise `UnsupportedError` without a rule."""
         rule = self.applier.table.of_op(op.rule)
         if rule is None:
             raise UnsupportedError(f"{op.rule} cannot be written down")
@@ -207,6 +211,7 @@ class Printer:
     # Rules
 
     def _call(self, op: Op) -> Node:
+        """Return a call of the forward without a rule, its arguments written as in the backward."""
         holes = op.template.filled(op.args)
 
         def filled(node: Node) -> Node | None:
@@ -253,7 +258,7 @@ class Printer:
         by_name: bool = False,
         along: bool = False,
     ) -> Node:
-        """Return a call without default arguments.
+        """Return a call without default arguments: `pairs` are the others, each with its parameter.
 
         With `by_name` options are passed by keyword; with `along` so is `dim`, if the forward does that.
         """
@@ -290,6 +295,7 @@ class Printer:
         )
 
     def _is_default(self, default: Node, op: Op) -> bool:
+        """Return whether an argument is the literal that its parameter has as default."""
         value = literal(self.applier.default(default))
         own = literal(op)
         return type(value) is type(own) and value == own
@@ -337,14 +343,14 @@ class Printer:
     # Shapes and their sources
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
-        """Return the expression of a shape."""
+        """Return the expression of a shape: of an available tensor with it, else of a forward value; `like` is preferred."""
         try:
             return self.holders.shape(shape, like)
         except UnknownShapeError:
-            return self._told_by_value(shape)
+            return self._shape_of_value(shape)
 
-    def _told_by_value(self, shape: Shape) -> Node:
-        """Return the shape of a forward value, or the broadcast of such shapes."""
+    def _shape_of_value(self, shape: Shape) -> Node:
+        """Return the shape of a forward value, or the broadcast of such shapes: no available tensor has it."""
         match shape.origin:
             case Broadcast(parts) if shape not in self.owners:
                 several = map(self.shape, parts)
@@ -352,11 +358,12 @@ class Printer:
         return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
+        """Return a forward value of a shape, present in this scope; best one of the optional input whose gradient is written."""
         several = self.owners.get(shape, ())
         for met in (self._is_current, self._is_met):
             for op, needs in several:
                 if all(map(met, needs)):
-                    return self._anew(op)
+                    return self._over_forward(op)
         return self._by_base(shape)
 
     def _is_current(self, need: Need) -> bool:
@@ -369,7 +376,7 @@ class Printer:
         return told or self._is_current(need)
 
     def _by_base(self, shape: Shape) -> Node:
-        """Derive a value of the shape from a value of its base shape; raise `UnsupportedError` if impossible."""
+        """Return a value of the shape made from a value of its base shape, `x.mT`; raise `UnsupportedError` if impossible."""
         match shape.origin:
             case Unsqueezed(base, int() | UnwrittenAxis() as dim):
                 return self._viewed(base, "unsqueeze", dim)
@@ -397,16 +404,17 @@ class Printer:
         assert isinstance(dim.value, Op)
         return self.node(dim.value)
 
-    def _anew(self, op: Op) -> Node:
-        """Print a forward value over the forward's names: the backward's may be assigned later."""
+    def _over_forward(self, op: Op) -> Node:
+        """Return a forward value in the forward's names alone: a name of the backward may be assigned only later."""
         holders, owners = self.holders, self.owners
         if op not in holders.held:
             self.asked.add(op)
         told = self.applier, holders, holders.held, owners, self.asked
-        anew = Printer(*told, scope=self.scope, dialect=self.dialect)
-        return anew.node(op)
+        printer = Printer(*told, scope=self.scope, dialect=self.dialect)
+        return printer.node(op)
 
     def _size(self, op: Op) -> Node:
+        """Return the expression of a size: an entry of a shape written out as a tuple, else `shape[dim]`."""
         if isinstance(op.data, SizeOf):
             return self.size(op.data.dim)
         (dim,) = op.args
@@ -418,7 +426,7 @@ class Printer:
         return self.graph.node("subscript", "", (shape, index))
 
     def size(self, dim: Dim) -> Node:
-        """Return the expression of a size; a surrounding test may show that an optional input is present."""
+        """Return the expression of a size; of an optional input's, only if a test around the line shows it is present."""
         try:
             return self.holders.size(dim)
         except UnsupportedError:
@@ -432,6 +440,7 @@ class Printer:
         return self._of_tensor(op, "ndim")
 
     def _dtype(self, op: Op) -> Node:
+        """Return `x.dtype`; a value without a name is asked for, so that it gets one."""
         (value,) = op.args
         if value not in self.names:
             self.asked.add(value)
@@ -443,12 +452,13 @@ class Printer:
     def _ratio(self, op: Op) -> Node:
         """Return the number of elements a reduction combines into one."""
         whole, kept = op.args
-        some = self.method(self._anew(kept), "numel")
+        some = self.method(self._over_forward(kept), "numel")
         one = self.graph.constant("1")
         left = self.graph.node("call", "", (self.graph.name("max"), some, one))
         return self.graph.node("binary", "//", (self.node(whole), left))
 
     def _of_tensor(self, op: Op, label: str) -> Node:
+        """Return `x.ndim` or `x.numel()` of a tensor of the op's shape."""
         try:
             return self.holders.of_tensor(op.asked, label)
         except UnknownShapeError:
@@ -471,6 +481,7 @@ class Printer:
         return self.graph.node("binary", label, (left, right))
 
     def _as_cheap(self, a: Op, b: Op) -> bool:
+        """Return whether `a * b` may begin with `a` times the first factor of `b`: that is no larger than `b`."""
         if a.kind == "static":
             return b.kind != "static"
         first = b.args[0]
@@ -479,7 +490,7 @@ class Printer:
         )
 
     def _unsqueeze(self, op: Op) -> Node:
-        """Write several new dims as an index."""
+        """Write several new dims as an index: `x.unsqueeze(-1).unsqueeze(-1)` -> `x[..., None, None]`."""
         dims, inner = [literal(op.args[1])], op.args[0]
         while inner.rule == "unsqueeze" and inner not in self.names:
             dims.insert(0, literal(inner.args[1]))
@@ -501,6 +512,7 @@ class Printer:
     # Values in a known shape, choices, code for any rank
 
     def _expanded(self, op: Op) -> Node:
+        """Write `g.expand_as(x)` if the shape is one of a tensor, else `g.expand(shape)`."""
         shape = self.shape(op.asked)
         value = self.node(op.args[0])
         if shape.kind == "attribute" and shape.label == "shape":
@@ -527,8 +539,9 @@ class Printer:
         return self.method(self.method(value, "expand", both), "sum_to_size", shape)
 
     def _shaped_like(self, op: Op) -> Node:
+        """Write `g.reshape(x.shape)` for a forward value `x`."""
         g, like = op.args
-        shape = self._attribute(self._anew(like), "shape")
+        shape = self._attribute(self._over_forward(like), "shape")
         return self.method(self.node(g), "reshape", shape)
 
     def _indices(self, op: Op) -> Node:
@@ -540,6 +553,7 @@ class Printer:
         )
 
     def _zeros(self, op: Op) -> Node:
+        """Write `torch.zeros_like(x)`, or `x.new_zeros(shape)` if the shape is not that of `x`."""
         shape = self.shape(op.asked)
         like = self._named_like(op.args[0])
         plain = shape.kind == "attribute" and shape.args[0] is like
@@ -549,7 +563,10 @@ class Printer:
         return self.method(like, "new_zeros", shape)
 
     def _named_like(self, op: Op) -> Node:
-        """Return a named tensor of the same kind if there is one, else the value itself."""
+        """Return a value if it has a name, else an incoming gradient of the same kind, else the value itself.
+
+        It is read for its dtype and device alone, so it should not be computed for that.
+        """
         if op in self.names or op.rule in ("input", "cotangent"):
             return self.node(op)
         for other in self.holders.sure:
@@ -582,7 +599,7 @@ class Printer:
         return self.graph.node("conditional", "", (self.test(op), body, orelse))
 
     def _arm(self, choice: Op, at: int) -> Node:
-        """Return a branch's value; if a shape is unknown outside the test, read it from values present under it."""
+        """Return a branch's value, `at` 0 or 1; if a shape is unknown outside the test, read it from values present under it."""
         value = choice.args[at]
         try:
             return self.branch(choice, value)
@@ -619,13 +636,13 @@ class Printer:
         return self.graph.node("call", "", (self.graph.name("list"), dims))
 
     def _unless_vector(self, op: Op) -> Node:
-        """Write `g.unsqueeze(-2) if x.ndim == 1 else g`."""
+        """Write `g.unsqueeze(-2) if x.ndim == 1 else g`: the product with a vector has no rows."""
         value, other, ndim = map(self.node, op.args)
         test = self.graph.node("compare", "==", (ndim, self.graph.constant("1")))
         return self.graph.node("conditional", "", (test, other, value))
 
     def _unless_scalar(self, op: Op) -> Node:
-        """Write `g.unsqueeze(-1) if x.ndim else g`."""
+        """Write `g.unsqueeze(-1) if x.ndim else g`: a number has no dim to restore."""
         value, other, ndim = map(self.node, op.args)
         return self.graph.node("conditional", "", (ndim, value, other))
 
@@ -650,6 +667,7 @@ class Printer:
         return self._subscripted(value, literal(dim), self._range(bounds))
 
     def _range(self, bounds: list[Op]) -> Node:
+        """Return the bounds of a slice, `1::2`; a bound of None is left out."""
         absent = self.graph.node("absent")
         parts = (
             absent if literal(item) is None else self.node(item) for item in bounds
@@ -661,7 +679,7 @@ class Printer:
         return self._subscripted(value, literal(dim), self.node(index))
 
     def _subscripted(self, value: Op, dim: object, part: Node) -> Node:
-        """Return `value[..., part]` with the part at a dim, joined to an index already there."""
+        """Return `value[..., part]` with the part at a dim, joined to an index already there: `x[:, 1][:, 0]` -> `x[:, 1, 0]`."""
         if not isinstance(dim, int):
             raise UnsupportedError("an index at a dim that is not written out")
         absent = self.graph.node("absent")
@@ -685,6 +703,7 @@ class Printer:
         return self.graph.node("subscript", "", (node, index))
 
     def _index(self, op: Op) -> Node:
+        """Write `x[index]`, or `x[rows, columns]`, with slices among the parts."""
         value, *parts = op.args
         nodes = tuple(
             self._range(list(part.args)) if part.rule == "range" else self.node(part)
@@ -700,7 +719,7 @@ class Printer:
 
 
 def index_of(dims: list[object]) -> list[str] | None:
-    """Return the index that adds the dims one after another, or None if they count from both ends."""
+    """Return the index that adds the dims one after another, `["...", "None"]`; None if they count from both ends."""
     plain = [dim for dim in dims if isinstance(dim, int)]
     if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
         return None
@@ -733,7 +752,7 @@ def _with_part(
 
 
 def unsliced(printer: Printer, op: Op) -> Node:
-    """Write `torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
+    """Write the gradient of a slice: `torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
     g, dim, start, end, step = op.args
     if g.kind == "complex":
         return _slice_backward(printer, op)
@@ -772,7 +791,7 @@ def _is_negated(bound: Op) -> bool:
 
 
 def _counted(printer: Printer, op: Op, behind: int) -> Node:
-    """Count a bound from the start instead of the end: `x.shape[1] - 1`."""
+    """Return a bound `behind` the end, counted from the start: `x.shape[1] - 1` for -1."""
     graph = printer.graph
     count = graph.constant(str(-behind))
     size = graph.node("binary", "-", (_size_along(printer, op), count))

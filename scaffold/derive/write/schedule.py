@@ -3,6 +3,9 @@
 In: the graph of the gradients, and the values that may be absent. Out: a `Schedule`; for each value, the conditions for
 computing it (`Safety`). Invariant: a value is computed only under the tests that guard its uses, and reads nothing
 absent; a value shared by several places is computed once, unless no common place is safe.
+
+Words: `held` ops have a name from the forward; a choice is a `cond`, `a if test else b`; a region is the branches around a
+statement, a place the region of one reader.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -57,7 +60,7 @@ class Safety:
                 self.tellers.setdefault(op.shape, []).append(op)
 
     def there(self, steps: Collection[tuple[int, int]]) -> frozenset[str]:
-        """Return the inputs surely present after these steps."""
+        """Return the inputs surely present in a region: a gradient's branch is taken only if its input is."""
         return frozenset(self.present[step] for step, _ in steps if step < 0)
 
     def needs(self, op: Op) -> frozenset[Need]:
@@ -67,7 +70,7 @@ class Safety:
         return self.known[op]
 
     def _needs(self, op: Op) -> frozenset[Need]:
-        """Return the tests a value needs, because an optional input is read below it."""
+        """Return the conditions for computing a value: an optional input or a local of one branch is read below it."""
         if op in self.optional:
             return self.inside.get(op) or frozenset({_named(op)})
         if op.rule == "static":
@@ -86,7 +89,7 @@ class Safety:
         return asked.union(*map(self.needs, needed))
 
     def _asked(self, shape: Shape) -> frozenset[Need]:
-        """Return the conditions for knowing the shape of a matrix product.
+        """Return the conditions for knowing the shape of a matrix product: those of one value with that shape; none for other shapes.
 
         No known op needs one, except a LoRA of undeclared shapes.
         """
@@ -97,7 +100,7 @@ class Safety:
 
 
 def _is_product(shape: Shape) -> bool:
-    """Return whether only a matrix product has this shape."""
+    """Return whether a shape comes from a matrix product: nothing but such a product has it."""
     return isinstance(shape.origin, MatrixProduct)
 
 
@@ -107,7 +110,7 @@ def _asks(op: Op) -> bool:
 
 
 def meets(outcome: Outcome, need: Need) -> bool:
-    """Return whether a test's outcome meets a need."""
+    """Return whether a test's outcome meets a need: it implies a name is not None, or decides the test asked for."""
     if isinstance(need, str):
         return implies(*outcome, need)
     return outcome == need or decides(*outcome, *need)
@@ -116,7 +119,7 @@ def meets(outcome: Outcome, need: Need) -> bool:
 def guard_of(
     need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
 ) -> Outcome | None:
-    """Return the outcome of one of the tests that guards the need and no more, if all places meet the need."""
+    """Return the outcome of one of the tests to guard a need and no more; None without one, or if a place does not meet the need."""
     if not isinstance(need, str):
         return need if need[0] in tests and is_met(need) else None
     for test in filter(_asks_presence, tests) if is_met(need) else ():
@@ -127,7 +130,7 @@ def guard_of(
 
 
 def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[Outcome]:
-    """Insert a guard before the first test that reads the name it guards."""
+    """Return the tests with a guard before the first one that reads the name it guards."""
     found = list(tests)
     readers = (at for at, (test, _) in enumerate(found) if need in names_read(test))
     found.insert(next(readers, len(found)), guard)
@@ -161,6 +164,7 @@ def _asks_presence(test: Op) -> bool:
 
 
 def _named(op: Op) -> str:
+    """Return the name a test for None would read; `<12>` for an unnamed value, which no test reads."""
     if op.rule == "static":
         return op.expression.label
     return op.name if op.rule == "input" else f"<{op.serial}>"
@@ -258,7 +262,10 @@ class Scheduler:
         )
 
     def _placed(self, wanted: set[Op]) -> Schedule:
-        """Choose the values to name and the region of each, walking from results to inputs."""
+        """Choose the values to name and the region of each, walking from results to inputs; the ops in `wanted` get a name.
+
+        A value gets one if it is read often enough, and its readers have a region in common where it is safe to compute.
+        """
         regions: dict[Op, set[Region]] = {}
         uses: dict[Op, int] = {}
         named: dict[Op, Region] = {}
@@ -289,7 +296,7 @@ class Scheduler:
         return Schedule(named, regions, uses)
 
     def _region(self, op: Op, places: set[Region]) -> Region | None:
-        """Return the region for an op read in these places, or None if none is safe."""
+        """Return the region for an op read in these places, or None if it is safe in none that encloses them."""
         if len(places) == 1:
             return next(iter(places))
         if self.safe.needs(op):
@@ -300,6 +307,7 @@ class Scheduler:
         return self.shared[key]
 
     def _shared(self, places: set[Region], op: Op) -> Region | None:
+        """Return the innermost region around all places: one of them, or else one extended by the tests they share and the op needs."""
         common = _common(places)
         if common in places:
             return common
@@ -307,6 +315,7 @@ class Scheduler:
 
 
 def _is_leaf(op: Op, held: Collection[Op]) -> bool:
+    """Return whether all arguments of an op have names or are Python values."""
     return all(is_at_hand(arg) or arg in held for arg in op.args)
 
 
@@ -337,9 +346,9 @@ def _guarded(
     safe: Safety,
     op: Op,
 ) -> Region | None:
-    """Extend the common region by the tests shared by all places, and by guards for the op's needs.
+    """Return the common region extended by the tests shared by all places, and by guards for the op's needs.
 
-    Return None if a need has no guard.
+    Return None if a need has no guard. `below` are the ops by serial, `tested` the first choice with each test.
     """
 
     def tests(place: Region) -> list[Outcome]:

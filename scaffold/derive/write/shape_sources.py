@@ -2,6 +2,9 @@
 
 In: shapes. Out: expressions. Invariant: only an optional input's own gradient reads its shape; no whole tensor is kept
 alive for a size available from a cotangent or an input.
+
+Words: `held` maps the forward's values with a name to it. Leading dims are any number of dims, as a size they have no number.
+The origin of a shape is the op it comes from: a broadcast, a reduction, a transpose.
 """
 
 from collections.abc import Collection, Iterable
@@ -50,7 +53,10 @@ class Holders:
         )
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
-        """Return `x.shape`, or the sizes one by one."""
+        """Return the expression of a shape: `x.shape`, or the sizes one by one; raise `UnknownShapeError` if no tensor has it.
+
+        Values in `last` are used if no other has it.
+        """
         try:
             return self._shape(shape, like)
         except UnsupportedError:
@@ -76,9 +82,9 @@ class Holders:
             try:
                 sizes = tuple(self.size(dim) for dim in shape.dims)
             except UnsupportedError:
-                return self._by_any(shape)
+                return self._refuse(shape)
             return self.graph.node("tuple", "", sizes)
-        return self._by_prefix(shape) or self._by_any(shape)
+        return self._by_prefix(shape) or self._refuse(shape)
 
     def _broadcast(self, several: Iterable[Shape]) -> Node:
         """Return `torch.broadcast_shapes(x.shape, y.shape)`."""
@@ -102,11 +108,11 @@ class Holders:
                 if isinstance(shape.origin, Dropped):
                     return rest
                 if not base.least:  # a scalar keeps no dim
-                    return self._by_any(shape)
+                    return self._refuse(shape)
                 one = number_node(self.program, 1)
                 both = (graph.node("starred", "", (rest,)), one)
                 return graph.node("tuple", "", both if dim else both[::-1])
-        return self._by_any(shape)
+        return self._refuse(shape)
 
     def _by_prefix(self, shape: Shape) -> Node | None:
         """Build a shape from the start of an available one and known sizes: `(*x.shape[:-1], 1)`, or return None."""
@@ -135,14 +141,15 @@ class Holders:
         return graph.node("subscript", "", (whole, index))
 
     def _known_size(self, dim: Dim) -> Node | None:
-        """Return a size readable from an available tensor, or None."""
+        """Return a size read or computed from tensors surely present; None if unknown."""
         if isinstance(dim, int):
             return number_node(self.program, dim)
         if is_lead(dim):
             return None
         return self.read_size(dim, self.sure) or self._computed_size(dim)
 
-    def _by_any(self, shape: Shape) -> Node:
+    def _refuse(self, shape: Shape) -> Node:
+        """Raise `UnknownShapeError`: the last way to a shape has failed."""
         raise UnknownShapeError(shape)
 
     def _holding(self) -> Iterable[Op]:
@@ -155,6 +162,7 @@ class Holders:
         yield from (op for op in self.optional if op.name == self.current)
 
     def _name(self, op: Op) -> str:
+        """Return the name of a tensor: of an input or an incoming gradient, else of a forward value."""
         return op.name if op.rule in ("input", "cotangent") else self.held[op]
 
     def _attribute(self, name: str, label: str) -> Node:
@@ -207,7 +215,7 @@ class Holders:
             return None
 
     def _sum(self, terms: sizes.Terms) -> Node | None:
-        """Add up multiples of sizes; subtracted ones come last."""
+        """Return the sum of multiples of sizes, `2 * x.shape[0] - 1`; subtracted ones come last. None if there are none."""
         found: Node | None = None
         for product, count in sorted(terms.items(), key=lambda item: item[1] < 0):
             number = (abs(count),) if abs(count) > 1 or not product else ()
@@ -220,7 +228,10 @@ class Holders:
         return self.graph.node("binary", label, (one, two))
 
     def of_tensor(self, shape: Shape, label: str) -> Node:
-        """Return `x.ndim` or `x.numel()` of some tensor with that shape."""
+        """Return `x.ndim` or `x.numel()`, by the label, of a tensor with that shape; for `numel`, else the product of its sizes.
+
+        Raise `UnknownShapeError` if neither is possible.
+        """
         for op in self._holding():
             if op.shape == shape or label == "ndim" and same_rank(op.shape, shape):
                 found = self._attribute(self._name(op), label)

@@ -3,6 +3,10 @@
 In: the gradients as a graph, and what is saved. Out: `GradientStatements`. Invariant: run in order the statements give the gradients' values,
 whatever names the forward has; no line is longer than an author would let it be, since parts of a long one get names, unless it is a
 sum with a line for each term.
+
+Words: `held` maps the forward's values with a name to it; `own` has locals of the forward computed by new lines of the backward, not by
+repeating the forward's; a value is `asked` for if its shape is read though it has no name. `of` maps a cotangent to its forward value, `via`
+one reader's part of a cotangent to that value and the reader. A region is the branches around a line, outermost first.
 """
 
 from collections import Counter
@@ -82,7 +86,11 @@ class _Attempt(NamedTuple):
 
 
 def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatements:
-    """Write the statements of the backward, and the forward to go with them."""
+    """Write the statements of the backward, and the forward to go with them.
+
+    Names decide how long lines are and which shapes they can read, and lines decide which names are worth it: so statements
+    are written (`_first_fit`) until they ask for no further name.
+    """
     saved, own, once = save_plan(backward)
     in_place = backward.saves and style == "combined"
     names = _Names(backward, saved)
@@ -150,7 +158,10 @@ def _with_shapes_of_others(
     in_place: bool,
     attempt: _Attempt,
 ) -> _Attempt:
-    """Statements that need no value of the forward for its shape alone where others tell that shape, if they read as well."""
+    """Return an attempt without forward values needed for their shape alone, if others have that shape; else `attempt` itself.
+
+    The new statements must read as well: no longer line for a broadcast shape, unless that value is expensive to compute.
+    """
     known = {**names.all, **names.again}
     saved = {*backward.returned, *backward.lowered.results}
     best, left = attempt, _read_for_shapes(known, saved, attempt.statements)
@@ -190,7 +201,10 @@ def _broadcasts(lines: Lines) -> int:
 
 
 def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Traits]:
-    """Return the traits that each named tensor shares with another, if it is surely present."""
+    """Return the shape and dtype of each named tensor with the shape of another, as numbers, if it is surely present.
+
+    Where a tensor is not at hand, its shape is then read from the other one.
+    """
     inputs, inside = backward.lowered.inputs, backward.lowered.held_in_branches
     tensors = backward.spec.tensors
     given = (item.name for item in tensors if not (item.optional or item.variadic))
@@ -222,7 +236,10 @@ def _kept(
     saved: Collection[Op],
     lines: Lines,
 ) -> frozenset[str]:
-    """Return the locals to save; random values always, as they cannot be drawn again."""
+    """Return the locals to save; random values always, as they cannot be drawn again.
+
+    If the op is once differentiable and saves no values by plan, these are all the tensors the lines read.
+    """
     ops = backward.applier.program.ops
     drawn = frozenset(op.name for op in ops if op.rule == "drawn")
     if backward.spec.once_differentiable and not backward.saves:
@@ -238,10 +255,10 @@ def _first_fit(
     in_place: bool,
     last: Collection[Op] = (),
 ) -> _Attempt:
-    """Statements over the names that are there, which compute some locals of the forward as their `own`.
+    """Write the statements over the names in `new` and the forward's, which compute some locals of the forward as their `own`.
 
-    Those locals tell shapes if they come early enough. They stay lines of the forward where another of its lines that comes
-    again reads one, or where a shape is asked for that only they have. The values that come `last` tell what no other does.
+    Those locals are sources of shapes, if their lines come early enough. All stay lines of the forward if a repeated line of
+    it reads one, or if a shape is asked for that only they have. Values in `last` are sources of shapes if no other is.
     """
     for sources in (own, {}) if own else ():
         try:
@@ -263,7 +280,7 @@ def _attempt(
     in_place: bool,
     last: Collection[Op],
 ) -> _Attempt:
-    """Write the backward for a choice of new and own names; return it with its open questions."""
+    """Write the backward for `new` names and `own` locals, with its open questions; `sources` are own locals to read shapes from."""
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
     kept = {op: name for op, name in backward.held.items() if op not in own}
     outer = {**kept, **new}
@@ -322,6 +339,7 @@ def _absent(backward: BackwardGraph) -> list[Op]:
 
 
 def _asks_inside(asked: Collection[Op], own: Collection[Op]) -> bool:
+    """Return whether a value asked for its shape is computed from an own local."""
     return any(op in own for value in asked for op in value.walk())
 
 
@@ -356,12 +374,15 @@ class _Names:
         if backward.returned:
             named = backward.returned.items()
             self.new |= {op: name for op, name in named if op not in backward.held}
-            self.new |= self._named_new(self._beside(self.new))
+            self.new |= self._named_new(self._siblings(self.new))
         else:
             self.new |= self._named_new(op for op in saved if op not in backward.held)
 
-    def _beside(self, ops: Collection[Op]) -> list[Op]:
-        """List the other results, which the forward reads, of calls of which one gets a name: `values` beside `indices`."""
+    def _siblings(self, ops: Collection[Op]) -> list[Op]:
+        """List the other results, read by the forward, of calls with one result in `ops`: `values` for `indices`.
+
+        They get names together, since a call is unpacked on one line.
+        """
         calls = {op.args[0] for op in ops if op.rule == "item"}
         held, last = self.backward.held, len(self.backward.forward.statements)
         return [
@@ -382,7 +403,7 @@ class _Names:
         return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
-        """Name the values whose shape is asked for; whether there was any without a name."""
+        """Name the values asked for their shape; return whether there was any without a name."""
         places = self.backward.lowered.places
         more = [op for op in asked if op in places and op not in self.new]
         self.new |= self._named_new(sorted(more, key=lambda op: op.serial))
@@ -394,7 +415,10 @@ class _Names:
         own: Collection[Op],
         attempt: "_Attempt | None" = None,
     ) -> bool:
-        """Name what would be computed twice where the forward comes again; whether there was any."""
+        """Name the values computed both by a repeated line of the forward and by a gradient; return whether there are any.
+
+        Without an `attempt` only the graph says what the backward reads.
+        """
         forward = self.backward.forward
         asked = attempt.asked if attempt else ()
         lines: Lines = attempt.statements if attempt else ()
@@ -413,8 +437,9 @@ class _Names:
         return bool(twice)
 
     def _named_new(self, ops: Iterable[Op]) -> dict[Op, str]:
+        """Return new names for forward values, and for further results of their calls."""
         several = list(ops)
-        several += [op for op in self._beside(several) if op not in several]
+        several += [op for op in self._siblings(several) if op not in several]
         self.namer.tell_apart(several)
         return {op: self.namer.name(op) for op in several}
 
@@ -430,6 +455,7 @@ class _Names:
         return self._named(self.repeated).statements if self.again else None
 
     def _named(self, names: Mapping[Op, str]) -> Forward:
+        """Return the forward with these values on lines of their own, under these names."""
         places = self.backward.lowered.places
         graph = self.backward.applier.program.graph
         named = named_apart(graph, self.backward.forward, places, names)
@@ -452,7 +478,7 @@ ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 def part_to_name(
     printer: Printer, op: Op, width: int, of: Mapping[Op, Op], held: Container[Op]
 ) -> Op | None:
-    """Return the part of a line that is best given a name: about half of it, and no mere product."""
+    """Return the part of a long line to give a name: about half of it, rather no mere product; None if there is none."""
     best, distance = None, 2 * width
     for part in _inline_ops(printer, op, of, held):
         size = len(emit(printer.expression(part)))
@@ -490,6 +516,7 @@ def _is_slice(value: Node) -> bool:
 
 
 def _terms(value: Node) -> Iterator[Node]:
+    """Yield the terms of a sum: `a`, `b`, `c` of `a + b - c`."""
     if value.kind == "binary" and value.label in ("+", "-"):
         yield from _terms(value.args[0])
         yield value.args[1]
@@ -500,7 +527,7 @@ def _terms(value: Node) -> Iterator[Node]:
 def _inline_ops(
     printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
 ) -> Iterator[Op]:
-    """Return the ops written inside the expression of another."""
+    """Yield the ops written inside the expression of another, except those a name would not help."""
     waiting = [(op, at) for at in range(len(op.args))]
     while waiting:
         user, at = waiting.pop()
@@ -547,7 +574,7 @@ class Emission(NamedTuple):
 
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
-    """Write the statements that assign all gradients."""
+    """Write the statements of all gradients, again and again until no line is too long: a part of each long one gets a name."""
     ops = {op for root in roots.values() for op in root.walk()}
     pulled = [op for op in ops if op.rule in ("vjp", "jvp")]
     below = {arg for op in pulled for arg in (op, *op.pullback.args)}
@@ -627,7 +654,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
 
 
 def _first_below(roots: Mapping[str, Op]) -> dict[str, frozenset[Op]]:
-    """Return the ops below each root that are below no earlier root."""
+    """Map each gradient's name to its ops not part of an earlier gradient: their lines stand just before it."""
     found: dict[str, frozenset[Op]] = {}
     done = set[Op]()
     for name, root in roots.items():
@@ -675,6 +702,7 @@ class _Writer:
         self.told_of_casts = False
 
     def _name_all(self) -> None:
+        """Give names to all ops with a statement of their own; results of one call get theirs together."""
         several = sorted(self.plan.named, key=self._place)
         for op in several:
             if op.rule == "vjp":
@@ -687,13 +715,13 @@ class _Writer:
         self.names |= self.namer.name_all(rest)
 
     def _place(self, op: Op) -> tuple[int, int]:
-        """Return the position that numbers names: values read by several gradients stand before them."""
+        """Return the key to sort by before names are numbered: values read by several gradients come first."""
         owners = self.known.owners.get(op, [])
         sole = [*self.roots].index(owners[0]) if len(owners) == 1 else -1
         return sole, op.serial
 
     def _temporaries(self) -> Temporaries | None:
-        """Return the values that may be overwritten: those read by a single line."""
+        """Return the values to be written over in place, read by a single line each; None if nothing is written in place."""
         precision = self.emission.precision
         if precision is None:
             return None
@@ -705,7 +733,7 @@ class _Writer:
         return over.repeated(statements) if (over := self.temporaries) else set()
 
     def _name_pulled(self, op: Op) -> None:
-        """Names for all that autograd of one call gives."""
+        """Name the results of autograd of one call: its gradients, `_` for those nobody reads."""
         self.names[op] = "pullback"
         items = self.program.items_of(op)
         self.names |= {item: self.namer.name(item) for item in items.values()}
@@ -723,7 +751,7 @@ class _Writer:
         return known and len(parts) > 1 and not self.namer.is_gradient(op)
 
     def _parts(self, op: Op) -> dict[int, Op]:
-        """Return the values of a call read by the backward."""
+        """Return the results of a call read by the backward, by position."""
         items = self.program.items_of(op) if op.kind == "group" else {}
         return {at: item for at, item in items.items() if item in self.known.owners}
 
@@ -735,7 +763,7 @@ class _Writer:
         self._unpack(op, items, len(op.facts.results))
 
     def statements(self) -> Lines:
-        """Return all statements, each value before its first use."""
+        """Return all statements, each value before its first use; a gradient's own values stand before it."""
         lines = list[Statement]()
         for name, op in self.roots.items():
             region = self.regions[name]
@@ -748,7 +776,7 @@ class _Writer:
     def _region(
         self, region: Region, among: Collection[Op] | None = None
     ) -> list[Statement]:
-        """Return the values among some ops that are named in a region."""
+        """Return the statements of the named values of a region, or those among some ops; each under the tests it shares with others."""
         depth = len(region)
         ops = [
             op
@@ -776,6 +804,7 @@ class _Writer:
         return self.printers[region]
 
     def _printer_in(self, region: Region) -> Printer:
+        """Return a printer for a region: it knows the tests around a line, and the input of its gradient."""
         steps = [(step % SHARED, at) for step, at in region if step >= 0]
         tests = tuple((self.program.ops[step].test, at) for step, at in steps)
         present = self.known.present
@@ -783,7 +812,7 @@ class _Writer:
         return self.printer.at(Scope(gradient, tests))
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
-        """Return the statements to bind a name to the value of an op."""
+        """Return the statements to bind a name to the value of an op: one assignment, an `if`, or the lines of a pullback."""
         target = self.graph.name(name)
         if op in self.names and self.names[op] != name:
             return [Assign(target, self.graph.name(self.names[op]))]
@@ -812,7 +841,7 @@ class _Writer:
         return [Assign(target, value, "", (*comment, *self._why(op, printer)))]
 
     def _why(self, op: Op, printer: Printer) -> tuple[str, ...]:
-        """Why a line casts a tensor, said once, or guards an exponent."""
+        """Return comments on a line: why it casts a tensor (said once in a backward), or guards an exponent."""
         inner = down_to((op,), self.names.keys() - {op})
         written = [part for part in inner if part is op or part not in self.names]
         powers = filter(None, map(guarded_power, written))
@@ -827,7 +856,7 @@ class _Writer:
         return tuple(told)
 
     def _why_recorded(self, op: Op) -> tuple[str, ...]:
-        """Why a backward that autograd records goes another way."""
+        """Return the comment on a choice by whether autograd records the backward: its fused call has no derivative."""
         if op.test is not is_recorded(self.program):
             return ()
         call = op.args[1]
@@ -837,7 +866,7 @@ class _Writer:
         return (f"{rule.name} has no derivative",) if rule else ()
 
     def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:
-        """Return a cotangent, plus the incoming gradient if there is one."""
+        """Return a cotangent, plus the gradient autograd hands in for the saved value if there is one: `if extra is not None`."""
         graph, target = self.graph, self.graph.name(name)
         value, extra = op.args[0], graph.name(op.args[1].name)
         total = graph.node("binary", "+", (target, extra))
@@ -845,7 +874,7 @@ class _Writer:
         return [*self._assigned(name, value, region), added]
 
     def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:
-        """Return the forward expression of a cotangent whose name only tells an operator: `grad_product`."""
+        """Return `w.r.t. x * y` for a cotangent named only by an operator, `grad_product`; () for others."""
         value = self.emission.of.get(op)
         if value is None or op not in self.plan.named or not value.facts.operator:
             return ()
@@ -860,6 +889,7 @@ class _Writer:
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
     def _branch(self, name: str, op: Op, at: int, region: Region) -> Lines:
+        """Return the statements of one branch of a choice, `at` 0 or 1, to bind the name in it."""
         inner = (*region, (op.serial, at))
         value = op.args[at]
         lines = self._region(inner)
@@ -871,6 +901,7 @@ class _Writer:
         return without_copy(lines, sole)
 
     def _takes_statements(self, op: Op, region: Region, printer: Printer) -> bool:
+        """Return whether a choice is written as an `if` statement, not as `a if test else b`: a branch has lines, or it is long."""
         inner = any(
             place[: len(region) + 1]
             and len(place) > len(region)
@@ -882,7 +913,7 @@ class _Writer:
         return inner or zeros or chained or len(emit(printer.expression(op))) > 60
 
     def _pulled_back(self, op: Op, region: Region) -> list[Statement]:
-        """`pullback = torch.func.vjp(lambda x: ..., x)[1]`, and what it gives for the cotangent."""
+        """Return `pullback = torch.func.vjp(lambda x: ..., x)[1]`, and the line for the gradients it gives."""
         (call, args), g = op.pullback, op.args[0]
         graph, printer = self.graph, self._at(region)
         names = [self.names.get(arg) or arg.name for arg in args]
@@ -925,6 +956,7 @@ class _Writer:
         return [Assign(pulled, first, "", (comment,)), Assign(target, value)]
 
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
+        """Record a line as too long, unless a formatter breaks it well."""
         width = len(name) + 3 + len(emit(value))
         most = WIDTH - self.emission.indent
         if width > most and not (stands_on_lines(value) or is_broken_well(value, most)):

@@ -3,6 +3,10 @@
 In: an op. Out: an identifier; the words for a primitive's value are in its section of the table. Invariant: no name is
 used twice, and none is a builtin's or a keyword's. An expression repeated in the finished statements is named in
 `common_subexpressions`.
+
+Words: a stem is a possible name, numbered if it is taken; a role is a word for what a value is in its formula (`normalized`, `mask`).
+`held` maps the forward's values with a name to it; `of` maps a cotangent to its forward value, `via` one reader's part of a cotangent to
+that value and the reader. The owners of an op are the inputs whose gradients read it.
 """
 
 import re
@@ -108,7 +112,7 @@ class Namer:
         return other
 
     def name_all(self, ops: Collection[Op]) -> dict[Op, str]:
-        """Name several ops: forward values first, since their cotangents are named after them."""
+        """Return names for several ops: forward values first, since their cotangents are named after them."""
         self.whole |= {*ops}
         for gradients in (False, True):
             several = [op for op in ops if self.is_gradient(op) is gradients]
@@ -145,14 +149,15 @@ class Namer:
                     self.alike[op] = next((n for n in found if n not in chosen), stem)
 
     def _more_exact(self, op: Op) -> Iterator[str]:
-        """Return the free names of an op more exact than its role."""
+        """Return the free names of an op more exact than its role: `x_norm` for `norm`."""
         value = self._value(op)
         key = (op, value)
         if key not in self.exact:
-            self.exact[key] = tuple(self._besides_roles(op, value))
+            self.exact[key] = tuple(self._beyond_roles(op, value))
         return filter(self._is_free, self.exact[key])
 
-    def _besides_roles(self, op: Op, value: Op | None) -> Iterator[str]:
+    def _beyond_roles(self, op: Op, value: Op | None) -> Iterator[str]:
+        """Yield the stems of an op with more in them than a role, or than the role or name of its forward value."""
         value = value or self.negated.get(op)
         roles = {*self._roles(op)}
         if value is not None:
@@ -183,7 +188,10 @@ class Namer:
         return name not in self.taken and name not in RESERVED
 
     def _stems(self, op: Op) -> tuple[str, ...]:
-        """Return the possible names of an op, best first."""
+        """Return the possible names of an op, best first; for a cotangent, the name after its forward value comes first.
+
+        A name after another forward value with a name, `grad_scores`, would mislead and is left out.
+        """
         value = self._value(op)  # changes as choices get names
         key = (op, value)
         if key not in self.stems:
@@ -200,7 +208,7 @@ class Namer:
         return (*first, *stems) or self.stems[key]
 
     def _multiple(self, value: Op) -> str:
-        """Return the name of a value's multiple, if only that reads it and its cotangent gets no name.
+        """Return the name of a value's multiple, if only that reads it and its cotangent gets no name; else "".
 
         `scores`, for `x @ query` in `scores = x @ query / t`.
         """
@@ -217,7 +225,7 @@ class Namer:
         return users.pop() if len(users) == 1 else None
 
     def _possible(self, op: Op, value: Op | None) -> Iterator[str]:
-        """Yield possible names of a value in the backward, best first."""
+        """Yield possible names of a value in the backward, best first: after its forward value (`value`), its reader, its role."""
         if op.rule == "item" and op.args[0].rule == "vjp":
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
@@ -237,7 +245,7 @@ class Namer:
             yield from self._by_operands(op, roles)
 
     def _by_owner(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
-        """Yield names for a part of a gradient: by the input it is for, as it is not the gradient of its operands."""
+        """Yield names for a part of a gradient by the input it is for (`masked_grad_x`): it is not the gradient of its operands."""
         factors = [arg for arg in op.args if not self.is_gradient(arg)]
         names = list(filter(None, map(self._exact, factors)))
         told = (
@@ -277,7 +285,7 @@ class Namer:
         return None
 
     def _exact(self, op: Op) -> str:
-        """Return the name of a value, or of the value it views, or ""."""
+        """Return the name of a value, of the value it views, or of the value it is a part of: `x_odd` for `x[1::2]`; else ""."""
         if op.kind == "static":
             return ""
         if op in self.held:
@@ -293,14 +301,17 @@ class Namer:
         return f"{of}{which}" if type(which) is int else f"{of}_{which}"
 
     def _value(self, op: Op) -> Op | None:
-        """Return the forward value of a cotangent, or of an unnamed choice with this op as one side; else None."""
+        """Return the forward value of a cotangent, else None.
+
+        A side of a choice without a name is named like the choice, so it has the forward value of that.
+        """
         if op in self.of:
             return self.of[op]
         choice = self.sides.get(op)
         return None if choice is None or choice in self.whole else self._value(choice)
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
-        """Yield names for a part of a cotangent: `grad_x_via_xz`."""
+        """Yield names for a part of a cotangent, by the reader it comes from: `grad_x_via_xz`."""
         name = self.held.get(value) or (value.name if value.rule == "input" else "")
         if not name:
             return
@@ -321,7 +332,10 @@ class Namer:
         yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
 
     def _forward_roles(self, value: Op) -> list[str]:
-        """Return a value's roles as an argument, then its own; a function's own go first: `softplus` in `tanh(softplus(x))`."""
+        """Return a value's roles as an argument of its readers, then its own; a function's own go first.
+
+        `preactivation` for a product below a `tanh`, but `softplus` for the argument in `tanh(softplus(x))`.
+        """
         told, own = [*dict.fromkeys(self._as_argument(value))], self._roles(value)
         named = value.facts.category == "elementwise" and not value.facts.operator
         return [*own, *told] if named else [*told, *own]
@@ -333,6 +347,7 @@ class Namer:
                 yield user.facts.argument
 
     def _roles(self, op: Op) -> list[str]:
+        """Return words for a value, best first; a cast or a copy has those of its argument."""
         if op not in self.roles:
             if _is_cast_if_given(op):
                 self.roles[op] = self._roles(op.args[0])
@@ -386,6 +401,7 @@ class Namer:
         return [*self._by_argument(op), *self._in_sum(op), *words]
 
     def _cast_of(self, op: Op) -> list[str]:
+        """Return names for a cast: the value's name and roles with `_cast` behind."""
         return [f"{name}_cast" for name in (self._exact(op), *self._roles(op)) if name]
 
     def _by_argument(self, op: Op) -> Iterator[str]:
@@ -413,7 +429,7 @@ class Namer:
                 yield both
 
     def _as_scaled(self, by: Op, name: str) -> Iterator[str]:
-        """Name the product of a named value by its other factor: `scaled_x`, `masked_x`, `weighted_x`."""
+        """Yield a name for the product of a named value, by its other factor: `scaled_x`, `masked_x`, `weighted_x`."""
         plain, own = name.removeprefix("new_"), self._exact(by)
         word = "" if by.is_tensor else "scaled"
         word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
@@ -441,7 +457,7 @@ class Namer:
         return found
 
     def _without_log(self, op: Op) -> Iterator[str]:
-        """Name the exponential of a logarithm: of `logvar`, of `-logvar`, of `ref_logps - logps`."""
+        """Yield a name for the exponential of a logarithm: of `logvar`, of `-logvar`, of `ref_logps - logps`."""
         if op.facts.operator == "-" and len(op.args) == 2:
             one, two = (OF_LOGARITHMS.fullmatch(self._exact(arg)) for arg in op.args)
             if (two and two[2]) or _is_of_logits(_viewed(op.args[1])):
@@ -456,13 +472,13 @@ class Namer:
             yield f"{inverse}{found['before'] or ''}{found['of']}"
 
     def _with_name(self, word: str, op: Op, most: int = OF_SEVERAL) -> tuple[str, ...]:
-        """Return the word filled with a value's name, or nothing if that has none or gets too long."""
+        """Return the word filled with a value's name, `x_hat` for "{}_hat"; () if that has none or gets too long."""
         name = self._exact(op).removeprefix("new_")
         found = word.format(name)
         return (found,) if name and len(found) <= most else ()
 
     def is_gradient(self, op: Op) -> bool:
-        """Return whether a cotangent is in the value."""
+        """Return whether a value is computed from a cotangent; its shape or dtype alone does not count."""
         if op not in self.known:
             # A cast reads another value's dtype only.
             args = op.args[:1] if op.rule == "cast" else op.args
@@ -477,7 +493,7 @@ class Namer:
         return op.facts.operator == "*" and op not in self.of
 
     def _normalized(self, op: Op) -> Op | None:
-        """Return the value divided by a root or a norm, or None."""
+        """Return the value divided by a root or a norm, `x` of `x / x.norm()` or `x * var.rsqrt()`; else None."""
         if op.facts.operator == "*":
             roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
@@ -522,7 +538,7 @@ class Namer:
 
 
 def _are_alike(several: Iterable[Sequence[str]]) -> bool:
-    """Return whether all values would get the same first-choice name."""
+    """Return whether all ops would get the same first-choice name; `several` has the names of each."""
     return len({name for names in several for name in names[:1]}) < 2
 
 
@@ -597,7 +613,7 @@ def _is_layer(op: Op) -> bool:
 
 
 def _is_multiple(op: Op, value: Op) -> bool:
-    """Return whether it is an arithmetic result times or over one number."""
+    """Return whether an op is an arithmetic result, the value, times or over one number."""
     if not value.facts.operator or op.facts.operator not in ("*", "/"):
         return False
     first, second = op.args
@@ -608,9 +624,10 @@ def _is_multiple(op: Op, value: Op) -> bool:
 
 
 def _is_cast_if_given(op: Op) -> bool:
-    """Return whether it is the cast of an optional value, or None."""
-    cast = op.rule == "cond" and op.args[0].rule == "cast"
-    return cast and literal(op.args[1]) is None
+    """Return whether an op is the cast of an optional value, or None if it is absent."""
+    return (
+        op.rule == "cond" and op.args[0].rule == "cast" and literal(op.args[1]) is None
+    )
 
 
 def _is_negative(op: Op) -> bool:
@@ -618,7 +635,7 @@ def _is_negative(op: Op) -> bool:
 
 
 def _fixed_roles(op: Op) -> list[str] | None:
-    """Return the roles independent of operands, if any: a mask, a one-hot, a result named by its primitive."""
+    """Return the roles of an op whatever its operands: a mask, a one-hot, a result named by its primitive; None for others."""
     if op.kind == "bool" and op.facts.category == "constant":
         return ["mask", "condition"]
     if op.rule == "item" and len(results := op.args[0].facts.results) > 1:
@@ -649,7 +666,7 @@ def _function(op: Op) -> str:
 
 
 def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
-    """Map each side of a cotangent that is a choice to that choice."""
+    """Map each side of a choice to it, if the choice is a cotangent: the side has no forward value of its own."""
     found: dict[Op, Op] = {}
     waiting = [g for g in of if g.rule == "cond"]
     while waiting:
