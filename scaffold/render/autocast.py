@@ -109,4 +109,5 @@ def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> lis
 
 
 def _is_region(spec: OpSpec, derivation: Derivation) -> bool:
+    """Return whether the backward runs under the autocast of the forward, and there is a backward."""
     return derivation.region and bool(spec.differentiable)

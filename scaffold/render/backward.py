@@ -2,6 +2,9 @@
 
 In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented.
 Invariant: a gradient that is not needed is None, one that is needed has its branch, and no branch is idle.
+
+Words: a variadic input is any number of tensors, `*tensors`; an intermediate is a local of forward, returned to be saved; a gradient
+is missing if the user has to write it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +48,7 @@ RETURN_WIDTH = LINE - METHOD  # a longer return gets a line for each None
 
 
 def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
-    """Return the flag of an input, or the flags of a variadic one.
+    """Return the flag for an input's gradient, `ctx.needs_input_grad[0]`, or the flags of a variadic input.
 
     Those are a slice, except in the backward of a registered op: there they are a list among the flags. `flat` asks for the
     slice, as in that op's `setup_context`.
@@ -160,7 +163,7 @@ def _collected(derivation: Derivation) -> str:
 def split_grads(
     spec: OpSpec, derivation: Derivation, names: frozenset[str]
 ) -> list[str]:
-    """Return the line splitting `*grads` into gradients of a variadic output and of intermediates."""
+    """Return the line splitting `*grads` into gradients of a variadic output and of intermediates; none if nothing is to be split."""
     if not (derivation.extra and _collects(spec, derivation)):
         return []
     name = grad_name(spec, spec.outputs[-1].name)
@@ -209,6 +212,7 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _zeros(item: Filled) -> str:
+    """Return zeros in place of an output gradient of None: like a saved tensor, or by values on ctx."""
     if item.scalar:
         return f"{item.like}.new_zeros(())"
     if item.like and item.shape:
@@ -220,6 +224,7 @@ def _zeros(item: Filled) -> str:
 
 
 def _filled_each(name: str, given: str, item: Filled) -> list[str]:
+    """Return lines replacing each None among the gradients of a variadic output, `given`, by zeros."""
     facets = f"ctx.{item.shape}, ctx.{item.dtype}, ctx.{item.device}"
     zeros = "torch.zeros(shape, dtype=dtype, device=device)"
     return [
@@ -233,6 +238,7 @@ def _filled_each(name: str, given: str, item: Filled) -> list[str]:
 
 
 def none_for(spec: OpSpec, item: Input) -> str:
+    """Return the None to return for an input without a gradient; for a variadic input one per tensor."""
     if is_variadic(item):
         if spec.is_library:
             return f"[None for _ in {needed(spec, item.name)}]"
@@ -280,6 +286,7 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _without_gradient(spec: OpSpec) -> list[str]:
+    """Return the body of a backward for an op without gradients."""
     side = "input" if any(item.differentiable for item in spec.outputs) else "output"
     docstring = f'"""No {side} has a gradient."""'
     if len(spec.inputs) == 1 and not _variadic(spec):
@@ -293,6 +300,7 @@ def _without_gradient(spec: OpSpec) -> list[str]:
 
 
 def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
+    """Return the line unpacking `ctx.saved_tensors`; none if nothing is saved."""
     targets = _saved_names(spec, derivation)
     names = [target.lstrip("*") for target in targets]
     if not names:
@@ -338,7 +346,7 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _guarded(spec: OpSpec, block: Block) -> list[str]:
-    """Return a block under its branch; the test of a sole `if` in it is merged into the branch's."""
+    """Return a block's lines under a test of `ctx.needs_input_grad`; if the block is one `if`, its test is joined by `and`."""
     lines = emit_lines(block.statements)
     guarded = guard(spec, block.serves, lines)
     first, *rest = block.statements
@@ -423,7 +431,7 @@ def _variadic(spec: OpSpec) -> tuple[TensorInput, ...]:
 
 
 def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return `grad_input = grad_weight = None` for gradients a branch may leave unset."""
+    """Return `grad_input = grad_weight = None`, for gradients assigned only under a test."""
     every = frozenset(item.name for item in spec.differentiable)
     sure = {
         name
@@ -515,6 +523,7 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _variadic_result(spec: OpSpec, derivation: Derivation, name: str) -> str:
+    """Return the gradients of a variadic input, each None unless it is needed."""
     if any(item.name == name for item in derivation.elements):
         return f"grad_{name}"
     pairs = f"zip(grad_{name}, {needed(spec, name)}, strict=True)"

@@ -59,7 +59,7 @@ def outline(source: Source, templates: Templates) -> Outline:
 
 
 def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
-    """Return the last line of each block, by its first line and its name."""
+    """Return the last line of each block, by its first line and its name; `tokens` are those of Jinja's lexer."""
     words = [
         (line, kind, text)
         for line, kind, text in tokens
@@ -78,7 +78,7 @@ def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
 
 
 def parent_of(found: Outline, layer: int, templates: Templates) -> Source | None:
-    """Return the template extended by one of `layer`, or None; a template extending its own name means the next layer's."""
+    """Return the template extended by one of a layer, or None; its own name means the template below it."""
     if found.extends is None:
         return None
     name = found.extends

@@ -24,6 +24,7 @@ class CompiledTemplates(BytecodeCache):
         self.store = store
 
     def load_bytecode(self, bucket: Bucket) -> None:
+        """Fill the bucket with the cached bytecode, if a file has it and is intact."""
         try:
             bucket.bytecode_from_string(_path(bucket).read_bytes())
         except (OSError, EOFError, ValueError, TypeError):

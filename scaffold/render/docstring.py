@@ -86,6 +86,7 @@ def section_lines(
 
 
 def _google(arguments: Sequence[Described], returned: Sequence[Described]) -> list[str]:
+    """Return the sections in Google's style, `Args:` and `Returns:`."""
     lines = ["", "Args:"] if arguments else []
     for name, words in arguments:
         lines += wrapped(f"{name}: {words}", INDENT, 2 * INDENT)
@@ -95,6 +96,7 @@ def _google(arguments: Sequence[Described], returned: Sequence[Described]) -> li
 
 
 def _numpy(arguments: Sequence[Described], returned: Sequence[Described]) -> list[str]:
+    """Return the sections in NumPy's style, with underlined titles."""
     lines: list[str] = []
     sentences = [Described(name, f"Tensor{words}.") for name, words in returned]
     for title, values in (("Parameters", arguments), ("Returns", sentences)):
@@ -105,6 +107,7 @@ def _numpy(arguments: Sequence[Described], returned: Sequence[Described]) -> lis
 
 
 def _sphinx(arguments: Sequence[Described], returned: Sequence[Described]) -> list[str]:
+    """Return the fields `:param x:` and `:returns:`."""
     lines = [""] if arguments or returned else []
     for name, words in arguments:
         lines += wrapped(f":param {name}: {words}", "", INDENT)
@@ -247,6 +250,7 @@ def _returned(spec: OpSpec) -> list[Described]:
 
 
 def _traits(output: Output) -> str:
+    """Return the words after an output's name: its shape, and whether it lacks a gradient."""
     dims = f" of shape ``{shape(output.dims)}``" if output.dims else ""
     constant = "" if output.differentiable else " (no gradient)"
     return f"{dims}{constant}"

@@ -48,6 +48,7 @@ def render_block(
 
 
 def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> str:
+    """Render a template, or the given block of it; a team's one in the sandbox, with an error at its line."""
     if templates.find(name) is None:
         return _text(built_in_environment().get_template(name), block, view)
     from scaffold.render.sandbox import blamed, layered

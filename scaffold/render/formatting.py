@@ -91,7 +91,10 @@ def _one_is_enough(line: str, below_imports: bool) -> bool:
 
 
 def _folded(line: str, length: int) -> Iterator[str]:
-    """Yield a line as black folds it."""
+    """Yield a line as black folds it: at its brackets if it is too long, or if a trailing comma wants one item a line.
+
+    A line with a string in front, a comment or a semicolon stays as it is.
+    """
     code = line.lstrip()
     fits = len(line) <= length and not code.endswith(",)")
     if fits or code.startswith(('"', "'")) or "#" in line or ";" in line:
@@ -111,12 +114,12 @@ def _folded(line: str, length: int) -> Iterator[str]:
 
 
 def _is_one_a_line(code: str, span: tuple[int, int]) -> bool:
-    """Return whether black writes each item on its own line because of a trailing comma."""
+    """Return whether black writes each item in these brackets on a line of its own, because of a trailing comma."""
     return code[: span[1]].endswith(",") and len(_items(code[slice(*span)][1:])) > 1
 
 
 def _bracketed(code: str, width: int) -> str:
-    """Add optional brackets: around imported names, several returned values, or an assigned value not ending in a bracket."""
+    """Add the brackets black would: around imported names, several returned values, or an assigned value not ending in a bracket."""
     if code.startswith("from ") and " import " in code and "(" not in code:
         module, names = code.split(" import ", 1)
         return f"{module} import ({names},)"  # the comma: always one name a line
@@ -246,7 +249,7 @@ def keep_formatted(source: str, line_length: int) -> None:
 
 
 def _formatted(pieces: list[str], line_length: int) -> list[str]:
-    """Format pieces together, as every call of black costs half a millisecond."""
+    """Return the formatted text of each piece, by one call of black for all of them, as each costs half a millisecond."""
     if not pieces:
         return []
     parts = BOUNDARY.split(_black(BETWEEN.join(pieces), line_length))

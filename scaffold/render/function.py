@@ -1,6 +1,9 @@
 """The `autograd.Function` of an op, as lines for its template.
 
 In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every string is ready to stand in the file.
+
+Words: forward fills ctx in `setup_context`, or by itself in combined style. An intermediate is a local of forward saved for backward;
+in `setup_context` style forward returns it after the op's outputs. A variadic input is any number of tensors, `*tensors`.
 """
 
 import re
@@ -111,7 +114,10 @@ def _reason_for_more(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
-    """Return the Function with a jvp, saving for both directions everything either of them reads; None without a jvp."""
+    """Return the Function with a jvp, saving for both directions everything either of them reads; None without a jvp.
+
+    Its `setup_context` runs that of the plain Function, then saves what the jvp reads as well.
+    """
     jvp = derivation.jvp
     if jvp is None:
         return None
@@ -152,6 +158,7 @@ def forward_type(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
+    """Return the return type of `backward`: `Tensor`, or a tuple with one per input; `Tensor | None` if a line may return None."""
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
     single = len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False)
@@ -163,7 +170,7 @@ def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
 
 
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the body of forward."""
+    """Return the body of forward; in combined style with the lines filling ctx."""
     if derivation.forward is None:
         return _unwritten_forward(spec, derivation)
     if spec.kept is not None:
@@ -201,7 +208,10 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _by_time(
     spec: OpSpec, forward: Lines, setup: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Split the ctx lines into those before and after the body; before it if they read an input the body rebinds."""
+    """Split the lines filling ctx into those before and after the body of a combined forward.
+
+    They stand after it, but before it if the body gives an input's name to another value.
+    """
     given = written(*forward) - set(spec.dirty)
     inputs = given & {item.name for item in spec.inputs}
     inner = (given - inputs) | set(_output_names(spec))
@@ -312,6 +322,7 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
 
 
 def _returns_one(spec: OpSpec, derivation: Derivation) -> bool:
+    """Return whether forward returns one tensor, not a tuple."""
     return (
         len(spec.outputs) + len(derivation.intermediates) == 1
         and not spec.outputs[0].variadic
@@ -319,6 +330,7 @@ def _returns_one(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[str]:
+    """Return the line of setup_context to unpack forward's results; none if there is one tensor, or if no line reads them."""
     names = [*_output_names(spec), *derivation.intermediates]
     if _returns_one(spec, derivation) or not any(
         _mentions(text, name) for name in names
@@ -334,7 +346,7 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
 
 
 def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
-    """Return the lines filling ctx: marks, flags, saved tensors and other values."""
+    """Return the lines filling ctx: marks, flags, saved tensors and other values; `outputs` maps outputs to their names here."""
     lines = [*refused_in_context(spec, derivation), *_marks_of_dirty(spec)]
     constant = [
         ("*" if item.variadic else "") + outputs[item.name]
@@ -373,12 +385,12 @@ def _marks_of_dirty(spec: OpSpec) -> list[str]:
 
 
 def _marked(spec: OpSpec, output: Output) -> bool:
-    """Return whether the output must be marked: not a sole integer one, as it cannot require a gradient."""
+    """Return whether an output is marked as non-differentiable; a sole integer one is not, as it cannot require a gradient."""
     return not output.differentiable and (len(spec.outputs) > 1 or output.const)
 
 
 def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
-    """Return the tensor to save, under a test for a gradient that reads it if it may be large."""
+    """Return the tensor to save, `x if ctx.needs_input_grad[0] else None`; without a test if it is always saved."""
     value = outputs[item.origin] if item.source == "output" else item.origin
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
     if item.always:

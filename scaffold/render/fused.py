@@ -30,7 +30,7 @@ class Fused(NamedTuple):
 
 @lru_cache(maxsize=8)  # of one op it is asked for each of its files
 def fused(spec: OpSpec) -> Fused | None:
-    """Return the kernels of an op; ScaffoldError if there can be none."""
+    """Return the kernels of an op, None if it wants none; raise ScaffoldError if they are not possible."""
     if not spec.kernels:
         return None
     from scaffold.kernels.triton import triton_kernels  # the engine, for few ops
@@ -51,7 +51,10 @@ def module_of(spec: OpSpec) -> str:
 
 
 def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
-    """Save everything its backward kernel reads, for any set of needed gradients."""
+    """Return the derivation saving everything the backward kernel reads, for any set of needed gradients.
+
+    The kernel saves statistics of each row; the formula in their place returns an empty tensor for each.
+    """
     found = fused(spec)
     if found is None or found.pair.backward is None:
         return derivation
@@ -121,7 +124,7 @@ def forward_call(spec: OpSpec) -> tuple[str, ...]:
 
 
 def context_call(spec: OpSpec) -> tuple[str, ...]:
-    """Return the line to keep on ctx whether the kernels take these inputs."""
+    """Return the line keeping on ctx whether the forward ran in kernels; none without a backward kernel."""
     found = fused(spec)
     if found is None or found.pair.backward is None:
         return ()
@@ -131,7 +134,7 @@ def context_call(spec: OpSpec) -> tuple[str, ...]:
 
 
 def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
-    """Yield the call of the backward kernel, for a backward outside of a graph."""
+    """Yield the lines calling the backward kernel, unless autograd records the backward: a kernel has no derivative."""
     found = fused(spec)
     if found is None or found.triton.backward is None:
         return

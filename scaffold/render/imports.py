@@ -95,6 +95,7 @@ def _read(left: list[ast.AST]) -> set[str]:
 
 
 def _section(item: Import) -> int:
+    """Return the section of an import: 0 for the standard library, 1 for third parties, 2 for the user's modules."""
     root = item.module.split(".")[0]
     if root in sys.stdlib_module_names:
         return 0
@@ -102,7 +103,10 @@ def _section(item: Import) -> int:
 
 
 def import_lines(items: Iterable[Import], single: bool) -> list[str]:
-    """Return `import` lines first, then one `from` line for each module or name, both sorted."""
+    """Return the lines of imports, sorted: `import` lines first, then `from` lines, one for each module and for each alias.
+
+    If `single`, each name has a line of its own.
+    """
     plain = sorted({_plain(item) for item in items if item.name is None}, key=_natural)
     members: dict[str, list[Import]] = {}
     for item in items:

@@ -32,7 +32,7 @@ def jvp_name(spec: OpSpec) -> str:
 
 
 def chosen(spec: OpSpec) -> tuple[list[str], str]:
-    """Return the wrapper's lines choosing the Function, and its name."""
+    """Return the wrapper's lines choosing between the two Functions, and the name of the chosen one."""
     if not spec.forward_ad:
         return [], spec.function_name
     function = fresh("function", {item.name for item in spec.inputs})
@@ -77,7 +77,7 @@ def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
 
 
 def _inlined(statements: Lines, result: Node) -> tuple[Lines, Node]:
-    """Split off the last statement's value if it is short and is the result; else return both unchanged."""
+    """Return the statements but the last, and its value as the result; unchanged if the value is long or not just the result."""
     *before, last = statements
     alone = isinstance(last, Assign) and not (last.operator or last.comments)
     again = any(result.label in written(item) for item in before)

@@ -11,7 +11,10 @@ from scaffold.spec import OpSpec
 
 
 def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
-    """Return the body; a result untyped for a type checker gets an annotated name. `tensors` are typed already."""
+    """Return the body of a kept forward; an untyped result gets an annotated name for a type checker.
+
+    `tensors` are the names typed already.
+    """
     last = kept.returned[-1]
     value = _as_its_own(spec, kept)
     ends = [f"return {value}"]

@@ -81,7 +81,7 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
 
 
 def _broken(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return statements for the docstring; those that are too long are broken at brackets."""
+    """Return statements for the docstring, broken at brackets if one is too long."""
     if all(len(line) <= WIDTH for line in lines):
         return lines
     return tuple(format_source("\n".join(lines), WIDTH).splitlines())

@@ -45,13 +45,14 @@ def make_arguments(spec: OpSpec, sizes: Sizes) -> dict[str, Any]:
 
 
 def _leading(spec: OpSpec) -> dict[str, str]:
-    """Return the parameter of `make` for each name standing for several dims."""
+    """Map each name of several dims, `batch` of `*batch`, to the parameter of `make` for it."""
     found = leading_names(spec).items()
     shared = {ANY_DIMS: "shape"} if takes_shape(spec) else {}
     return {dim.removeprefix("*"): name for dim, name in found} | shared
 
 
 def _usual(spec: OpSpec) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of all dims in the tests, by name; several for leading dims."""
     named = {name: (size,) for name, size in choose_sizes(spec).items()}
     several = dict.fromkeys(_leading(spec), LEADING)
     return named | several | ({ANY_DIMS: SHAPE} if takes_shape(spec) else {})

@@ -145,7 +145,7 @@ def _between(graph: _Graph, places: dict[int, int], left: int, right: int) -> in
 
 
 def _crossings(graph: _Graph, order: Order) -> int:
-    """Count the pairs of crossing edges."""
+    """Count the pairs of crossing edges between adjacent layers."""
     count = 0
     for upper, lower in pairwise(order):
         places = {item: at for at, item in enumerate(lower)}
@@ -197,7 +197,7 @@ def _apart(graph: _Graph, left: int, right: int) -> float:
 
 
 def _spread(graph: _Graph, row: list[int], wanted: list[float]) -> list[float]:
-    """Return places near the wanted ones with order and distances kept: the mean of pushing right and pushing left."""
+    """Return places near the wanted ones, with order and distances kept: the mean of pushing right and of pushing left."""
     right, left = list(wanted), list(wanted)
     for at in range(1, len(row)):
         least = right[at - 1] + _apart(graph, row[at - 1], row[at])

@@ -67,7 +67,7 @@ def layout(name: str, directories: Directories) -> Layout:
 
 
 def _search_paths(directories: Directories, tests: str) -> Iterator[str]:
-    """Yield the directories to import from, unless the test runner finds them by itself."""
+    """Yield the directories for a test to add to `sys.path`, unless the test runner finds them by itself; `tests` is its own."""
     shared, tests = directories.op_testing, tests or "."
     if shared is not None and shared.start is not None:
         lies_there = tests == posixpath.normpath(directories.tests)

@@ -76,7 +76,7 @@ def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryVi
 
 
 def _registered(spec: OpSpec, saves: bool, maps: bool, fakes: bool) -> list[str]:
-    """Return the calls registering the op with PyTorch."""
+    """Return the calls registering the op with PyTorch; with `saves`, `maps` and `fakes` its functions for ctx, vmap and shapes."""
     op = spec.function_name
     name = f'"{spec.namespace}::{spec.name}"'
     setup = f", setup_context={SETUP}" if saves else ""
@@ -253,12 +253,16 @@ def _leading_lines(spec: OpSpec, sharding: Sharding, whole: str) -> list[str]:
 
 
 def _leading_shape(item: TensorInput, group: Indices) -> str:
+    """Return the expression of a tensor's leading dims: its shape without the dims of the other indices."""
     rest = len(group) - 1
     return f"{item.name}.shape[:-{rest}]" if rest else f"{item.name}.shape"
 
 
 def _placed(spec: OpSpec, sharding: Sharding, index: str) -> str:
-    """Return the placements of outputs and inputs with the op split along an index."""
+    """Return the placements of outputs and inputs with the op split along an index, as `([outputs], [inputs])`.
+
+    An output without the index is a sum over the devices (`Partial`); an input without it is whole on each.
+    """
     absent = "Replicate()" if index == WHOLE else "Partial()"
     outputs = [_placement(group, index, absent) for group in sharding.outputs]
     groups, inputs = iter(sharding.inputs), []
@@ -273,6 +277,7 @@ def _placed(spec: OpSpec, sharding: Sharding, index: str) -> str:
 
 
 def _placement(group: Indices, index: str, absent: str) -> str:
+    """Return the placement of one tensor split along an index: `Shard(1)`; `absent` if the tensor has no such index."""
     if index == WHOLE or index not in group:
         return absent
     at = group.index(index)

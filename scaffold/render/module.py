@@ -93,6 +93,8 @@ def _of_module(spec: OpSpec, module: ModuleSpec, formula: Formula) -> Lines:
 
 
 def _over_self(graph: Graph, owned: set[str]) -> Callable[[Node], Node | None]:
+    """Return the change of a name the module owns to an attribute: `weight` -> `self.weight`."""
+
     def change(node: Node) -> Node | None:
         if node.kind == "name" and node.label in owned:
             return graph.node("attribute", node.label, (graph.name("self"),))
@@ -172,6 +174,7 @@ def init_arguments(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _switches(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    """Return the optional parameters: the constructor has a bool for each, to leave it out."""
     optional = {item.name for item in spec.tensors if item.optional}
     return [name for name in module.parameters if name in optional]
 
@@ -200,6 +203,7 @@ def _docstring(spec: OpSpec, module: ModuleSpec) -> str:
 
 
 def _and(words: list[str]) -> str:
+    """Return words as an enumeration: `a, b and c`."""
     return (
         " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
     )
@@ -325,7 +329,7 @@ def shows(item: Attribute) -> bool:
 
 
 def _joined(parts: list[str], line_length: int) -> list[str]:
-    """Return the pieces of `extra_repr` as rows of f-strings."""
+    """Return the body of `extra_repr`: one f-string, or several in brackets if it is longer than a line."""
     if not parts:
         return []
     rows = [parts[0]]

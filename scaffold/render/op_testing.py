@@ -3,6 +3,9 @@
 In: the team's style; the text of a test. Out: the text of the file, or the part of it a test needs.
 Invariant: it depends on the templates and the style alone, and imports nothing of this package; a test with its own copy has the
 same test methods as one importing the file.
+
+Words: a test method is asked of an op if the attributes named in its decorator `@asked_if` are true of it. The op's own test file is the
+`test`; the shared code is the `text`, or its `tree`.
 """
 
 import ast
@@ -56,7 +59,10 @@ def op_testing_draft(
     testing: Testing | None = BESIDE,
     module: str = OpTesting().module,
 ) -> str:
-    """Render the file imported by a project's tests, not formatted yet; without `testing`, for a test's own copy: no optional checks."""
+    """Render the code shared by tests, not formatted yet: the file of a project, or, without `testing`, the part for one test.
+
+    A test's own copy has no optional checks, and no imports: they stand in the test.
+    """
     single = house.single_line_imports
 
     def imports(code: str) -> str:
@@ -137,7 +143,10 @@ def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
 
 
 def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[str]:
-    """Find methods returning their argument for this op: `on_copy`, if nothing changes in place, `seeded`, `prepared`."""
+    """Return the methods with their argument as result for this op: `on_copy` if nothing changes in place, `seeded`, `prepared`.
+
+    Calls of these are cut out of the code.
+    """
     found: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -151,7 +160,10 @@ def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[st
 
 
 def _gives_back(method: ast.FunctionDef, truths: Truths, known: set[str]) -> bool:
-    """Return whether a method returns its argument unchanged, given the `known` ones above it."""
+    """Return whether a method returns its argument unchanged, given the `known` methods of this kind above it.
+
+    Either its first line returns it because a flag is false (`truths`), or it only passes it through known methods.
+    """
     if len(method.args.args) != 2:
         return False
     match method.body[1:]:
@@ -206,7 +218,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _attributes(test: ast.Module, base: str) -> Truths:
-    """Return the attributes of the test's class extending `base`, each with its truth value."""
+    """Return the attributes of the test's class extending `base`, each with its truth value; {} without such a class."""
     for node in test.body:
         if isinstance(node, ast.ClassDef) and base in map(ast.unparse, node.bases):
             return dict(_truths(node.body))
@@ -282,7 +294,7 @@ class _Kept:
         self.out |= {*questions}
 
     def keeps(self, node: ast.stmt, owner: str = "") -> bool:
-        """Return whether a definition (in the class `owner`, if given) is read, or found by pytest."""
+        """Return whether a definition is read, or found by pytest; `owner` is the class it stands in, "" outside of one."""
         names = [node.name] if isinstance(node, Definition) else _targets(node)
         if not owner:
             return any(name in self.read for name in names) and not self._cut(names)
@@ -298,6 +310,7 @@ class _Kept:
         return any(name in (*self.never, CONDITION, LEFT_OUT) for name in names)
 
     def _calls_what_is_cut(self, node: ast.stmt) -> bool:
+        """Return whether a statement calls a method of those left out."""
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))):
                 return name in self.never
@@ -326,6 +339,7 @@ class _Kept:
                     yield from self._cut_in_class(item, node.name)
 
     def _cut_in_class(self, item: ast.stmt, owner: str) -> Iterator[int]:
+        """Yield the lines to cut of a class's definition: all, or its condition and its calls of methods left out."""
         if not self.keeps(item, owner):
             yield from _lines(item)
             return
@@ -356,6 +370,7 @@ def _read_by(node: ast.stmt) -> frozenset[str]:
 
 @lru_cache(maxsize=512)
 def _is_fixture(node: ast.stmt) -> bool:
+    """Return whether a definition is a fixture of pytest."""
     return "fixture" in " ".join(map(ast.unparse, _decorators(node)))
 
 

@@ -117,6 +117,7 @@ def op_view(
 
 
 def _type_imports(spec: OpSpec) -> str:
+    """Return the imports needed for annotations of attributes alone."""
     wanted = tuple(Import(*item.imported) for item in spec.attributes if item.imported)
     code = "\n".join(item.binding for item in wanted)
     return import_block(code, wanted, known=())
@@ -150,7 +151,7 @@ def wrapper_view(
 
 
 def _without_extra(spec: OpSpec, derivation: Derivation, call: str) -> list[str]:
-    """Return lines unpacking the declared outputs from a call returning intermediates too."""
+    """Return the lines dropping the intermediates a call also returns: `y, _h = call`, `return y`."""
     names = [
         f"*{output.name}" if output.variadic else output.name for output in spec.outputs
     ]

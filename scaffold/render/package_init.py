@@ -43,6 +43,7 @@ def with_exports(text: str, path: str, wanted: Exported) -> str:
 
 
 def _parsed(text: str, path: str) -> ast.Module:
+    """Return the syntax tree of the file; raise ScaffoldError with the line if it is not Python."""
     try:
         return ast.parse(text)
     except (RecursionError, MemoryError):
@@ -112,6 +113,7 @@ def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
 def _missing(
     imports: Iterable[_Import], wanted: Exported
 ) -> Iterator[tuple[str, list[str]]]:
+    """Yield each module with the names it defines and no import has yet; none for one imported by `*`."""
     present: dict[str, set[str]] = {}
     for item in imports:
         plain = {name for name, bound in item.names if name == bound}
@@ -154,7 +156,7 @@ def _statement(
 
 
 def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
-    """Add blank lines between the first imports and the code around them."""
+    """Add blank lines between the first imports and the code around them; `coming` has the new lines by their place."""
     for line, new in coming.items():
         above = ["\n"] if line and lines[line - 1].strip() else []
         below = ["\n"] if line < len(lines) and lines[line].strip() else []
@@ -164,7 +166,7 @@ def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
 
 
 def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
-    """Return the text with the ops' names in `__all__`, and without dropped ones."""
+    """Return the text with the ops' names in `__all__`, and without dropped ones; unchanged if `__all__` is no list of strings."""
     tree = _parsed(text, path)
     lines = text.splitlines(keepends=True)
     ours = {name for names in wanted.names.values() for name in names}
@@ -202,7 +204,7 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
 
 
 def _edit_rows(lines: list[str], items: list[ast.expr], names: set[str]) -> None:
-    """Add and remove names of a list with one line each; the others keep their lines and comments."""
+    """Add and remove names of a list with one name a line; the others keep their lines and comments."""
     rows = {str(ast.literal_eval(item)): item.lineno for item in items}
     last = items[-1]
     line = lines[last.lineno - 1].encode()
@@ -223,6 +225,7 @@ def _edit_rows(lines: list[str], items: list[ast.expr], names: set[str]) -> None
 
 
 def _after_imports(tree: ast.Module) -> int:
+    """Return the last line of the last import, 0 without one."""
     ends = [
         node.end_lineno or 0
         for node in tree.body
@@ -244,6 +247,7 @@ def _listed(node: ast.stmt) -> list[str] | None:
 
 
 def _all(names: Iterable[str], wanted: Exported) -> list[str]:
+    """Return the lines of an `__all__` with these names, on one line if it fits."""
     said = [f'"{name}"' for name in sorted(names)]
     line = f"__all__ = [{', '.join(said)}]\n"
     if len(line) - 1 <= wanted.line_length:

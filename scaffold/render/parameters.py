@@ -59,6 +59,7 @@ def kept_attributes(spec: OpSpec, module: ModuleSpec) -> tuple[Attribute, ...]:
 
 
 def _empty(name: str, dims: Dims, maker: str, factory: str = FACTORY) -> str:
+    """Return a call making an uninitialised or filled tensor: `torch.empty(N, D, device=device, dtype=dtype)`."""
     if dims is None:
         size = f"{name}_shape"
     else:
@@ -114,7 +115,7 @@ SIZE = ".shape[1:].numel()"  # inputs per output, of a weight of undeclared dims
 
 
 def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
-    """Choose the initialisation of a parameter if the user states none."""
+    """Choose the initialisation of a parameter if the user states none: as in nn.Linear, ones for a scale, zeros for a shift."""
     dims = dims_of(spec, name)
     word = name.rpartition("_")[2]  # of up_bias
     if word == "bias" or word in BIASES and not _is_a_factor(spec, name):
@@ -150,6 +151,7 @@ def _matrix(spec: OpSpec, module: ModuleSpec) -> str | None:
 
 
 def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]:
+    """Return the lines initialising a parameter; `fan_in_uniform` is our own, the others are functions of `nn.init`."""
     if init.function == "fan_in_uniform":
         fan_in, lines = _fan_in(spec, module, name), []
         if fan_in.endswith(SIZE):

@@ -56,7 +56,7 @@ def layers(diagram: Diagram) -> list[int]:
 
 
 def _near_their_readers(items: Sequence[Item], found: list[int]) -> list[int]:
-    """Move inputs down to just above their first reader in their own part."""
+    """Move inputs down to the layer just above their first reader in their own part, so that edges are short."""
     for at, item in enumerate(items):
         readers = [
             found[other]
@@ -124,6 +124,7 @@ def _opening(width: float, height: float) -> str:
 
 
 def _size(item: Item) -> tuple[float, float]:
+    """Return the width and height of an item's box."""
     code = code_of(item)
     letters = max(map(len, [*code, *item.detail]))
     lines = len(code) + len(item.detail)
@@ -135,6 +136,7 @@ def _edges(diagram: Diagram) -> list[tuple[int, int]]:
 
 
 def _bytes(diagram: Diagram) -> list[str]:
+    """Return the lines on the bytes kept for the backward, here and by plain autograd; none if they are unknown."""
     if not diagram.here:
         return []
     return [
@@ -183,6 +185,7 @@ def _edge(points: Sequence[tuple[float, float]]) -> Iterator[str]:
 
 
 def _boxes(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[str]:
+    """Yield each item's box, with its lines of code and, dimmed, its detail."""
     for item, box, (x, y) in zip(diagram.items, boxes, layout.places, strict=True):
         yield (
             f'<rect class="box {item.kind}" x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" '

@@ -58,6 +58,7 @@ def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
 def _raised(
     spec: OpSpec, test: str, names: Iterable[str], be: str = "must be real"
 ) -> list[str]:
+    """Return lines raising TypeError if the test holds: `linear: x and weight must be real`."""
     *several, last = names
     listed = f"{', '.join(several)} and {last}" if several else last
     parts = rows(f"{spec.name}: {listed} {be}", LINE_LENGTH - INDENTED)

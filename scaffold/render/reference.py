@@ -58,7 +58,10 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
 
 
 def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """Return the stated gradients as a body over the inputs and `grad_output`; () unless all are expressions of these."""
+    """Return the body of a function giving the stated gradients, of the inputs and `grad_output`.
+
+    () unless each is one expression of these, of an op with a single output.
+    """
     formulas = dict(spec.gradients)
     known = {item.name for item in spec.inputs} | {"grad_output", "torch", "F", "math"}
     own = any(item.optional or item.variadic for item in spec.tensors)
@@ -100,7 +103,7 @@ def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
         for name in spec.dirty if calls else ():
             if read.count(name) > 1 and name not in shared:
                 target = graph.node("name", name)
-                made = Assign(target, _anew(graph, item.value, calls))
+                made = Assign(target, _not_in_place(graph, item.value, calls))
         found.append(made)
     return tuple(found)
 
@@ -113,12 +116,12 @@ def _names(node: Node) -> Iterator[Node]:
         yield from _names(arg)
 
 
-def _anew(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
+def _not_in_place(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
     """Return an expression with each in-place call among `calls` done out of place."""
     from scaffold.derive.lower.mutation import made_anew
 
     found = (made_anew(graph, node) if node in calls else None) or node
-    args = tuple(_anew(graph, arg, calls) for arg in found.args)
+    args = tuple(_not_in_place(graph, arg, calls) for arg in found.args)
     return graph.node(found.kind, found.label, args, found.keywords) if args else found
 
 

@@ -212,6 +212,7 @@ def _hint(error: Exception, templates: Templates) -> str | None:
 
 
 def _among(word: str, known: Iterable[str], what: str) -> str | None:
+    """Return a hint: the closest of the known words, or a list of them; None without any."""
     listed = list(known)
     shown = ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")
     return did_you_mean(word, listed) or (f"{what}: {shown}" if listed else None)

@@ -28,7 +28,10 @@ def guards(derivation: Derivation) -> bool:
 
 
 def leads_back(spec: OpSpec, derivation: Derivation) -> bool:
-    """Return whether only intermediates connect a gradient to every input: they are then differentiable outputs."""
+    """Return whether the backward depends on an input only by intermediates: to lead back to it, they are differentiable outputs.
+
+    Only for a backward that raises when it is differentiated.
+    """
     if not guards(derivation):
         return False
     inputs = {item.origin for item in derivation.saved if item.source == "input"}
@@ -76,7 +79,7 @@ def once_only(
 
 
 def refused_at_once(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return lines refusing a second derivative, placed first in the backward of a registered op.
+    """Return lines refusing a second derivative, for the top of a registered op's backward; none for other ops.
 
     Such an op is not for `torch.func`, so a recorded graph of its backward means a wanted second derivative.
     """
@@ -88,7 +91,7 @@ def refused_at_once(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _of_one(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
-    """Return the lines to return one gradient with a derivative that raises."""
+    """Return the lines to return one gradient, as a Function's result if autograd records: its backward raises."""
     name = f"grad_{spec.inputs[0].name}"
     taken = {item.name for item in spec.inputs}
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
@@ -106,7 +109,7 @@ def _of_one(
 def _of_several(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
-    """Return the lines to return several gradients with derivatives that raise."""
+    """Return the lines to return several gradients, as results of a Function if autograd records: its backward raises."""
     taken = {item.name for item in spec.inputs}
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
     grads = fresh("grads", taken)

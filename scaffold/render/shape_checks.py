@@ -28,6 +28,7 @@ def check_lines(derivation: Derivation, line_length: int) -> list[str]:
 
 
 def _statement(check: ShapeCheck, room: int) -> list[str]:
+    """Return the lines of a check; of a variadic input, in a loop over its tensors. `room` is the width of a message's line."""
     if not check.each:
         return _lines(check, room)
     inner = _lines(check, room - len(INDENT))
@@ -35,6 +36,7 @@ def _statement(check: ShapeCheck, room: int) -> list[str]:
 
 
 def _lines(check: ShapeCheck, room: int) -> list[str]:
+    """Return the lines `if y.shape != x.shape:` and `raise ValueError(...)` of a check."""
     test = " or ".join(check.tests)
     if check.absent and len(check.tests) > 1:
         test = f"({test})"
@@ -96,7 +98,7 @@ def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
 def _refused(
     spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]
 ) -> Refused | None:
-    """Return an input, and a value of it to make a shape check fail; None if there is none."""
+    """Return an input and a value of it for a shape check to fail; None if there is none."""
     name = check.name
     # An earlier check, of an optional input, may read the shape of this one, and refuse first.
     read = any(f"{name}.shape" in test for one in before for test in one.tests)
@@ -113,7 +115,7 @@ def _refused(
 def _breaking(
     spec: OpSpec, condition: Formula, read: Sequence[tuple[str, str, int]]
 ) -> Refused | None:
-    """Find an input violating the condition for every choice of test sizes: one index of a dim more, or twice as many.
+    """Return an input violating the condition for every choice of test sizes: one index of a dim more, or twice as many; or None.
 
     `H % 2 == 0` holds for twice the size too, `D == E // 2` for one index more, and `E == 2 * D and P > D` however large P is.
     """

@@ -35,6 +35,7 @@ def registered_parameters(items: Iterable[Input]) -> str:
 
 
 def _registered(item: Input) -> str:
+    """Return the type of a registered op's parameter, as its schema needs it."""
     if isinstance(item, Attribute):
         return schema_type(item.annotation) or annotation(item)
     return "list[Tensor]" if item.variadic else annotation(item)

@@ -102,6 +102,7 @@ def samples_name(spec: OpSpec) -> str:
 
 
 def _alias(name: str) -> str | None:
+    """Return a new name for one of the op's, hiding a helper of the test file: `CaseOp`, `mask_op`; None if it hides none."""
     if name not in HELPERS:
         return None
     return f"{name}Op" if name[:1].isupper() else f"{name}_op"
@@ -168,7 +169,7 @@ def plan_making(spec: OpSpec) -> Making:
 
 
 def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
-    """Return two leading dims for a case; they are equal if some input declares no dims."""
+    """Return two leading dims for a case with more of them; they are equal if some input declares no dims."""
     other = next(size for size in range(3, 99) if size not in sizes.values())
     return (BATCH, BATCH if _shared_shape(spec) else other)
 
@@ -250,6 +251,7 @@ def leading_names(spec: OpSpec) -> dict[str, str]:
 
 
 def _leading_name(dim: str, dims: Sequence[Dim]) -> str:
+    """Return the parameter of `make` for leading dims: `batch` for `...` or `*batch`, else their name, changed if `make` uses it."""
     if dim == ANY_DIMS or dim == "*batch" and ANY_DIMS not in dims:
         return "batch"
     name = dim.removeprefix("*")
@@ -262,6 +264,7 @@ def leading_arguments(spec: OpSpec, sizes: tuple[int, ...]) -> str:
 
 
 def _parameters(spec: OpSpec, sizes: dict[str, int]) -> list[tuple[str, str, str]]:
+    """Return the parameters of `make`, each with its type and default: leading dims, sizes, counts, choices."""
     several = "tuple[int, ...]"
     listed = [(name, several, f"({BATCH},)") for name in leading_names(spec).values()]
     if _shared_shape(spec):
@@ -275,7 +278,7 @@ def _parameters(spec: OpSpec, sizes: dict[str, int]) -> list[tuple[str, str, str
 
 
 def _kind(literal: str) -> str:
-    """Return the type of one value of a `Literal[...]`."""
+    """Return the type of a choice, the source of one value of a `Literal[...]`."""
     match ast.parse(literal, mode="eval").body:
         case ast.Constant(value=bool() | int() | str() as value):
             return type(value).__name__
@@ -283,6 +286,7 @@ def _kind(literal: str) -> str:
 
 
 def _shared_shape(spec: OpSpec) -> bool:
+    """Return whether inputs without declared dims share one shape in the tests."""
     return any(spec.tested_dims(item.name) is None for item in spec.tensors)
 
 
@@ -292,6 +296,7 @@ def takes_shape(spec: OpSpec) -> bool:
 
 
 def _items(spec: OpSpec) -> Iterator[str]:
+    """Yield the items of the dict `make` returns: `"x": torch.randn(...)`, for a variadic input a comprehension."""
     for item in spec.inputs:
         if isinstance(item, Attribute):
             yield f'"{item.name}": {_attribute(spec, item)}'
@@ -320,6 +325,7 @@ def _attribute(spec: OpSpec, item: Attribute) -> str:
 
 
 def _tensor(spec: OpSpec, item: TensorInput) -> str:
+    """Return the expression making a tensor in `make`."""
     dims = spec.tested_dims(item.name)
     starred = {dim: f"*{name}" for dim, name in leading_names(spec).items()}
     sizes = ("*shape",) if dims is None else tuple(_size(dim, starred) for dim in dims)
@@ -328,13 +334,14 @@ def _tensor(spec: OpSpec, item: TensorInput) -> str:
 
 
 def _size(dim: Dim, starred: Mapping[str, str]) -> str:
+    """Return a dim in the arguments of a tensor's maker: a number, a parameter, or a starred one for leading dims."""
     if isinstance(dim, int):
         return str(dim)
     return starred[dim] if dim in starred else size_name(dim)
 
 
 def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
-    """Yield the name and arguments of each case of a test."""
+    """Yield the name and the arguments of `make` for each case of a test: absent inputs, more leading dims, other choices."""
     yield "base", ""
     for absent in absences(spec):
         listed = ", ".join(f'"{name}"' for name in absent)
@@ -384,14 +391,17 @@ def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
 def _with(
     group: tuple[str, ...], pairs: tuple[tuple[str, ...], ...]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the pairs of inputs containing a group of one."""
+    """Return the pairs of inputs with a group of one in them; none for a larger group."""
     return tuple(pair for pair in pairs if {*group} < {*pair})
 
 
 def _taken(
     spec: OpSpec, groups: Iterable[tuple[str, ...]]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield groups the forward may accept as absent; it surely raises for others: `assert (q is None) == (k is None)`."""
+    """Yield the groups of inputs the forward may accept as absent.
+
+    It surely raises for others: `assert (q is None) == (k is None)`.
+    """
     names = [item.name for item in spec.tensors if item.optional]
     for group in groups:
         given = {name: name not in group for name in names}
@@ -429,6 +439,7 @@ def _broadcast_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
 
 
 def _may_broadcast(spec: OpSpec, item: TensorInput) -> bool:
+    """Return whether an input may have a first dim of 1 in the tests: undeclared, or with `...` in front."""
     dims = spec.tested_dims(item.name)
     if dims is None:
         return _shape(spec) == SHAPE

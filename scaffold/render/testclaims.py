@@ -2,6 +2,9 @@
 
 In: an `OpSpec`, its `Derivation`, the way the test makes its inputs. Out: assignments, in their order in the file.
 Invariant: no claim repeats a default; the defaults are those of `OpTests` in the template of `op_testing.py`.
+
+Words: the op is `compared` if there is a reference, the forward in plain PyTorch; a stated gradient is one by the user's formula; a
+surrogate is a function with another gradient than the derivative.
 """
 
 from collections.abc import Iterator
@@ -75,6 +78,7 @@ def tupled(names: tuple[str, ...]) -> str:
 
 
 def _averages(node: Node) -> bool:
+    """Return whether an expression calls a function taking a mean: `x.mean()`, `F.mse_loss(x, y)`."""
     return any(may_be(name, "averages") for name in calls(node))
 
 
@@ -90,6 +94,7 @@ def ends_of(spec: OpSpec) -> tuple[int, ...]:
 
 
 def _inputs(spec: OpSpec, making: Making) -> Iterator[Claim]:
+    """Yield the claims on the op's Function or registration, and on the inputs with a gradient."""
     if spec.is_library:
         yield from _registered(spec)
     elif spec.differentiable:
@@ -230,7 +235,10 @@ MANY = 250  # elements; for more, the derivative of each by each takes minutes
 
 
 def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
-    """Return the numbers the backward compares values with, their negatives, and 0; () if it compares nothing."""
+    """Return the numbers compared with values in the backward, their negatives, and 0; () if it compares nothing.
+
+    There the gradient may jump, so it is compared at each of them with the reference's.
+    """
     nodes = [*_nodes(derivation), *derivation.results]
     compared = {
         x
@@ -257,7 +265,7 @@ def is_batched(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def first_of_empty(derivation: Derivation) -> bool:
-    """Return whether gradcheck can batch the backward for empty tensors too."""
+    """Return whether gradcheck can batch the backward for empty tensors too: no slice like `x[:, :1]` is in it."""
     return not any(map(_takes_the_first, _nodes(derivation)))
 
 

@@ -15,7 +15,7 @@ SQUARE: tuple[Dim, ...] = (3, 3)
 
 
 def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
-    """Return the op as its tests see it.
+    """Return the op as its tests see it: with the domains its forward needs, and with one shape for all undeclared inputs.
 
     For `x, weight[...; const]`, both get the one default shape of undeclared inputs; indices and masks may have another.
     An inverted matrix is square.

@@ -125,6 +125,7 @@ def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> dict[str, st
 
 
 def _dtype(spec: OpSpec, module: ModuleSpec) -> str:
+    """Return the dtype of the module's tensors in a test: complex if one of them is."""
     owned = (*module.parameters, *module.buffers)
     kinds = {item.dtype for item in spec.tensors if item.name in owned}
     return "torch.cdouble" if "complex" in kinds else "torch.double"
@@ -224,7 +225,7 @@ def view(
     reference: tuple[str, ...] | None,
     house: House = PLAIN,
 ) -> TestView:
-    """Return the template's data, without imports and test methods, as they follow from the rendered code."""
+    """Return the template's data, without imports and test methods: these follow from the rendered code."""
     own, single = op_imports(spec, layout.module), house.single_line_imports
     names = {item.name: item.binding for item in own}
     making = plan_making(spec)
@@ -270,6 +271,7 @@ def _claims(
 
 
 def _takes_keywords(spec: OpSpec) -> bool:
+    """Return whether an input is keyword-only."""
     return any(item.keyword_only for item in spec.inputs)
 
 
@@ -304,6 +306,7 @@ def _parameters(spec: OpSpec) -> str:
 
 
 def _annotation(item: Input) -> str:
+    """Return the type of an input in the test, `Any` for a type to be imported."""
     opaque = isinstance(item, Attribute) and item.imported is not None
     return "Any" if opaque else annotation(item)
 

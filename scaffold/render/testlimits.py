@@ -74,7 +74,7 @@ def _divides_by_sizes(spec: OpSpec) -> bool:
 
 
 def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:
-    """Yield calls with an unbounded gradient somewhere, each with the place: at zero, at a length of 0, below full rank."""
+    """Yield calls with an unbounded gradient somewhere, and the place: "zero", "length" for an empty dim, "rank" below full rank."""
     for item in node.walk():
         constants = frozenset(a.label for a in item.args if a.kind == "constant")
         for limit in singularities(callee(item) or "", constants):
@@ -82,7 +82,7 @@ def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:
 
 
 def full_rank(spec: OpSpec) -> int:
-    """Return the least size of a dim giving sums of products full rank, even after subtracting a mean; 0 for any."""
+    """Return the least size of dims for products like `x.T @ x` to have full rank, even after subtracting a mean; 0 for any."""
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     if "rank" not in limits:
         return 0
@@ -202,7 +202,7 @@ def _is_float(node: Node) -> bool:
 
 
 def _detached(node: Node) -> Node:
-    """Return the value a call or an attribute takes out of the graph."""
+    """Return the value taken out of the graph by a call or an attribute: `x` of `x.detach()`, `x.data`."""
     if node.kind == "attribute":
         return node.args[0]
     method = node.args[0].kind == "attribute" and node.args[0].args[0].label != "torch"
@@ -210,6 +210,7 @@ def _detached(node: Node) -> Node:
 
 
 def _nodes(spec: OpSpec, ends: bool = False) -> Iterator[Node]:
+    """Yield the expressions of the forward without its dead lines; with `ends`, of those needed by differentiable results."""
     formula: Formula | None = spec.forward
     if formula is None:
         return

@@ -59,7 +59,10 @@ def fixed_sizes(spec: OpSpec) -> dict[str, int]:
 
 
 def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
-    """Choose a size for each named dim: from `first` upwards, distinct if `require` allows; raise ScaffoldError for no solution."""
+    """Choose a size for each named dim: from `first` upwards, distinct if `require` allows; raise ScaffoldError for no solution.
+
+    Quotients of sizes are more than 1 and indices in reach, if such sizes are found.
+    """
     fixed = fixed_sizes(spec)
     first = max(first, *_counts(spec, fixed), full_rank(spec))
     names = [name for name in dim_names(spec) if name not in fixed]
@@ -174,6 +177,7 @@ class _Search:
     def _candidates(
         self, name: str, sizes: Mapping[str, int], any_size: bool
     ) -> Sequence[int]:
+        """Return the sizes to try for a name: the one its equation gives, if it has one, else all; with `any_size` small ones too."""
         with suppress(KeyError, UndecidedError):
             size = evaluated(self.told[name], _reader(sizes))
             if isinstance(size, int):
@@ -280,6 +284,7 @@ class _Reader:
         return self._dim(whole.label, at) if whole and whole.kind == "name" else None
 
     def _dim(self, name: str, at: Node) -> str | None:
+        """Return the name of a dim of an input, at a position written as a number; None if either is unknown."""
         dims, position = self.dims.get(name, ()), number_of(at)
         if position is None or not -len(dims) <= position < len(dims):
             return None
@@ -297,7 +302,7 @@ class _Reader:
                     self._note(dim, divisor)
 
     def _note(self, whole: str | Node | None, divisor: Node) -> None:
-        """Note the condition of no remainder, unless the dividend is unknown."""
+        """Record the condition `whole % divisor == 0`, unless the dividend is unknown."""
         if whole is None:
             return
         node = self.graph.name(whole) if isinstance(whole, str) else whole
@@ -307,11 +312,15 @@ class _Reader:
         self.found.append(self.graph.node("compare", "==", (left, zero)))
 
     def _renamed(self, node: Node) -> Node | None:
+        """Return the name of a dim for an expression of its size, `x.shape[1]` -> `D`; None for others."""
         size = self._size(node)
         return None if size is None else self.graph.name(size)
 
     def _of_call(self, call: Node) -> Iterator[tuple[str | Node | None, Node]]:
-        """Yield each dividend of a call, None if unknown, with its divisor."""
+        """Yield each dividend of a call with its divisor: of `x.unflatten(-1, (groups, -1))`, the dim `D` and `groups`.
+
+        A dividend is None if it is unknown.
+        """
         callee, *args = call.args
         named = dict(zip(call.keywords, args[len(args) - len(call.keywords) :]))
         plain = args[: len(args) - len(call.keywords)]
@@ -440,6 +449,7 @@ def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
 def _taken(
     dims: tuple[Dim, ...], at: Node, size: int | None
 ) -> Iterator[tuple[Dim, int]]:
+    """Yield the dim at a position written as a number, with the size an index in it requires; nothing if either is unknown."""
     position = number_of(at)
     if position is None or size is None or not -len(dims) <= position < len(dims):
         return
@@ -448,7 +458,10 @@ def _taken(
 
 
 def _counted(part: Node) -> int | None:
-    """Return the least size for an index part; for a slice two more than its ends, so the rest does not broadcast. None if unknown."""
+    """Return the least size of a dim for an index part, or None if unknown.
+
+    For a slice it is two more than its ends, so that the rest does not broadcast.
+    """
     if part.kind != "slice":
         value = number_of(part)
         return None if value is None else max(-value, value + 1)

@@ -4,6 +4,8 @@ In: the inputs of an `OpSpec`. Out: a Python expression making each of them; for
 branch of a forward testing them, and of tensor elements, if a gradient is stated.
 Invariant: an expression reads only the sizes given to it, `torch`, and the test file's functions in MAKERS and MASK. A value refused
 by the forward shows nothing about the op; one read by `require` or the bound of an index is not tried.
+
+Words: a proof (`scaffold verify`) runs the op with more values than its tests. A stated gradient is one by the user's formula.
 """
 
 import ast
@@ -99,7 +101,7 @@ def label(value: str) -> str:
 
 
 def _value(tree: ast.expr) -> str:
-    """Return a value of an annotated type."""
+    """Return a sample value for an annotation, `(2, 2)` for `tuple[int, int]`; `object()` for an unknown one."""
     if isinstance(tree, ast.BinOp):
         return "None" if "None" in ast.unparse(tree) else _value(tree.left)
     if not isinstance(tree, ast.Subscript):
@@ -122,6 +124,7 @@ def _elements(tree: ast.Subscript) -> list[ast.expr]:
 
 
 def _is_called(spec: OpSpec, item: Attribute) -> bool:
+    """Return whether an attribute is a function: by its type, or because a formula calls it."""
     calls = (node.args[0] for node in _nodes(spec) if node.kind == "call")
     return "Callable" in item.annotation or any(
         _is_name(called, item.name) for called in calls
@@ -145,6 +148,7 @@ def _spread(sizes: tuple[str, ...]) -> str:
 
 
 def _tuple(sizes: tuple[str, ...]) -> str:
+    """Return sizes as a tuple, or the sole starred one by its name."""
     if len(sizes) == 1:
         return sizes[0][1:] if sizes[0].startswith("*") else f"({sizes[0]},)"
     return f"({', '.join(sizes)})"
@@ -167,13 +171,14 @@ def is_asked_more(spec: OpSpec) -> bool:
 
 
 def _has_branches(forward: Formula) -> bool:
+    """Return whether a forward has an `if`, or `a if test else b`."""
     return any(isinstance(item, If) for item in forward.statements) or any(
         node.kind == "conditional" for node in forward.nodes()
     )
 
 
 def enlarged(spec: OpSpec) -> tuple[str, ...]:
-    """Return the differentiable inputs to try with larger values, as those of the tests may stay within a limit of a call."""
+    """Return the differentiable inputs to try with larger values: the tests' may stay within a limit, of a clamp for instance."""
     several = spec.samples is not None or any(item.variadic for item in spec.tensors)
     limits = any(
         node.kind == "call" and may_be(node.args[0].label, "limited")
@@ -187,7 +192,10 @@ def enlarged(spec: OpSpec) -> tuple[str, ...]:
 
 
 def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
-    """Return values for elements of the inputs, by position: those of their domain, and those in formulas."""
+    """Return values to put into elements of the inputs, by position: those of their domain, and those in formulas.
+
+    {} if a proof tries no more calls than the tests, or for a variadic input.
+    """
     found: dict[int, tuple[float, ...]] = {}
     named = [*_numbers(spec)][:MOST_NUMBERS]
     several = any(item.variadic for item in spec.tensors)
@@ -304,7 +312,10 @@ def _around(number: float) -> tuple[float, ...]:
 
 
 def _others(types: set[str], usual: str) -> Iterator[Value]:
-    """Yield numbers other than the tests', since a stated gradient may be right for those alone; a tuple in other orders."""
+    """Yield numbers other than the tests', since a stated gradient may be right for those alone; a tuple in other orders.
+
+    `types` are the parts of the annotation, `usual` is the tests' value.
+    """
     kind = next((kind for kind in ("float", "int") if kind in types), "")
     absent = usual == "None" and kind
     number = _read(VALUES[kind] if absent else usual)
@@ -333,7 +344,7 @@ def _read(text: str) -> object:
 
 
 def _words(spec: OpSpec, name: str) -> Iterator[str]:
-    """Yield the strings an attribute is compared with, and another one."""
+    """Yield the strings compared with an attribute in a formula, and another one, to reach an `else`."""
     comparisons = (node for node in _nodes(spec) if node.kind == "compare")
     several = [
         node.args

@@ -70,7 +70,10 @@ def annotated_body(
     *,
     strict: bool,
 ) -> tuple[list[str], str]:
-    """Return lines, and the result to return: an annotated name, if its type is unknown and a strict checker needs it."""
+    """Return lines, and the result to return: an annotated name, if its type is unknown and a strict checker needs it.
+
+    `name` is the one to annotate, `tensors` are the names known to be tensors.
+    """
     lines, value = emit_lines(statements), emit(result)
     if not (strict or any(map(_ignored, (*lines, value)))):
         return lines, value
@@ -92,7 +95,7 @@ def annotated_body(
 def typed_call(
     spec: OpSpec, name: str, called: str, returns: str, taken: Collection[str]
 ) -> tuple[list[str], str]:
-    """Give a function untyped in PyTorch a typed name, if a strict checker needs it; return the lines and the callee."""
+    """Return the lines and the callee to call a function PyTorch leaves untyped: by a typed name, if a strict checker needs it."""
     if not spec.strict_types:
         return [], called
     name = fresh(name, taken)
@@ -106,7 +109,7 @@ def _ignored(code: str) -> str:
 
 
 def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
-    """Return the lines with comments telling a strict type checker to ignore the missing type of `torch.broadcast_shapes`.
+    """Return the lines with comments for a strict type checker to ignore the missing type of `torch.broadcast_shapes`.
 
     The comment keeps a formatter from breaking a line, so in a long line the shape gets a line of its own, broken by hand if
     even that is long. It is read only in the next line, so all shapes share one name.
@@ -129,7 +132,7 @@ def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
 
 
 def _ignored_call(line: str) -> list[str]:
-    """Return a call with the comment on its first line; a formatter breaks no line with it."""
+    """Return a line with the comment on its call; broken after the bracket if it is too long, as no formatter breaks it."""
     if len(line) <= WIDTH or not _begins_with_it(line):
         return [f"{line}{IGNORED}"]
     indent = line[: len(line) - len(line.lstrip())]
@@ -139,6 +142,7 @@ def _ignored_call(line: str) -> list[str]:
 
 
 def _begins_with_it(line: str) -> bool:
+    """Return whether a line assigns such a call alone."""
     return line.partition(" = ")[2].startswith(UNTYPED) and line.endswith(
         _whole_call(line)
     )

@@ -3,6 +3,9 @@
 In: an `OpSpec` and its `Derivation`. Out: two texts; the module imports the op from `OP_MODULE`.
 Invariant: inputs, cases and reference are those of the generated test, by the same template and the same view; the
 module has further sizes and shapes, the forward as the user wrote it, and no test.
+
+Words: a stated gradient is one by the user's formula, a derived one comes from the rules; leading dims are any number of dims, `...` or
+`*batch`; the reference is the forward in plain PyTorch.
 """
 
 import re
@@ -103,7 +106,7 @@ def _proof_view(
     derived: frozenset[str],
     reference: tuple[str, ...] | None,
 ) -> ProofView:
-    single = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    """Return the data of the proof's module beyond the test file's: further cases, values and forms of the forward."""
     more = derivation.extra or statistics(spec)  # outputs than declared
     detached = reference is not None and spec.surrogate is None
     forward = _own_text(spec, spec.forward, OWN_FORWARD)
@@ -138,7 +141,7 @@ def _proof_view(
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         attached=detached and perhaps_detached(spec),
         declared=str(len(spec.outputs) if more else None),
-        single=single,
+        single=len(spec.outputs) == 1 and not spec.outputs[0].variadic,
         surrogate=spec.surrogate is not None,
         loose=_is_loose(spec),
         contiguous=not takes_any_layout(spec),
@@ -146,7 +149,7 @@ def _proof_view(
 
 
 def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
-    """Return the inputs to try with larger values, as a user's formula may be wrong only there."""
+    """Return the positions of inputs to try with larger values: a user's formula may be wrong only there."""
     if not is_asked_more(spec) or any(item.variadic for item in spec.tensors):
         return ()
     return tuple(
@@ -180,6 +183,7 @@ def _outputs(spec: OpSpec) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], .
 
 
 def _tolerances(spec: OpSpec) -> Iterator[str]:
+    """Yield the items of the dict of tolerances: those of the forward's precision, or the user's."""
     usual = TOLERANCES[precision(spec)]
     for name, value in (usual | dict(spec.tolerance)).items():
         if name in ("atol", "rtol"):
@@ -272,7 +276,7 @@ def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]
 
 
 def _is_loose(spec: OpSpec) -> bool:
-    """Return whether the forward may refuse any case, as the shapes of the tests are not the user's."""
+    """Return whether the forward may refuse any case: the shapes of the tests are not the user's."""
     return spec.samples is None and any(
         spec.dims(item.name) is None for item in spec.tensors
     )
