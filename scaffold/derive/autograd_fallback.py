@@ -184,6 +184,7 @@ def _pulled_if_needed(
     keys = {name: graph.constant(f'"{name}"') for name in wanted}
 
     def passed(name: str) -> Node:
+        """Return an argument of the forward: `some.get("x", x)` for an input wanted, so that autograd sees it if it needs a gradient."""
         value = graph.name(name)
         if name not in keys:
             return value
@@ -226,6 +227,7 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
     index = graph.constant("0") if count == 1 else graph.node("slice", "", ends)
 
     def results(node: Node) -> Node | None:
+        """Return the form of a node that takes the first results alone, if it is the forward or a call of it; else None."""
         if node is run:  # passed as a function of all inputs
             named = (graph.name(item.name) for item in spec.tensors)
             pairs = zip(spec.tensors, named, strict=True)

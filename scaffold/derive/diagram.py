@@ -68,6 +68,7 @@ class _Drawing:
         found: Explanation | None,
         bytes_of: Callable[[Sequence[Tensors]], str],
     ) -> None:
+        """Begin a drawing without items; `found` has shapes and sizes, None if the forward is not understood."""
         self.spec, self.derivation, self.bytes_of = spec, derivation, bytes_of
         self.items: list[Item] = []
         self.latest: dict[str, int] = {}  # name -> its last writer

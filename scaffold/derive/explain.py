@@ -68,6 +68,7 @@ def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
 
 class _Explainer:
     def __init__(self, spec: OpSpec, applier: Applier, lowered: Lowered) -> None:
+        """Give every op of the forward a name: the user's, or `exp_1` for an unnamed value."""
         self.spec, self.applier, self.lowered = spec, applier, lowered
         self.program = applier.program
         self.names = {op: item for item, op in lowered.inputs.items()}

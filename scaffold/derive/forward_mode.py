@@ -91,6 +91,7 @@ class TangentWalk:
     """One walk over the program."""
 
     def __init__(self, make: Maker, inputs: Mapping[Op, Op]) -> None:
+        """Begin with the tangents of the inputs; `make` makes simplified ops."""
         self.make, self.program = make, make.program
         self.table = make.applier.table
         self.tangents: dict[Op, Op] = dict(inputs)
@@ -399,6 +400,7 @@ class _Replaced:
         self.make, self.cotangent, self.tangent = make, cotangent, tangent
 
     def __call__(self, op: Op) -> Op:
+        """Return an op of the gradient with the tangent in place of the cotangent."""
         if op is self.cotangent:
             return self.tangent
         if not self._reads(op):
@@ -658,6 +660,7 @@ def _by_presence(
     optional = {item.name for item in spec.differentiable if item.optional}
 
     def change(node: Node) -> Node | None:
+        """Return a test of the tangent for a test of an optional input; None for other nodes."""
         name, _ = checked_for_none(node) or ("", False)
         if name not in optional:
             return None

@@ -541,6 +541,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     roots, of = dict(found.gradients), dict(found.of)
 
     def renew(name: str, known: Mapping[Op, Op]) -> None:
+        """Replace a gradient by its simplified form in `known`, and note the forward values of its new cotangents."""
         roots[name] = known.get(roots[name], roots[name])
         for old, new in known.items():
             if old in of:

@@ -131,6 +131,7 @@ class Reverse:
         handed: Mapping[Op, Op] = NOTHING,
         once: bool = False,
     ) -> None:
+        """Begin a walk; with `fuse`, gradients may be one fused call of PyTorch (`F.silu`'s backward) instead of a formula."""
         self.make, self.program = make, make.program
         self.fuse = fuse
         self.once = once  # whether calls differentiable only once are allowed

@@ -72,6 +72,7 @@ class ContextNames:
     """A source of unique names on ctx, the same one for a value each time."""
 
     def __init__(self, spec: OpSpec) -> None:
+        """Reserve the names of PyTorch's ctx, then those of the op's attributes."""
         self._taken = set(OF_CTX)
         self._names: dict[tuple[str, str], str] = {}
         for item in spec.attributes:
@@ -210,6 +211,7 @@ def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
     """Replace `y.to(x)` and `y.type_as(x)`, for an input `x`, by `y.to(x.device, x.dtype)`."""
 
     def change(node: Node) -> Node | None:
+        """Return the new form of a cast like an input; None for other nodes."""
         match node:
             case Node(
                 "call",
@@ -261,6 +263,7 @@ class _Views:
     """The locals that are views of an input, as expressions over inputs and attributes."""
 
     def __init__(self, spec: OpSpec, graph: Graph, lines: tuple[Line, ...]) -> None:
+        """Find the lines with nothing but views of inputs: `at` maps their positions to the names they assign."""
         self.graph = graph
         several = variadic_names(spec)
         tensors = (item for item in spec.tensors if not item.optional)
@@ -456,6 +459,7 @@ class _Rewriter:
         coming: frozenset[str],
         assigned: frozenset[str],
     ) -> None:
+        """Begin without values on ctx; `coming` are the gradients surely given to backward, `assigned` all names it assigns."""
         self.graph, self.origins = graph, origins
         self.there = there  # the gradients for which a tensor is available
         self.spec = spec

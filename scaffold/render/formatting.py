@@ -269,6 +269,7 @@ def _keep(piece: str, line_length: int, text: str) -> None:
 
 
 def _black(source: str, line_length: int) -> str:
+    """Return source as black formats it, with long lines broken before, since that saves a second pass."""
     import black  # imported only if something is rendered
 
     folded = fold(source.rstrip("\n"), line_length) + "\n"

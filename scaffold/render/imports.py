@@ -160,6 +160,7 @@ def one_style(code: str) -> str:
 
 
 def _joined(run: re.Match[str]) -> str:
+    """Return a run of imports of one module as one line, the names sorted."""
     names = [
         name.strip()
         for line in run[0].splitlines()

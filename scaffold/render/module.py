@@ -190,6 +190,7 @@ def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
 
 
 def _docstring(spec: OpSpec, module: ModuleSpec) -> str:
+    """Return the module's docstring: the op, the tensors it owns, the buffers it updates."""
     names = [f"``{name}``" for name in (*module.parameters, *module.buffers)]
     owns = f" that owns {_and(names)}" if names else ""
     lines = first_paragraph(f":func:`{spec.name}` as a module{owns}.")

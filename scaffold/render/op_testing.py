@@ -74,6 +74,7 @@ def op_testing_draft(
 
 
 def _view(house: House, testing: Testing | None, module: str = "") -> OpTestingView:
+    """Return the template's data; without `testing`, for a test's own copy."""
     asked = testing or Testing()
     return OpTestingView(
         licence_lines=house.licence,
@@ -274,6 +275,7 @@ def _conditions(item: ast.stmt) -> list[str]:
 
 
 def _is_condition(decorator: ast.expr) -> bool:
+    """Return whether a decorator is `@asked_if(...)`."""
     match decorator:
         case ast.Call(func=ast.Name(id=name)):
             return name == CONDITION
@@ -284,6 +286,7 @@ class _Kept:
     """The definitions read by a test, directly or through others."""
 
     def __init__(self, test: ast.Module, never: tuple[str, ...], found: bool) -> None:
+        """Begin with the names read by the test; with `found`, all test methods and fixtures are kept, as pytest finds them."""
         self.read = set(_read(test))  # names, and attributes as `.name`
         self.never = never
         self.found = ("test_", "pytest", "__") if found else ("__",)

@@ -54,6 +54,7 @@ class Strict(jinja2.StrictUndefined):
         name: str | None = None,
         exc: Any = jinja2.UndefinedError,
     ) -> None:
+        """Remember the owner and the name in the error to be raised; `obj`, `exc` and `hint` are Jinja's."""
         usual = exc is jinja2.UndefinedError
         known: Any = partial(Unknown, obj, name)
         super().__init__(hint, obj, name, known if usual else exc)
@@ -63,6 +64,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     """The environment compiling a team's templates; built-in ones come from their own environment."""
 
     def __init__(self, templates: Templates) -> None:
+        """Make the environment without functions and filters of no use to a template, or by chance."""
         super().__init__(
             loader=Layers(templates),
             undefined=Strict,
@@ -90,6 +92,7 @@ class Layers(jinja2.BaseLoader):
     """A loader of templates by layer number and name."""
 
     def __init__(self, templates: Templates) -> None:
+        """Give each template the name `0:op.py.jinja`: the number of its layer, and its own."""
         self.texts = {
             f"{position}:{source.name}": source
             for position, layer in enumerate(templates.layers)
@@ -107,6 +110,7 @@ class Layers(jinja2.BaseLoader):
     def get_source(
         self, environment: jinja2.Environment, template: str
     ) -> tuple[str, str, None]:
+        """Return the text and the path of a template, as Jinja asks for them."""
         source = self.texts[template]
         return source.text, source.path, None
 

@@ -78,7 +78,7 @@ def tupled(names: tuple[str, ...]) -> str:
 
 
 def _averages(node: Node) -> bool:
-    """Return whether an expression calls a function taking a mean: `x.mean()`, `F.mse_loss(x, y)`."""
+    """Return whether an expression calls a function taking a mean, such as `x.mean()`."""
     return any(may_be(name, "averages") for name in calls(node))
 
 

@@ -29,6 +29,7 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
         return spec
 
     def seen(item: TensorInput) -> TensorInput:
+        """Return an input as the tests see it: its domain, and its dims if they are assumed."""
         dims = spec.tested_dims(item.name)
         if dims is None and found.get(item.name) == "spd":
             dims = SQUARE

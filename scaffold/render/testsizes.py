@@ -148,6 +148,7 @@ class _Search:
     def __init__(
         self, conditions: tuple[Formula, ...], told: Mapping[str, Node], first: int
     ) -> None:
+        """Begin a search; `told` has for some names the other side of their equation. Sizes from `first` on are tried first."""
         self.conditions, self.told, self.steps = conditions, told, 0
         self.usual = [size for size in CANDIDATES if size >= first]
         self.unusual = [size for size in CANDIDATES if size < first]
@@ -245,6 +246,7 @@ class _Reader:
     """A reader of statements in order; a name may stand for a size."""
 
     def __init__(self, spec: OpSpec, graph: Graph) -> None:
+        """Begin without names of sizes; `found` gets the conditions."""
         self.graph = graph
         self.dims = {
             item.name: spec.tested_dims(item.name) or () for item in spec.tensors
@@ -253,6 +255,7 @@ class _Reader:
         self.found: list[Node] = []
 
     def block(self, statements: Lines) -> None:
+        """Read statements in order, noting divisions and names of sizes; of an `if`, both branches."""
         for item in statements:
             if isinstance(item, If):
                 self.block((*item.body, *item.orelse))
@@ -364,6 +367,7 @@ class _Reader:
         return self._product([size for size in sizes if number_of(size) != -1])
 
     def _product(self, parts: list[Node]) -> Node:
+        """Return the product of expressions, 1 for none."""
         if not parts:
             return self.graph.constant("1")
         return reduce(

@@ -121,6 +121,7 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
     kinds = kinds_of_inputs(spec)
 
     def plain(node: Node) -> Node | None:
+        """Return a number itself for a detached number; None for other nodes."""
         match node:
             case Node("call", _, (Node("attribute", name, (inner,)),)):
                 same = is_constant(name) and may_share_memory(name)
@@ -128,6 +129,7 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
         return None
 
     def one(item: Statement) -> Lines:
+        """Return the statements in place of one; none for an assignment left as `n = n`."""
         if isinstance(item, If):
             body, orelse = (_flat(map(one, way)) for way in (item.body, item.orelse))
             return (If(item.test, body, orelse, item.comments),)

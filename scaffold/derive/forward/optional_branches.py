@@ -62,6 +62,7 @@ class Unfolder:
         before: list[Statement] = []
 
         def lift(node: Node) -> Node | None:
+            """Return the name for a droppable conditional, after assigning it in a line `before`; None for other nodes."""
             choice = None if node is value else _droppable(node)
             if choice is not None:
                 target = self.graph.name(take(self.taken, STEMS[choice[1].label]))

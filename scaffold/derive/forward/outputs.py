@@ -54,6 +54,7 @@ def _cloned_in_branches(
     """Replace `y = x` in a branch by `y = x.clone()`, at no cost in the other branches."""
 
     def one(item: Statement) -> Statement:
+        """Return a statement with a copy of an input to the result cloned, in its branches too."""
         if isinstance(item, If):
             body = tuple(one(inner) for inner in item.body)
             return replace(item, body=body, orelse=tuple(map(one, item.orelse)))

@@ -88,6 +88,7 @@ class _Draws:
         chosen: frozenset[str],
         shared: frozenset[str],
     ) -> None:
+        """Begin with the `active` inputs; names in `chosen` are assigned both in a branch and elsewhere, in `shared` aliased."""
         self.graph, self.active, self.kinds, self.taken = graph, active, kinds, taken
         self.chosen, self.shared = chosen, shared
         self.drawn: set[str] = set()

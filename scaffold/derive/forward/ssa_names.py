@@ -139,6 +139,7 @@ def with_names_again(
     change = renaming(maths.graph, names)
 
     def renewed(line: Statement) -> Statement:
+        """Return a line with the user's names, in its comments too."""
         (found,) = rewritten(maths.graph, (line,), change)
         comments = (
             re.sub(r"\w+", lambda word: names.get(word[0], word[0]), comment)

@@ -327,6 +327,7 @@ class _Repeatable:
     """Predicate: does repeating a statement give the same value, at a fair price?"""
 
     def __init__(self, spec: OpSpec, statements: Lines, kinds: ValueKinds) -> None:
+        """Find the names of unknown functions, and of tensors changed in place: both make a statement not repeatable."""
         objects = {item.name for item in spec.attributes}
         self.spec, self.kinds = spec, kinds
         self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
@@ -335,6 +336,7 @@ class _Repeatable:
         self.changed = frozenset(spec.dirty).union(*several)
 
     def __call__(self, item: Statement) -> bool:
+        """Return whether a statement touches nothing changed in place, and all its expressions may run again."""
         touched = written(item) | data_read(item)
         return not touched & self.changed and all(
             self._fair(node) for node in expressions(item)

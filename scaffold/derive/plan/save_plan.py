@@ -80,6 +80,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
     named -= _numbers(backward.lowered.results)
 
     def can_be_saved(op: Op) -> bool:
+        """Return whether a forward value can get a name to be saved by, and takes memory of its own."""
         # An element is named along with its call: `_, indices = x.max(-1)`.
         if op.rule == "item":
             call = op.args[0]
@@ -333,6 +334,7 @@ class _Choice:
         ends: frozenset[Op],
         can_be_saved: Callable[[Op], bool],
     ) -> None:
+        """Begin with the forward's ops, of which `ends` are its results, in memory anyway."""
         self.costs, self.ends, self.can_be_saved = costs, ends, can_be_saved
         self.ops = sorted(
             (op for op in forward if op.kind != "static"),

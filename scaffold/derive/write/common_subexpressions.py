@@ -113,6 +113,7 @@ class _Step:
     def __init__(
         self, known: Backward, statements: Lines, changed: frozenset[str]
     ) -> None:
+        """Gather facts on the statements: names in use, gradients served, expressions in `fixed` memory, changed in place."""
         self.known, self.changed = known, changed
         inner = {*nodes(*statements)}
         names = {node.label for node in inner if node.kind == "name"}

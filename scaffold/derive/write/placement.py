@@ -103,6 +103,7 @@ def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...
     read_for = {name: _read_for(lines, name) for name in there}
 
     def serves(line: Line) -> frozenset[str]:
+        """Return the inputs to guard a line by: all, to put no test around it; else those it serves."""
         gradients = {f"grad_{name}" for name in every} & written(line.statement)
         for_most = len(line.serves) > 2 and is_for_most(spec, line.serves)
         owner = _owner(line.statement)

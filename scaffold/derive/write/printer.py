@@ -107,6 +107,7 @@ class Printer:
         written: dict[tuple[Op, Scope], Node] | None = None,
         dialect: Dialect = PLAIN,
     ) -> None:
+        """Begin with the names of values, and the sources of shapes; values asked for are added to `asked`."""
         self.applier, self.program = applier, applier.program
         self.dialect = dialect
         self.graph: Graph = self.program.graph
@@ -124,12 +125,13 @@ class Printer:
         return Printer(*told, self.temporaries, scope, self.written, self.dialect)
 
     def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
-        """Return the cached expressions without a name changed from those of this printer."""
+        """Return the cached expressions still right with other `names`: no name in them has changed."""
         both = self.names.keys() | names.keys()
         others = {op for op in both if self.names.get(op) != names.get(op)}
         known: dict[Op, bool] = {}
 
         def reads_another(op: Op) -> bool:
+            """Return whether a name in the expression of an op has changed."""
             if op not in known:
                 known[op] = any(
                     arg in others or arg not in names and reads_another(arg)
@@ -185,6 +187,7 @@ class Printer:
         rank = op.args[0].shape.rank if op.args and op.args[0].is_tensor else None
 
         def counted(name: str, arg: Op) -> Op:
+            """Return a dim argument counted as in the forward; other arguments stay."""
             dims = literal(arg)
             if name != "dim" or not isinstance(dims, int | tuple):
                 return arg
@@ -316,6 +319,7 @@ class Printer:
         return self.placed(op.expression)
 
     def _python(self, op: Op) -> Node:
+        """Return a Python expression, `x.ndim - 1`, of its operands."""
         assert isinstance(op.data, Operator)
         return self.graph.node(
             op.data.kind, op.data.label, tuple(map(self.node, op.args))
@@ -399,6 +403,7 @@ class Printer:
         return self.method(self._owner(base), label, *map(self._axis, dims))
 
     def _axis(self, dim: Axis) -> Node:
+        """Return a dim, a number or a Python value, as an expression."""
         if isinstance(dim, int):
             return number_node(self.program, dim)
         assert isinstance(dim.value, Op)
@@ -581,18 +586,18 @@ class Printer:
         return self.node(op.args[0])
 
     def _cast(self, op: Op) -> Node:
-        value, like = map(self.node, op.args)
-        if op.data is None:
-            return self.method(value, "to", self._attribute(like, "dtype"))
-        dtypes = (self._attribute(item, "dtype") for item in (value, like))
-        widest = self.method(self.graph.name("torch"), op.name, *dtypes)
-        return self.method(value, "to", widest)
+        """Return `value.to(like.dtype)`."""
+        value, like = op.args
+        return self.method(
+            self.node(value), "to", self._attribute(self.node(like), "dtype")
+        )
 
     def _item(self, op: Op) -> Node:
         index = self.graph.constant(str(op.position))
         return self.graph.node("subscript", "", (self.node(op.args[0]), index))
 
     def _cond(self, op: Op) -> Node:
+        """Return `body if test else orelse`."""
         body, orelse = (self._arm(op, at) for at in (0, 1))
         if body is orelse:  # one call, with a rule for each case
             return body
@@ -655,6 +660,7 @@ class Printer:
         return self.function("torch.where", *map(self.node, op.args))
 
     def _einsum(self, op: Op) -> Node:
+        """Return `torch.einsum(equation, *operands)`."""
         equation, operands = op.args
         return self.function(
             "torch.einsum", self.node(equation), *map(self.node, operands.args)

@@ -47,6 +47,10 @@ class Safety:
         present: Mapping[int, str],
         ops: Iterable[Op] = (),
     ) -> None:
+        """Begin with the values known to be absent in some calls; `present` maps a gradient's step to its optional input.
+
+        `takes_none` tells of an op and an argument if None is accepted for it.
+        """
         self.optional, self.held, self.takes_none = optional, held, takes_none
         self.present = present  # steps taken only if that input is present
         self.absent = frozenset(_named(op) for op in optional if op.rule == "static")
@@ -197,6 +201,7 @@ class Scheduler:
         safe: Safety,
         sparing: bool = False,  # whether to avoid every repeated pass over a tensor
     ) -> None:
+        """Begin with the roots, each with the region it is assigned in."""
         self.roots, self.held, self.safe = tuple(roots), held, safe
         ends = (*(root for root, _ in self.roots), *safe.choices)
         self.below = {op.serial: op for end in ends for op in end.walk()}
@@ -361,6 +366,7 @@ def _guarded(
     there = safe.there(common)
 
     def is_met(need: str | Outcome) -> bool:
+        """Return whether every place meets a need: its input is present there, or a test around it says so."""
         return all(
             need in safe.there(place) or any(meets(pair, need) for pair in tests(place))
             for place in places

@@ -40,6 +40,7 @@ class Holders:
         current: str | None = None,
         last: Collection[Op] = (),
     ) -> None:
+        """Begin with tensors surely present, `first`, the best ones in front; with `optional` inputs and values with a name."""
         self.program = program
         self.graph: Graph = program.graph
         self.sure, self.optional, self.held = tuple(first), tuple(optional), held

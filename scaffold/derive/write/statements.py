@@ -359,6 +359,7 @@ class _Names:
     """Names for values of the forward that have none: those saved, and those whose shape is asked for."""
 
     def __init__(self, backward: BackwardGraph, saved: Collection[Op]) -> None:
+        """Name the values returned by forward to be saved, or else those `saved` without a name."""
         self.backward = backward
         self.namer = Namer(
             {*backward.taken, *backward.held.values()},
@@ -673,6 +674,7 @@ class _Writer:
         forced: Collection[Op],
         earlier: "_Writer | None" = None,
     ) -> None:
+        """Plan the statements with a name for each op in `forced`; take what is still right from the `earlier` attempt."""
         self.emission, self.known = emission, known
         self.roots, self.regions = known.roots, known.regions
         self.program: Program = emission.applier.program

@@ -82,6 +82,7 @@ class Namer:
         owners: Mapping[Op, list[str]],
         denominators: Collection[Op],
     ) -> None:
+        """Begin with the names `taken`; the other arguments are facts about ops, by which they are named."""
         self.taken, self.held = taken, held
         self.of, self.via = of, via
         self.sides = _sides(of)
