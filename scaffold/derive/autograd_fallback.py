@@ -253,7 +253,11 @@ def _ends(spec: OpSpec, graph: Graph) -> Node:
 
 
 def _may_run_again(spec: OpSpec, forward: Forward) -> bool:
-    """Return whether `torch.func` can run the forward again, as a function of its inputs."""
+    """Return whether `torch.func` can run the forward again, as a function of its inputs.
+
+    It must change nothing and draw no random numbers, have differentiable outputs, take no ctx (combined style), and call
+    nothing outside PyTorch. The formula of a variadic input's gradient reads the index `i`, so no input may have that name.
+    """
     nodes = [*forward.expressions()]
     counted = any(item.variadic for item in spec.differentiable)
     return (

@@ -46,7 +46,11 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
-    """Return the PyTorch features the op supports; the user's setting for `torch.func` wins."""
+    """Return the PyTorch features an op supports; the user's setting for `torch.func` wins.
+
+    Under vmap and `torch.func`, the same steps must run for any data, without random numbers, in-place changes of inputs,
+    code outside PyTorch, or writes into a tensor shared by all samples.
+    """
     forward = maths.forward
     opaque = _is_opaque(spec, maths)
     random = forward is not None and any(map(is_random, forward.expressions()))

@@ -256,7 +256,7 @@ class BackwardKernel(NamedTuple):
 
 
 def zero_gradients(derivation: Derivation) -> frozenset[str]:
-    """Return the inputs with a derived gradient of zeros."""
+    """Return the inputs with a derived gradient of zeros, as `grad_x = torch.zeros_like(x)` shows."""
     assigned = [
         item
         for block in derivation.blocks

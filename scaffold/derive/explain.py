@@ -164,7 +164,7 @@ def _dim(dim: Dim) -> str:
 
 
 def total(tensors_: Iterable[Tensors]) -> str:
-    """Return the bytes of tensors: `4*(2*N*D + N)`, one factor per element size."""
+    """Return the bytes of tensors as text: `4 * (2*N*D + N)`, one sum for each size of an element."""
     counts: dict[int, dict[str, int]] = {}
     for one in tensors_:
         of_item = counts.setdefault(one.item, {})

@@ -476,7 +476,10 @@ HINT = "leave out forward-ad, or write the forward with primitives of the table"
 
 
 def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
-    """Return the op with the jvp derived from its forward; raise if none can be derived."""
+    """Return the op with the jvp derived from its forward, and ctx for both; raise ScaffoldError if none can be derived.
+
+    Without a forward the jvp is left for the user to write (`missing`).
+    """
     parameters = _parameters(spec, maths)
     if maths.forward is None:
         return replace(found, jvp=Jvp(parameters, (), (), missing=True))

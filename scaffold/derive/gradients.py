@@ -573,7 +573,7 @@ def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:
 
 
 def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
-    """Map each input to an output of surely the same shape, which its gradient then has too."""
+    """Map each input to an output of surely the same shape, if there is one: its gradient then has that shape too."""
     outputs = tuple(zip(spec.outputs, lowered.results, strict=True))
     same_shape = {
         item.name: output.name
@@ -607,7 +607,10 @@ def _why(applier: Applier, name: str) -> str:
 
 
 def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
-    """Return notes on calls that autograd treats as constants though a gradient would pass."""
+    """Return notes on calls treated as constants by autograd though a gradient would pass.
+
+    A call is left out if only constants read it.
+    """
     found, seen, waiting = list[str](), set[Op](), [*results]
     while waiting:
         op = waiting.pop()

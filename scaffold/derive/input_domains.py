@@ -25,7 +25,7 @@ Asked = dict[str, set[Domain]]
 
 
 def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ...]:
-    """Return the domain of each input, by name."""
+    """Return the domain of each input its readers demand one of, by name; of several demands the first of `ORDER`."""
     asked: Asked = {}
     seen = set[tuple[Op, Domain]]()
     for op in {op: None for result in results for op in result.walk()}:

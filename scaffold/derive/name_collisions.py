@@ -99,7 +99,7 @@ def apart_from(
 
 
 def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozenset[str]:
-    """Return the builtins assigned by the statements and called by them or by the code around them."""
+    """Return the builtins a statement assigns (`max = ...`) and a call needs, in the statements or in the code around them."""
     items = tuple(statements)
     called = {
         inner.args[0].label

@@ -308,7 +308,7 @@ class Reverse:
         ]
 
     def _summed(self, pairs: Iterable[tuple[Op, Op]]) -> dict[Op, Op]:
-        """Return one gradient per op, adding those that reach an op from the same place."""
+        """Return one gradient per op, the sum of its gradients in `pairs`; for inactive ops and a gradient of 0, none."""
         sums: dict[Op, Op] = {}
         for arg, gradient in pairs:
             if arg.active and not is_number(gradient, 0):

@@ -533,7 +533,7 @@ class _Rewriter:
         return name in self.coming and name not in self.assigned
 
     def _saved_with(self, read: Read, serves: frozenset[str]) -> str | None:
-        """Return a saved tensor that surely has the same metadata, or None."""
+        """Return a saved tensor surely with the same shape (and dtype, device, if these are read); None without one."""
         own, facets = self.origins.traits.get(read.name), {*read.facets}
         absent = read.name not in self.assigned and not read.element
         if own is None or not (absent and facets <= METADATA):

@@ -168,7 +168,7 @@ def shape_checks(
 
 
 def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
-    """Return whether the op would be written differently with the weaker declarations."""
+    """Return whether the op would be written differently with the weaker declarations of `weaker`, or could not be derived."""
     try:
         other = derive(weaker)
     except ScaffoldError:
@@ -481,7 +481,10 @@ def _compared_leading(known: Known, others: Sequence[Known]) -> tuple[Part, ...]
 def _check(
     known: Known, others: Sequence[Known], rank_tests: Mapping[str, str]
 ) -> ShapeCheck | None:
-    """Return the check of one input, or None if there is nothing to test."""
+    """Return the check of one input, or None if there is nothing to test.
+
+    A shape known in full is compared as a whole, `y.shape != x.shape`; else its rank and its dims one by one.
+    """
     name, dims = known.item.name, known.dims
     absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.told_by))
     declared = _declared(known.item)

@@ -66,7 +66,7 @@ def join(
 
 
 def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
-    """Return the statements of a formula and the assignment of its gradient."""
+    """Return the statements of a formula and the assignment `grad_<name> = result`."""
     target = graph.name(f"grad_{name}")
     assert formula.result is not None
     if formula.result is target:
@@ -80,7 +80,7 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
 
 
 def _shared(program: list[Statement], body: Lines) -> Lines:
-    """Return the lines of a formula already in the program, reading the same values."""
+    """Return the lines of a formula (`body`) already in the program, reading the same values: they need not stand twice."""
     if Trace((*program, *body)).changes:
         return ()  # a line may change a value made by another one
     shared: list[Statement] = []
@@ -115,7 +115,7 @@ def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
 
 
 def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
-    """Return the statements of the formulas of all gradients, in order."""
+    """Return the statements of the formulas of all gradients, in order; raise for an ambiguous name or a change in place."""
     outer = outer_names(spec, forward)
     renamed = _renamed(spec, forward)
     for formula in (*dict(spec.gradients).values(), spec.backward):
@@ -194,7 +194,7 @@ def _isolated(
 
 
 def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
-    """Raise if a backward changes a tensor it did not make, or one with two names."""
+    """Raise if a backward changes a tensor it did not make, or one read later under another name."""
     statements = formula.lines()
     attributes = {item.name for item in spec.attributes}
     for change in Trace(statements).changes:

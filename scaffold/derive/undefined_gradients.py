@@ -17,7 +17,7 @@ from scaffold.spec import OpSpec
 
 
 def undefined_gradients(spec: OpSpec, cotangents: Mapping[Op, Op]) -> frozenset[Op]:
-    """Find the cotangents with a singular step that no other output shares; none if all have one."""
+    """Return the cotangents with a singular step of their own, not shared with another output; none if all have one."""
     if spec.is_library:  # PyTorch passes it zeros
         return frozenset()
     steps = {

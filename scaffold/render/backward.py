@@ -255,7 +255,10 @@ def names_of(body: list[str]) -> frozenset[str]:
 
 
 def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the body of `backward`."""
+    """Return the body of `backward`: refusals, unpacking, zeros for absent gradients, the gradients and the return.
+
+    From the last line to the first, since each part reads names the one before it must bind.
+    """
     if not spec.differentiable:
         return _without_gradient(spec)
     body = _body(spec, derivation)
@@ -328,7 +331,7 @@ def _saved_names(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the lines of backward, up to its return."""
+    """Return the lines computing the gradients, with the return of them."""
     inlined = _inlined(spec, derivation)
     if inlined is not None:
         return inlined
@@ -399,7 +402,10 @@ def _returned_at_once(
     lines: Sequence[Statement],
     annotated: bool = True,
 ) -> list[str] | None:
-    """Return lines ending in a return of the gradient; None unless the last statement assigns it."""
+    """Return lines ending in `return <gradient>`; None unless the last statement assigns the gradient, and none before it.
+
+    The gradient has a line of its own if the return would be too long, or if a type checker needs its type.
+    """
     *before, last = lines
     target = f"grad_{name}"
     if target in written(*before):
@@ -480,7 +486,7 @@ def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
 
 
 def _element_lines(spec: OpSpec, element: Element) -> list[str]:
-    """Return lines computing a gradient for each tensor of a variadic input."""
+    """Return lines computing a gradient for each tensor of a variadic input: a comprehension, or a loop over statements."""
     target, needs = f"grad_{element.name}", needed(spec, element.name)
     value = emit(element.value)
     statements = emit_lines(element.statements)

@@ -83,7 +83,10 @@ def _text(template: "jinja2.Template", block: str | None, view: Any) -> str:
 def with_imports(
     name: str, view: View, imports: Callable[[str], str], house: House = PLAIN
 ) -> str:
-    """Render a template twice: without imports, then with those its code needs."""
+    """Render a template with the imports its code needs: once without them, to see the names it reads, then with them.
+
+    Raise ScaffoldError if a team's template renders no Python.
+    """
     code = render_template(name, view, house.templates)
     ours = house.templates.find(name) is None
     try:

@@ -225,7 +225,7 @@ def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
 
 
 def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
-    """Format Python source with black, using cached pieces."""
+    """Format Python source with black, piece by piece; a piece formatted before is taken from the cache."""
     from scaffold.formula.text import is_python  # a check renders nothing
 
     pieces = split(source)

@@ -71,7 +71,7 @@ class FunctionView(NamedTuple):
 def function_view(
     spec: OpSpec, derivation: Derivation, line_length: int
 ) -> FunctionView:
-    """Return the template's data for the Function."""
+    """Return the template's data for the Function, or for the functions of a registered op."""
     combined = derivation.style == "combined"
     body = under_autocast(spec, derivation, backward_lines(spec, derivation))
     listed = registered_parameters if spec.is_library else parameters

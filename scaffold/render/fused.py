@@ -93,7 +93,7 @@ def _comments(statistics: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def import_lines(spec: OpSpec, package: str) -> tuple[str, ...]:
-    """Return the import of the kernels; without them the formula runs."""
+    """Return the import of the kernels, with a warning if it fails: without them the formula runs."""
     if not spec.kernels:
         return ()
     module = module_of(spec)

@@ -45,7 +45,7 @@ def chosen(spec: OpSpec) -> tuple[list[str], str]:
 
 
 def jvp_lines(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> list[str]:
-    """Return the body of `jvp`."""
+    """Return the body of `jvp`: the saved tensors it reads, its statements, and the return."""
     if jvp.missing:
         return [f'raise NotImplementedError("{spec.name}: write jvp")']
     body = _body(spec, jvp)

@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 
 
 def arranged(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> Layout:
-    """Lay out a graph with edges to later layers only."""
+    """Return the layout of a graph, whose edges lead to later layers only."""
     graph = _with_dummies(boxes, edges)
     order = _ordered(graph)
     centres = _centred(graph, order)

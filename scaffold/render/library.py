@@ -54,7 +54,7 @@ class KernelView(NamedTuple):
 
 
 def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryView:
-    """Return the template's data for the op; `saves` is true if forward hands something to backward."""
+    """Return the template's data for a registered op; `saves` is true if forward hands something to backward."""
     returned = [item.name for item in spec.outputs]
     returned += derivation.intermediates if derivation.extra else ()
     count = len(returned)

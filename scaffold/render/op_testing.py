@@ -130,7 +130,7 @@ class Place(NamedTuple):
 
 
 def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
-    """Remove ranges from a text; they may overlap."""
+    """Return a text without some ranges, which may overlap."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -320,7 +320,7 @@ class _Kept:
         return False
 
     def follow(self, body: list[ast.stmt]) -> None:
-        """Add the names read by kept definitions until a fixed point."""
+        """Add the names read by kept definitions, again and again until no new definition is kept."""
         before = -1
         while len(self.read) != before:
             before = len(self.read)

@@ -96,7 +96,7 @@ def op_view(
     house: House,
     package: str = "",
 ) -> OpView:
-    """Return the template's data, without the imports, as they follow from the rendered code."""
+    """Return the template's data, still without the imports: these follow from the rendered code."""
     spec = without_gradient(spec, derivation.detached)
     derivation = with_kernels(spec, derivation)
     return OpView(

@@ -126,7 +126,7 @@ def _missing(
 
 
 def _place(module: str, known: list[_Import], tree: ast.Module) -> int:
-    """Return the line to insert a new import before (from 0)."""
+    """Return the line (from 0) to insert a new import before: in the order of modules, else below all imports."""
     later = [item.first for item in known if item.module > module]
     if later:
         return min(later)

@@ -198,7 +198,7 @@ def _asked(error: jinja2.TemplateNotFound) -> str:
 
 
 def _hint(error: Exception, templates: Templates) -> str | None:
-    """Return a hint for an error of a template."""
+    """Return a hint for an error of a template: the closest known name or a list of them; None without any."""
     match error:
         case Unknown(owner=owner, name=str(name)) if owner is missing:
             return did_you_mean(name, NAMES) or "templates have one variable: view"

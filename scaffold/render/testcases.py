@@ -136,7 +136,7 @@ class Making(NamedTuple):
 
 
 def plan_making(spec: OpSpec) -> Making:
-    """Plan everything depending on shapes, dtypes and domains."""
+    """Return the pieces of `make` and of its cases: everything depending on shapes, dtypes and domains."""
     if spec.samples is not None:
         return _sampled(spec)
     first = 3 if leading_names(spec) else 2
@@ -190,7 +190,7 @@ def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
 
 
 def _sampled(spec: OpSpec) -> Making:
-    """Plan a test with the user's own inputs: a case is the number of a sample."""
+    """Return the pieces of a test with the user's own inputs: a case is the number of a sample."""
     every = f"range(len(list({samples_name(spec)}())))"
     return Making(
         parameters=("sample: int = 0",),

@@ -155,7 +155,7 @@ def _gradient(
 
 
 def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator[Claim]:
-    """Yield the claims on gradcheck: its options, and the checks it does not support."""
+    """Yield the claims on gradcheck: its options, and the checks left out, of all cases or of empty ones."""
     batched = is_batched(spec, derivation)
     if not batched:
         yield Claim("supports_batched_gradcheck", "False")
@@ -276,7 +276,7 @@ def options(spec: OpSpec, making: Making) -> dict[str, str]:
 
 
 def _elements(spec: OpSpec, making: Making) -> int:
-    """Return the number of elements in the inputs with a gradient."""
+    """Return the number of elements in the inputs with a gradient, as far as their sizes are numbers."""
     count = 0
     for item in spec.differentiable:
         sizes = (

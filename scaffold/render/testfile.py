@@ -200,7 +200,7 @@ def suite_draft(
     reference: tuple[str, ...] | None,
     house: House,
 ) -> str:
-    """Return the text of the test file before formatting."""
+    """Return the text of the test file before formatting; the shared test code is in it, unless a project has a file of that."""
     shown = view(spec, derivation, layout, reference, house)
     if layout.op_testing is None:
         own = render_template(TESTS, shown, house.templates)

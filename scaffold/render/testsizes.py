@@ -393,7 +393,7 @@ LARGE = 16  # a longer slice may be cut short
 
 
 def reaches(spec: OpSpec) -> tuple[Formula, ...]:
-    """Return the largest bound for each dim: `T >= 4` for `x[:, 3]` of `x[B, T]`."""
+    """Return a condition for each dim with an index in the forward, the largest: `T >= 4` for `x[:, 3]` of `x[B, T]`."""
     if spec.forward is None:
         return ()
     least: dict[str, int] = {}

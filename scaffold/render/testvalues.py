@@ -263,7 +263,7 @@ def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
 
 
 def _values(spec: OpSpec, item: Attribute) -> tuple[Value, ...]:
-    """Return values of an attribute at which a formula may behave otherwise."""
+    """Return values of an attribute at which a formula may behave otherwise: None, both bools, numbers near a comparison."""
     types = {part.strip() for part in item.annotation.split("|")}
     usual = attribute_value(spec, item)
     values: list[Value] = [None] if "None" in types else []

@@ -240,7 +240,10 @@ def _changed_input(spec: OpSpec, result: Node) -> str | None:
 def _several(
     spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """Return the statements and values of several outputs, each under its name."""
+    """Return the statements and values of several outputs, each under its name.
+
+    `return f(x)`, not a tuple, is unpacked first: `y, z = f(x)`.
+    """
     graph, outputs = formula.graph, spec.outputs
     if result.kind != "tuple":
         names = tuple(graph.name(output.name) for output in outputs)
@@ -263,7 +266,7 @@ def _several(
 
 
 def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
-    """Return one value per output, those of a variadic (last) output combined into one."""
+    """Return one value per output, those of a variadic (last) output combined into one; raise if their number is wrong."""
     values, outputs = result.args, spec.outputs
     if outputs[-1].variadic:
         count = len(outputs) - 1

@@ -46,7 +46,10 @@ class ReturningForward(NamedTuple):
 def forward_that_saves(
     spec: OpSpec, maths: Maths, reuse: Reuse, saved: tuple[Saved, ...]
 ) -> ReturningForward:
-    """Return the forward that also returns the saved locals, or copies them."""
+    """Return the forward that also returns the saved locals, or copies them where they share memory with a result.
+
+    In `setup_context` style PyTorch saves only inputs and what forward returns; a combined forward saves locals itself.
+    """
     if maths.forward is None:
         return ReturningForward(None, (), ())
     graph, results, statements = maths.graph, maths.forward.results, reuse.forward

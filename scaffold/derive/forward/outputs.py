@@ -26,7 +26,10 @@ from scaffold.spec import OpSpec, Output
 def own_results(
     spec: OpSpec, graph: Graph, lines: Lines, results: tuple[Node, ...]
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """Clone results as needed, so that none is an input or is returned twice."""
+    """Clone results as needed: PyTorch wants none to be an input, and none to be returned twice.
+
+    Return the statements, changed where a clone in one branch is enough, and the results.
+    """
     inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
     several = frozenset(item.name for item in spec.tensors if item.variadic)
     for value in results:

@@ -104,7 +104,7 @@ class _Draws:
         return lines
 
     def _statement(self, item: Statement) -> Lines:
-        """Return a statement with its random draws on lines of their own."""
+        """Return the lines for a statement: its random draws, then the statement over their names."""
         if isinstance(item, If):
             return (self._choice(item),)
         changed = self._changed_draw(item)

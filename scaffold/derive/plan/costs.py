@@ -113,7 +113,7 @@ class Costs:
         return max(1, count // SIZE ** len(dims)) if dims else 1
 
     def compute(self, op: Op) -> int:
-        """Return the estimated time to compute a value from its arguments, in passes."""
+        """Return the estimated time to compute a value from its arguments: passes, times the size of the largest tensor."""
         if not op.is_tensor and op.kind != "group":
             return 0
         given = (*tensors(op.args),)

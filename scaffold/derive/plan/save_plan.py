@@ -74,7 +74,7 @@ def save_plan(backward: BackwardGraph) -> SavePlan:
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
-    """Return the values of the forward to save."""
+    """Return the values of the forward worth saving: those of a minimum cut, among the values that can have a name."""
     costs = Costs(backward.applier.table)
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)
@@ -342,7 +342,7 @@ class _Choice:
         )
 
     def saved(self, read: Iterable[Op]) -> tuple[Op, ...]:
-        """Return the values saved at minimum cost, except inputs and outputs."""
+        """Return the values saved at minimum cost, except inputs and outputs: of each value read, keep it or make it again."""
         flow = Flow()
         for op in self.ops:
             self._add(flow, op)

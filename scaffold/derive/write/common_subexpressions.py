@@ -157,7 +157,10 @@ class _Step:
         return None
 
     def _is_dear(self, node: Node, count: int) -> bool:
-        """Return whether an expression, read `count` times, is worth a name."""
+        """Return whether an expression, read `count` times, is worth a name, and may be moved.
+
+        A call, a matrix product, or two operations are; one cheap operation only if it is read three times.
+        """
         if node.kind not in OPERATIONS or node in self.fixed:
             return False
         inner = list(node.walk())
@@ -224,7 +227,7 @@ class _Step:
         return item if plain and self.assigned.count(name) == 1 else None
 
     def _name(self, node: Node) -> str:
-        """Return a free name for an expression, by its function and what it reads."""
+        """Return a free name for an expression, by its function and what it reads: `exp`, `exp_x`, `exp2`."""
         label = node.args[0].label if node.kind == "call" else node.label
         stem = _word(node.kind, label) or label.strip("_")
         stem = stem if stem.isidentifier() else "value"  # there is no word for `//`

@@ -136,7 +136,10 @@ class _Known:
     # --- Lines.
 
     def joined(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Inline each value read once, if the resulting line is short enough."""
+        """Inline each value read once, if the resulting line is short enough.
+
+        Not one that other blocks read, that changes in place, or that has a reserved name.
+        """
         lines = tuple(item for block in blocks for item in block.statements)
         changed = Trace(lines).changed
         free = [_free(block.statements) for block in blocks]

@@ -58,7 +58,7 @@ class InPlace(NamedTuple):
         return written
 
     def _written(self, op: Op) -> Node | None:
-        """Return an op written into the memory of an argument; None if none is free."""
+        """Return an op written into the memory of an argument, `g.mul_(x)`; None if none is free."""
         if op.rule == "neg":
             return self._negated(op)
         method = op.facts.in_place

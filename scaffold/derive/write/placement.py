@@ -180,7 +180,7 @@ def depend(first: Statement, second: Statement) -> bool:
 
 
 def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
-    """Return the inputs whose gradient is assigned in a line that serves others too."""
+    """Return the inputs whose gradient is assigned in a line also needed for others: it is computed even if unwanted."""
     joint = set()
     for line in lines:
         for name in written(line.statement):

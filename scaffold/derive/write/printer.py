@@ -61,7 +61,10 @@ OF_A_SHAPE = SHAPED | {"vjp", "shaped_like", "count", "ones"}
 
 
 def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
-    """Map each shape to the values to read it from: those computed without asking for a shape."""
+    """Map each shape to the values to read it from, each with the conditions for computing it.
+
+    A value computed by asking for a shape is left out, as it could ask for its own; so is a number in some calls.
+    """
     owners: Owners = {}
     asking, numbers = set[Op](), set[Op]()
     for op in program.ops:  # each after its arguments
@@ -226,7 +229,10 @@ class Printer:
     def spelled(
         self, spelling: Spelling, args: tuple[Op, ...], along: bool = False
     ) -> Node:
-        """Return a primitive's expression as its rule spells it; `along`: it works along dims."""
+        """Return a primitive's expression as its rule spells it: an operator, an attribute, a method or a function.
+
+        With `along` it works along dims, and `dim` is passed by keyword if the forward does that.
+        """
         if spelling.kind == "operator":
             nodes = tuple(map(self.node, args))
             if len(nodes) == 1:

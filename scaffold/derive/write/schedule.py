@@ -245,7 +245,7 @@ class Scheduler:
         return 3 if is_brief(op) and not sparing else 2
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
-        """Place every op, given that the `forced` ones get a name."""
+        """Place every op, given that the `forced` ones get a name; a choice with a named value in a branch gets one too."""
         wanted = self.choices.union(forced)
         while True:
             found = self._placed(wanted)

@@ -67,7 +67,7 @@ class Holders:
             raise
 
     def _shape(self, shape: Shape, like: Op | None) -> Node:
-        """Return an expression for a shape: of a tensor with it, or size by size."""
+        """Return an expression for a shape: of `like`, of a tensor with the shape, or size by size."""
         if like is not None and like.rule == "input":
             if shape == SCALAR:
                 return self.graph.node("tuple")

@@ -617,7 +617,7 @@ class _Known(NamedTuple):
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
-    """Gather what is known before writing: regions, names, presence, owners of shapes."""
+    """Gather facts common to all attempts: regions, names, presence of optional inputs, sources of shapes."""
     program, held = emission.applier.program, emission.held
     present = {-at: name for at, name in enumerate(roots, 1)}
     regions: dict[str, Region] = {
