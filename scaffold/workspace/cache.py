@@ -34,7 +34,7 @@ ENOUGH = 50_000  # answers; a larger file is replaced by the last run's
 
 
 class Known:
-    """The answers stored in a file, and those found in this run."""
+    """The texts found equal, and the records found intact: by earlier runs, as stored in a file, and by this run. Other answers are not stored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class Known:
         self._met: set[str] = set()
 
     def same(self, one: str, other: str) -> bool:
-        """Return whether two texts differ at most in formatting."""
+        """Return whether two texts differ at most in formatting, from the cache if it is known."""
         name = _name(f"{len(one)} {one}{other}")
         if name not in self._read() and normal_form(one) != normal_form(other):
             return False
@@ -50,7 +50,7 @@ class Known:
         return True
 
     def whole(self, kept: Kept) -> bool:
-        """Return whether a record's text unpacks to the one recorded."""
+        """Return whether the packed text of a record is intact: it unpacks to a text with the recorded digest."""
         name = _name(f"{kept.text} {kept.base}")
         if name not in self._read() and kept.written is None:
             return False
@@ -66,6 +66,7 @@ class Known:
             store(self._path, "\n".join(sorted(names)).encode())
 
     def _read(self) -> set[str]:
+        """Return the stored answers; none if there is no readable file."""
         if self._known is None:
             try:
                 self._known = set(read_text(self._path, "ascii").split())
@@ -75,4 +76,5 @@ class Known:
 
 
 def _name(asked: str) -> str:
+    """Return the digest of a question; the file of the cache lists the digests of questions answered "yes"."""
     return hashlib.sha256(asked.encode(errors="backslashreplace")).hexdigest()[:32]

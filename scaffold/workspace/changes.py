@@ -24,9 +24,9 @@ from scaffold.workspace import disk
 
 
 def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Path:
-    """Return the real place of a path, below the root; raise ScaffoldError for any other.
+    """Return the real path a relative one leads to; raise ScaffoldError unless it is below the root, `base`.
 
-    With `follow`, a link as the last part is followed to its file; otherwise the place is the link itself.
+    With `follow`, a link as the last part is followed to its file; without it, the link itself is the place: a removal removes the link.
     """
     if "\0" in path or not _encodable(path):
         raise ScaffoldError(f"{path!r} is not a path")
@@ -46,6 +46,7 @@ def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Pat
 
 
 def _encodable(path: str) -> bool:
+    """Return whether the file system's encoding has all characters of the path."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
@@ -54,13 +55,16 @@ def _encodable(path: str) -> bool:
 
 
 class Folder:
-    """The contents of a run's directories; each is listed once."""
+    """The entries of directories as they were when first asked for; each directory is listed once."""
 
     def __init__(self) -> None:
         self._names: dict[Path, dict[str, list[str]]] = {}
 
     def check_case(self, path: str, base: Path, name: Path) -> None:
-        """Raise ScaffoldError for a name some file systems confuse with an existing one."""
+        """Raise ScaffoldError if a part of the path differs only in case, or in Unicode form, from an existing file: macOS and Windows confuse them.
+
+        `path` is the path as the user knows it, for the message; `name` the same below `base`.
+        """
         directory = base
         for part in name.relative_to(base).parts:
             if not directory.is_dir():
@@ -75,6 +79,7 @@ class Folder:
             directory = directory / part
 
     def _listed(self, directory: Path) -> dict[str, list[str]]:
+        """Return the names in a directory, grouped by their `folded` form."""
         if directory not in self._names:
             names: dict[str, list[str]] = {}
             for name in os.listdir(directory):
@@ -84,6 +89,7 @@ class Folder:
 
 
 def folded(name: str) -> str:
+    """Return a name in one case and Unicode form: names equal in it are one file on some file systems."""
     return normalize("NFC", name).casefold()
 
 
@@ -101,6 +107,7 @@ def read_file(path: str, target: Path) -> bytes | None:
 
 
 def check_parent(path: str, target: Path) -> None:
+    """Raise ScaffoldError if the nearest existing directory above the target is read-only; `path` is its name in the message."""
     parent = target.parent
     while not parent.exists():
         parent = parent.parent
@@ -132,7 +139,7 @@ def unix(data: bytes) -> bytes:
 
 
 def like(before: bytes, after: bytes) -> bytes:
-    """Return the new content with the byte order mark of the old one, and the line ends most of its lines have."""
+    """Return the new content with the old one's byte order mark, and with Windows line ends if most lines of the old one have them."""
     if before.startswith(_MARK):
         after = _MARK + after.removeprefix(_MARK)
     if before.count(b"\r\n") * 2 > before.count(b"\n"):
@@ -141,7 +148,10 @@ def like(before: bytes, after: bytes) -> bytes:
 
 
 def merge_into(before: bytes, base: str, after: bytes) -> tuple[bytes, int]:
-    """Return the merged file, in its own line ends, and the number of conflicts; raise UnicodeDecodeError unless it is text."""
+    """Merge a generated text into a file: return its new bytes, in the file's line ends, and the number of conflicts.
+
+    `base` is the text as last written. Raise UnicodeDecodeError if the file is not UTF-8.
+    """
     from scaffold.workspace.merge import merge
 
     text, conflicts = merge(base, unix(before).decode(), unix(after).decode())
@@ -184,6 +194,7 @@ class Plan(NamedTuple):
 
     @property
     def writes(self) -> tuple[Change, ...]:
+        """Return the changes to carry out: creations, updates, removals, and merges with conflict markers."""
         return tuple(
             change
             for change in self.changes
@@ -210,10 +221,10 @@ def plan(
 ) -> Plan:
     """Plan a change for each file by comparing it with the disk; a file with a text of None is to be removed.
 
-    Paths are relative to `root`, an existing directory none of them may leave. The files of `ours` are known to be as we
-    wrote them, perhaps reformatted, and need no question; `kept` ones stay as they are. `bases` are the texts as last
-    written, from which a merge starts. `reads` are the sources of the texts, as they were read: if one of them has changed,
-    `apply` writes nothing. Raises ScaffoldError for unusable and clashing paths.
+    Paths are relative to `root`, an existing directory none of them may leave. `ours` are paths of files known to be as we wrote them,
+    perhaps reformatted: they are overwritten without a question; any other existing file that differs is a conflict. `kept` ones stay as
+    they are. `bases` are the texts as last written, the ancestors of a merge. `reads` are the files the texts were made from, as read: if
+    one changes before `apply`, nothing is written. Raises ScaffoldError for unusable and clashing paths.
     """
     base = Path(os.path.realpath(root))
     if not base.is_dir():
@@ -236,6 +247,7 @@ def plan(
 
 
 def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
+    """Return the change of one file: skipped if `kept`, identical, created; else updated or removed if it is ours, a conflict if it is not."""
     base = known.bases.get(path)
     if path in known.kept:
         return Change(path, target, "skip", None, None, base)
@@ -258,7 +270,10 @@ def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
 
 
 def _updated(before: bytes, base: str | None, after: bytes) -> bytes:
-    """Return the new content of a file of ours, in its team's formatting if a merge without conflicts gives it."""
+    """Return the new content of a file of ours: merged into the present one, to keep a team's formatting.
+
+    Without a recorded text, or if the merge has conflicts, the generated text as it is.
+    """
     if base is None or unix(before) == base.encode():
         return like(before, after)
     try:
@@ -269,6 +284,7 @@ def _updated(before: bytes, base: str | None, after: bytes) -> bytes:
 
 
 def _check_writable(path: str, target: Path, after: bytes | None) -> None:
+    """Raise ScaffoldError for a read-only file; `after` is its new content, None if it is to be removed."""
     if not disk.writable(target):
         what = "would be removed" if after is None else "differs"
         raise ScaffoldError(
@@ -277,7 +293,7 @@ def _check_writable(path: str, target: Path, after: bytes | None) -> None:
 
 
 def _clashes(changes: list[Change]) -> Iterator[ScaffoldError]:
-    """Yield errors for two paths of one file, on some file system at least, and for a file in place of a directory."""
+    """Yield an error for two paths of one file (also by case alone, on some file systems), and for a file at another one's directory."""
     seen: dict[str, str] = {}
     files = {change.target: change.path for change in changes}
     for change in changes:
@@ -296,17 +312,17 @@ SHOWN = ("create", "update", "remove", "conflict")
 
 
 def diff(plan: Plan) -> str:
-    """Return the diff of everything to be written, or already written, and of every conflict."""
+    """Return the unified diff of a plan: of each file created, updated or removed, and of each conflict."""
     return "".join(diff_change(change) for change in plan.changes)
 
 
 def diff_change(change: Change) -> str:
-    """Return the diff of a change; "" if the file stays as it is."""
+    """Return the unified diff of a change; "" if the file stays as it is."""
     return diff_file(change) if change.verb in SHOWN else ""
 
 
 def diff_file(change: Change) -> str:
-    """Return the diff of one file; for anything but text, a line naming it."""
+    """Return the unified diff from a change's old to its new content; for anything but UTF-8, the line git prints for binary files."""
     try:
         before, after = _lines(change.before or b""), _lines(change.after or b"")
     except UnicodeDecodeError:
@@ -325,5 +341,6 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _terminated(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a diff, each with a newline; one without is followed by the remark patch needs."""
     for line in lines:
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

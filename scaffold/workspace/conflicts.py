@@ -34,9 +34,10 @@ _DECIDING: dict[Policy, Answer] = {"overwrite": "yes", "skip": "no", "merge": "m
 
 
 def resolve(plan: Plan, policy: Policy, ask: Ask | None = None) -> Plan:
-    """Decide on each conflict; raise ConflictError if the policy does not, or a file cannot be merged.
+    """Return the plan with each conflict decided by the policy, or by the user's answers.
 
-    `ask` is called for one file at a time; without it (no terminal), "ask" means "abort".
+    `ask` is called for one file at a time; without it (no terminal), "ask" means "abort". Raise ConflictError for "abort", and for a file
+    that is to be merged and cannot be.
     """
     if policy in _DECIDING:
         return _settled(plan, lambda change: _DECIDING[policy])
@@ -48,6 +49,7 @@ def resolve(plan: Plan, policy: Policy, ask: Ask | None = None) -> Plan:
 
 
 def _settled(plan: Plan, ask: Ask) -> Plan:
+    """Return the plan with each conflict decided by an answer of `ask`; after "all" the rest is overwritten without asking, "quit" raises."""
     changes: list[Change] = []
     problems: list[ScaffoldError] = []
     every = False
@@ -67,6 +69,7 @@ def _settled(plan: Plan, ask: Ask) -> Plan:
 
 
 def _decided(change: Change, answer: Answer) -> Change:
+    """Return the change after an answer: skipped, merged, or carried out ("yes", "all")."""
     if answer == "no":
         return change._replace(verb="skip")
     if answer == "merge":
@@ -75,7 +78,10 @@ def _decided(change: Change, answer: Answer) -> Change:
 
 
 def _merged(change: Change) -> Change:
-    """Return the change with the new text merged into the file; still a conflict if both sides changed the same lines."""
+    """Return the change with the generated text merged into the file; raise ConflictError if it cannot be merged.
+
+    Still a conflict, with markers, if both sides changed the same lines; "identical" if the merge changes nothing.
+    """
     obstacle = _obstacle(change)
     if obstacle:
         reason, hint = obstacle
@@ -114,6 +120,7 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
 
 
 def _refusal(plan: Plan) -> ConflictError:
+    """Return the error for a plan with conflicts nobody may decide: its files, and the options to decide."""
     paths = ", ".join(f"'{change.path}'" for change in plan.conflicts)
     verb = "exists and differs" if len(plan.conflicts) == 1 else "exist and differ"
     any_base = any(change.base is not None for change in plan.conflicts)
@@ -127,9 +134,9 @@ def _refusal(plan: Plan) -> ConflictError:
 def converse(
     change: Change, prompt: Callable[[str], str], show: Callable[[str], None]
 ) -> Answer:
-    """Ask about one file until there is a valid answer; the end of the input means `quit`.
+    """Ask about one file until there is a valid answer, and return it; the end of the input means `quit`.
 
-    `prompt` shows a question and returns a line, or raises EOFError; `show` shows a text.
+    `prompt` shows a question and returns a line, or raises EOFError; `show` shows a text, here a diff or a reason.
     """
     act = "remove" if change.after is None else "overwrite"
     question = f"{act} {change.path}? [n]o/[y]es/[d]iff/[m]erge/[a]ll/[q]uit (no): "

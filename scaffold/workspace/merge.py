@@ -58,7 +58,10 @@ class _Start(NamedTuple):
 def diff3(
     base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
 ) -> Iterator[Hunk]:
-    """Yield the parts of three versions, differences before agreements in turn; none is empty in all three."""
+    """Yield the parts of three versions from start to end: stable `Hunk`s, equal in all three, and between them unstable ones.
+
+    In an unstable part at least one of the three differs; it may be empty in one or two of them.
+    """
     at = _Start(0, 0, 0)
     for start, size in _agreements(base, mine, new):
         end = _Start(*(index + size for index in start))
@@ -72,7 +75,10 @@ def diff3(
 def _agreements(
     base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
 ) -> Iterator[tuple[_Start, int]]:
-    """Yield the start and size of each run common to all three; at last the ends, with a size of 0."""
+    """Yield the start and length of each run of items common to all three sequences; last, the three ends with a length of 0.
+
+    A run is the overlap, within `base`, of a match of `base` and `mine` with a match of `base` and `new`.
+    """
     ours, theirs = iter(_matches(base, mine)), iter(_matches(base, new))
     one, other = next(ours), next(theirs)
     while True:
@@ -91,6 +97,7 @@ def _agreements(
 
 
 def _matches(base: Sequence[Hashable], other: Sequence[Hashable]) -> list[Match]:
+    """Return difflib's matches of `base` (`a`) and `other` (`b`), in order; the last one lies at both ends and has size 0."""
     # autojunk: difflib would ignore frequent lines, such as blank ones and brackets.
     return SequenceMatcher(None, base, other, autojunk=False).get_matching_blocks()
 
@@ -113,12 +120,15 @@ class _Import:
 
     @property
     def key(self) -> str:
-        """Return the key of a run of imports: the module imported from, else the statement."""
+        """Return the identity of a statement among imports: the module of a `from` import, else `import name`."""
         return f"import {self.names[0]}" if self.module is None else self.module
 
 
 def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | None:
-    """Return the file's imports with the generator's additions and removals; None if comments or names get in the way."""
+    """Return `mine`'s run of imports with the names added and removed from `base` to `new`.
+
+    None if it is unsafe: a comment on an import changed or stands in the way, or an added name is bound to something else in the file.
+    """
     old, here, then = (
         {one.said: one for one in run.imports} for run in (base, mine, new)
     )
@@ -141,7 +151,10 @@ def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | Non
 
 
 def _parse(text: str) -> list[_Import] | None:
-    """Return the statements of a run; None if two share a line, or a comment ends the run."""
+    """Return the import statements of a text, each with the blank and comment lines above it.
+
+    None if two of them share a line, or other lines follow the last one.
+    """
     rows = split(text)
     lines: list[_Import] = []
     done = 0
@@ -159,7 +172,10 @@ def _parse(text: str) -> list[_Import] | None:
 
 
 def _drop(lines: list[_Import], dropped: set[str]) -> bool:
-    """Remove names in place; return False if a comment prevents it."""
+    """Remove the imports in `dropped` (`from a import b`) from the statements, in place.
+
+    Return False, with the removal incomplete, if a statement to be shortened holds a comment: its lines cannot be written anew.
+    """
     for line in list(lines):
         names = [name for name in line.names if _said(line, name) not in dropped]
         if names == line.names:
@@ -168,24 +184,25 @@ def _drop(lines: list[_Import], dropped: set[str]) -> bool:
             return False
         line.names, line.text = names, ""
         if not names:
-            _take_out(lines, lines.index(line))
+            _remove_statement(lines, lines.index(line))
     return True
 
 
-def _take_out(lines: list[_Import], place: int) -> None:
-    """Remove a statement; the text above it moves to the next statement unless it has its own."""
+def _remove_statement(lines: list[_Import], place: int) -> None:
+    """Remove the statement at an index, in place; blank and comment lines above it move to a successor without its own."""
     above = lines.pop(place).above
     if place < len(lines) and not lines[place].above:
         lines[place].above = above
 
 
 def _said(line: _Import, name: str) -> str:
+    """Return the import of one name of a statement on its own: `from a import b as c` for `b as c`."""
     original, _, alias = name.partition(" as ")
     return Imported(line.module, original, alias or None).said
 
 
 def _is_single(lines: list[_Import]) -> bool:
-    """Return whether the file imports one name per line."""
+    """Return whether the file writes one statement for each name of a module: a module recurs, and no statement has several names."""
     modules = [line.module for line in lines if line.module is not None]
     several = any(len(line.names) > 1 for line in lines)
     return len(modules) > len(set(modules)) and not several
@@ -194,7 +211,11 @@ def _is_single(lines: list[_Import]) -> bool:
 def _add(
     lines: list[_Import], model: list[_Import], one: Imported, single: bool
 ) -> None:
-    """Import a name, beside its module's imports in the file, else in the place of the new text."""
+    """Add the import of a name to `lines`, in place.
+
+    It joins its module's last statement, in sorted order if the names are sorted; or gets a statement of its own beside that if the file
+    imports one name per statement (`single`) or a comment forbids rewriting; a new module goes where `model`, the new text's imports, has it.
+    """
     name = f"{one.name} as {one.alias}" if one.alias else one.name
     same = [line for line in lines if line.module == one.module and line.module]
     if same and not single and same[-1].bare:
@@ -216,13 +237,17 @@ def _add(
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """Return the sort key of a name: constants, classes, the rest."""
+    """Return the sort key of a name as import sorters have it: CONSTANTS, then Classes, then the rest."""
     kind = 0 if len(name) > 1 and name.isupper() else 1 if name[0].isupper() else 2
     return kind, name.lower()
 
 
 def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
-    """Insert a statement beside its neighbour in the new text, of the same section if possible."""
+    """Insert a statement of a new module into `lines`, beside its nearest neighbour in `model` present in both.
+
+    `model` holds the new text's imports; its blank lines divide them into sections (standard library, third party, own). A neighbour of the
+    same section is preferred; beside one of another section a blank line is set between.
+    """
     keys = [other.key for other in lines]
     place = [other.key for other in model].index(line.key)
     sections = [0]
@@ -253,19 +278,20 @@ def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
 
 
 def _put_before(lines: list[_Import], place: int, line: _Import) -> None:
-    """Insert a statement before another one, taking over the blank lines above it."""
-    blank, comments = _blank(lines[place].above)
+    """Insert a statement at an index, in place: blank lines above its successor go above it, comments stay with the successor."""
+    blank, comments = _split_above(lines[place].above)
     line.above, lines[place].above = blank, comments
     lines.insert(place, line)
 
 
-def _blank(above: str) -> tuple[str, str]:
+def _split_above(above: str) -> tuple[str, str]:
+    """Split the text above a statement into its leading newlines and the rest."""
     rest = above.lstrip("\n")
     return above[: len(above) - len(rest)], rest
 
 
 def _text_of_bindings(line: _Import, indent: str, width: int) -> str:
-    """Return the lines of a statement, a single one if it fits."""
+    """Return the text of an import statement: its own if unchanged, else written on one line, or one name a line if longer than `width`."""
     if line.text:
         return line.above + line.text
     if line.module is None:
@@ -310,7 +336,10 @@ def has_markers(text: str) -> bool:
 
 
 def merge(base: str, mine: str, new: str) -> Merged:
-    """Merge the changes from `base` to `new` into `mine`; the lines of the result end in a newline."""
+    """Merge the generator's changes from `base` to `new` into `mine`, the file; changes of both sides to one place stand between markers.
+
+    Every line of a merged text ends in a newline. Of two ways to merge a Python file, the one with fewer lines between markers is taken.
+    """
     if new in (base, mine):
         return Merged(mine, 0)
     if mine == base:
@@ -321,14 +350,14 @@ def merge(base: str, mine: str, new: str) -> Merged:
         return _merged(_Sides(*map(_lines, texts)))
     merged = _merged(_with_imports(_Sides(*(side or () for side in sides))))
     if not merged.conflicts and cut(merged.text) is None:
-        merged = _opposed(*map(split, texts))
+        merged = _one_conflict(*map(split, texts))
     if merged.conflicts:
         return min(merged, merge_definitions(*texts) or merged, key=_marked_lines)
     return merged
 
 
 def _marked_lines(merged: Merged) -> int:
-    """Return the number of lines between markers, for the user to look at."""
+    """Return the number of lines between markers, the markers included: the user has to look at these."""
     count, inside = 0, False
     for line in split(merged.text):
         inside = inside or line.startswith("<<<<<<<")
@@ -342,12 +371,15 @@ def _ended(text: str) -> str:
 
 
 def _lines(text: str) -> Side:
-    """Return the lines of a text other than Python as statements."""
+    """Return the lines of a text as statements, for a file of any language; trailing blanks make no difference."""
     return tuple(Statement(line, line.rstrip()) for line in split(text))
 
 
 def _with_imports(sides: _Sides) -> _Sides:
-    """Return the sides with their runs of imports merged, if all have the same number of runs."""
+    """Return the sides with the same merged text for each run of imports: equal on all sides, a run is in no conflict.
+
+    A run stays as it is if only one side changed it or it cannot be merged by names; all stay if the sides have different numbers of runs.
+    """
     runs = [[i for i, item in enumerate(side) if item.imports] for side in sides]
     if len({len(places) for places in runs}) > 1:
         return sides
@@ -364,6 +396,7 @@ def _with_imports(sides: _Sides) -> _Sides:
 
 
 def _merged(sides: _Sides) -> Merged:
+    """Merge three sequences of statements, compared by their forms; return the text and the number of conflicts."""
     parts: list[str] = []
     conflicts = 0
     for hunk in diff3(*map(_forms, sides)):
@@ -378,12 +411,15 @@ def _merged(sides: _Sides) -> Merged:
 
 
 def _spelling(base: Statement, mine: Statement, new: Statement) -> str:
-    """Return the text of a statement equal on all sides: the new one if the file's is as written last, else the file's."""
+    """Return the text of a statement with the same form on all sides, but perhaps with different formatting.
+
+    The file's, if the user or a formatter reformatted it; else the new one.
+    """
     return new.text if mine.text == base.text else mine.text
 
 
 def _decide(gap: _Sides) -> Merged:
-    """Return the text for a place of disagreement between the sides."""
+    """Return the text of an unstable part: the side with a change, if only one has; else merge the statements line by line."""
     base, mine, new = map(_forms, gap)
     if mine == base:
         return Merged(_text(gap.new), 0)
@@ -401,7 +437,7 @@ def _text(side: Side) -> str:
 
 
 def _merged_lines(base: list[str], mine: list[str], new: list[str]) -> Merged:
-    """Merge statements changed on both sides, by their lines."""
+    """Merge the lines of statements changed on both sides; return the text, with markers around each conflict, and their number."""
     parts: list[str] = []
     conflicts = 0
     for hunk in diff3(base, mine, new):
@@ -417,7 +453,7 @@ def _merged_lines(base: list[str], mine: list[str], new: list[str]) -> Merged:
 
 
 def _marked(base: Sequence[str], mine: Sequence[str], new: Sequence[str]) -> str:
-    """Return the three texts between markers, for the user to settle."""
+    """Return one conflict: the file's, the last generated and the new lines between markers, as `git merge` writes them with diff3 style."""
     first, second, third = ("".join(side) for side in (mine, base, new))
     return (
         f"<<<<<<< {YOURS}\n{first}||||||| {BASE}\n{second}"
@@ -425,8 +461,11 @@ def _marked(base: Sequence[str], mine: Sequence[str], new: Sequence[str]) -> str
     )
 
 
-def _opposed(base: list[str], mine: list[str], new: list[str]) -> Merged:
-    """Return everything between the common first and last lines of the three texts as one conflict."""
+def _one_conflict(base: list[str], mine: list[str], new: list[str]) -> Merged:
+    """Return the three texts as one conflict, apart from the first and the last lines they share.
+
+    The last resort, if a merge without conflicts would be no valid Python.
+    """
     sides = (base, mine, new)
     head = _common(*sides)
     tail = _common(*(side[head:][::-1] for side in sides))
@@ -436,7 +475,7 @@ def _opposed(base: list[str], mine: list[str], new: list[str]) -> Merged:
 
 
 def _common(*sides: Sequence[str]) -> int:
-    """Return the number of lines all sides start with."""
+    """Return the number of leading lines equal on all sides."""
     count = 0
     for lines in zip(*sides, strict=False):
         if len(set(lines)) > 1:
@@ -469,7 +508,7 @@ class _File(NamedTuple):
 
     @property
     def nameless(self) -> set[str]:
-        """Return the keys of statements defining nothing, except a docstring."""
+        """Return the keys of the statements without a name (`if`, a call, a comment at the end), except the docstring."""
         return {key for key in self.parts if key.startswith(END)} - {DOCSTRING}
 
 
@@ -478,25 +517,28 @@ END = "="  # the name of the text below the last statement
 
 
 def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
-    """Return the generator's text with definitions written or changed by hand; None if they cannot be merged by name."""
+    """Return the generator's text with each definition the user wrote or changed; None if the texts cannot be merged by names.
+
+    A definition the generator dropped stays only if the user changed it, or code of the user's reads it, directly or not.
+    """
     old, here, then = (_file(text) for text in (base, mine, new))
     if old is None or here is None or then is None:
         return None
     pairs = ((old, here), (old, then), (here, then))
-    if any(_differ(one.imports, other.imports) for one, other in pairs):
+    if any(_clash(one.imports, other.imports) for one, other in pairs):
         return None
     if old.nameless - here.nameless:
         return None
-    decided = _decided(old.parts, here.parts, then.parts)
+    decided = _edited(old.parts, here.parts, then.parts)
     kept = {key for key in here.parts if key in decided and not decided[key].conflicts}
-    kept |= _reached(here.parts, kept, then.parts.keys())
+    kept |= _needed(here.parts, kept, then.parts.keys())
     read = frozenset[str]().union(*(here.parts[key].reads for key in kept))
     wanted = [
         one
         for name, one in here.imports.items()
         if name not in then.imports and (name in read or name not in old.imports)
     ]
-    text = _importing(new, mine, wanted)
+    text = _add_imports(new, mine, wanted)
     whole = None if text is None else _file(text)
     if whole is None:
         return None
@@ -515,6 +557,10 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
 
 
 def _file(text: str) -> _File | None:
+    """Return a text as named statements and imports; None if two statements share a line or a key.
+
+    The key of a statement without a name is its form after `=`.
+    """
     rows, done = split(text), 0
     runs = (statement.imports for statement in cut(text) or ())
     found = _File([], {}, {one.bound: one for run in runs for one in run})
@@ -542,13 +588,13 @@ def _file(text: str) -> _File | None:
     return found
 
 
-def _differ(one: Mapping[str, Imported], other: Mapping[str, Imported]) -> bool:
-    """Return whether a name is imported from different modules, or with different comments."""
+def _clash(one: Mapping[str, Imported], other: Mapping[str, Imported]) -> bool:
+    """Return whether a name is imported by both, but from different modules or with different comments."""
     return any(one[name] != other[name] for name in one.keys() & other)
 
 
 def _defined(node: ast.stmt) -> str:
-    """Return the name a statement defines; "" for any other statement."""
+    """Return the name a statement defines: of a function, a class, or the single target of an assignment; "" for any other statement."""
     match node:
         case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
             return name
@@ -558,6 +604,7 @@ def _defined(node: ast.stmt) -> str:
 
 
 def _read(node: ast.stmt) -> Iterator[str]:
+    """Yield the names in a statement, and parameters: a pytest test's are fixtures, defined elsewhere in the file."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             yield part.id
@@ -565,10 +612,13 @@ def _read(node: ast.stmt) -> Iterator[str]:
             yield part.arg
 
 
-def _decided(
+def _edited(
     base: Mapping[str, _Part], mine: Mapping[str, _Part], new: Mapping[str, _Part]
 ) -> dict[str, Merged]:
-    """Return the text of each definition written, changed or removed by hand."""
+    """Return, by key, the text of each statement the user wrote, changed or removed ("" for a removed one).
+
+    If the generator changed it too, the two are merged, perhaps with conflicts.
+    """
     found: dict[str, Merged] = {}
     for key in dict.fromkeys([*mine, *base]):
         parts = [side.get(key) for side in (base, mine, new)]
@@ -584,10 +634,10 @@ def _decided(
     return found
 
 
-def _reached(
+def _needed(
     mine: Mapping[str, _Part], kept: Collection[str], there: Collection[str]
 ) -> set[str]:
-    """Return the file's definitions read by kept ones, directly or not, and missing from the new text."""
+    """Return the keys of definitions the `kept` ones read, directly or not, and the new text lacks (`there` are its keys)."""
     reached: set[str] = set()
     waiting = list(kept)
     while waiting:
@@ -597,8 +647,8 @@ def _reached(
     return reached
 
 
-def _importing(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
-    """Return the new text with further imports of the file; None if comments on imports get in the way."""
+def _add_imports(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
+    """Return the new text with the `wanted` imports of the file `mine`; None if the new text has none to add to, or a comment is in the way."""
     statements, models = list(cut(new) or ()), cut(mine) or ()
     runs = [i for i, item in enumerate(statements) if item.imports]
     for one in wanted:
@@ -617,13 +667,18 @@ def _importing(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
 
 
 def _modules(run: Statement) -> set[str | None]:
+    """Return the modules of a run's `from` imports; `import name` has none."""
     return {one.module for one in run.imports if one.module is not None}
 
 
 def _placed(
     pieces: Sequence[tuple[str, str]], own: Mapping[str, str], mine: list[str]
 ) -> Iterator[str]:
-    """Yield the pieces of the new text with the file's own: each before its successor in the file, or else at the end."""
+    """Yield the texts of the merged file: `pieces`, from the new text, with the file's `own` definitions in between.
+
+    Each own one comes before the first of its successors in the file (`mine`, all keys in order) present in the new text; without one, at the
+    end.
+    """
     order = {key for key, _ in pieces}
     before: dict[str, list[str]] = {}
     for key, text in own.items():

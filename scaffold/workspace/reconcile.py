@@ -32,7 +32,7 @@ Condition = Literal["untouched", "reformatted", "edited", "missing", "conflict-m
 
 
 class Standing(NamedTuple):
-    """The state of a file since it was written."""
+    """The present state of a file, compared with its record."""
 
     condition: Condition
     text: str | None  # its present text, if it was worth reading
@@ -60,7 +60,10 @@ def standing(
     same: Callable[[str, str], bool] = says_the_same,
     whole: Callable[[Kept], bool] = is_whole,
 ) -> Standing:
-    """Compare a file with its record; `same` and `whole` may be cached forms of `says_the_same` and `is_whole`."""
+    """Compare a file on disk with its record.
+
+    `same` tells whether two texts differ at most in formatting, `whole` whether a record's text is intact; callers pass cached forms of them.
+    """
     data, lost = present(root, kept.path), not whole(kept)
     if data is None:
         return Standing("missing", None, lost)
@@ -140,7 +143,7 @@ class Prospect(NamedTuple):
 def reconcile(
     root: Path, record: Record | None, files: tuple[Wanted, ...]
 ) -> tuple[Prospect, ...]:
-    """Compare the wanted files of an op with its record and the disk."""
+    """Return the action for each wanted file of an op, then for each recorded file the op no longer has. A record of None: a new op."""
     roles = {item.role for item in files}
     prospects = [_prospect(root, record, wanted) for wanted in files]
     gone = [kept for kept in record.files if kept.role not in roles] if record else []
@@ -148,6 +151,7 @@ def reconcile(
 
 
 def _prospect(root: Path, record: Record | None, wanted: Wanted) -> Prospect:
+    """Return the action for a wanted file: `kept` is the record of the file with its role, at the same path or at a former one."""
     kept = record.kept(wanted.role) if record else None
     if kept is not None and kept.path != wanted.path:
         return _moved(root, kept, wanted)
@@ -158,7 +162,7 @@ def _prospect(root: Path, record: Record | None, wanted: Wanted) -> Prospect:
 
 
 def _of_stranger(root: Path, wanted: Wanted) -> Need:
-    """Return the action for a file without a record."""
+    """Return the action for a file without a record: create it; leave it if it differs in formatting alone; else a conflict."""
     data = present(root, wanted.path)
     if data is None:
         return "create"
@@ -167,6 +171,11 @@ def _of_stranger(root: Path, wanted: Wanted) -> Need:
 
 
 def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
+    """Return the action for a recorded file at its place: `known` compares it with its record.
+
+    Equal drafts, `kept` and `wanted`: generation has nothing new, so an edit stays. New text for an edited file is a conflict, unless
+    the edit already says the same.
+    """
     if known.condition == "missing":
         return "create"
     if kept.draft == wanted.draft:
@@ -179,7 +188,10 @@ def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
 
 
 def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
-    """Return the prospect of a file moved by the configuration; its present content moves with it."""
+    """Return the prospect of a file with a new path; the present file moves there, with its edits, from `moved_from`.
+
+    An edited file is a conflict, as in its old place.
+    """
     known = standing(root, kept)
     need = _of_stranger(root, wanted)
     if need == "create" and known.edited:
@@ -189,6 +201,7 @@ def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
 
 
 def _leftover(root: Path, kept: Kept) -> Prospect:
+    """Return the prospect of a recorded file the op no longer has: dropped, unless it was edited."""
     known = standing(root, kept)
     need: Need = "leave" if known.edited else "drop"
     return Prospect(need, kept.path, None, kept, known)
@@ -207,9 +220,11 @@ def record_files(
     written: Collection[str],
     code: str = "",
 ) -> dict[str, str | None]:
-    """Return the file of `record` brought up to date; its origin and its proof are already the new ones.
+    """Return the path and text of the op's record after a run, with None for a file to remove; {} if no file is left to record.
 
-    `code` is the digest of the wanted Function, if proofs matter.
+    `record` has the new origin and proof, and the old files. `written` are the paths the run writes: a file left as it was keeps its old
+    entry, and if one is left out of date the origin is emptied, so the next run looks again. `code` is the digest of the wanted
+    Function, if proofs matter.
     """
     files, current = [], True
     for prospect in prospects:
@@ -229,7 +244,10 @@ def record_files(
 
 
 def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -> Proof:
-    """Return the proof, with the digest of the recorded text if it is the wanted one: the file then need not be parsed."""
+    """Return the proof, with the digest of the recorded file if its text is the wanted one.
+
+    A later run then trusts an unchanged file by this digest, without parsing it.
+    """
     kept = record.kept("op")
     wanted = (
         next((_draft(item) for item in prospects if item.path == kept.path), "")
@@ -240,11 +258,12 @@ def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -
 
 
 def _draft(prospect: Prospect) -> str:
+    """Return the digest of the wanted text before formatting; "" if no file is wanted."""
     return prospect.wanted.draft if prospect.wanted else ""
 
 
 def _kept(prospect: Prospect, written: bool) -> Kept | None:
-    """Return the record of one file; None if there is nothing to remember."""
+    """Return one file's entry in the record after a run; None if there is nothing to remember. `written`: the run writes the file."""
     wanted, kept = prospect.wanted, prospect.kept
     if wanted is None:
         gone = prospect.need == "drop" and written

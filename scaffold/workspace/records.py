@@ -52,9 +52,9 @@ class Proof(NamedTuple):
 
 
 def function_digest(text: str, names: Collection[str]) -> str:
-    """Return the digest of the definitions with these names, and of everything they name in the file; "" unless it is Python.
+    """Return the digest of the definitions with these names and of all they read in the file, directly or not; "" unless it is Python.
 
-    It is the same in every version of Python. A file that defines none of them counts as a whole.
+    Imports count in any order. The digest is the same in every version of Python. If none of the names is defined, the whole file counts.
     """
     parts = _cut(text)
     if parts is None:
@@ -77,15 +77,15 @@ def meaning_digest(text: str) -> str:
 
 
 def adds_only(base: str, text: str) -> bool:
-    """Return whether a file keeps every statement of its base, and adds only definitions of new names.
+    """Return whether `text` has every statement of `base`, and besides only definitions of names new to it.
 
-    Those of classes count too: a method may be added.
+    A class may get new methods; an added name that `base` reads, or a statement that is no definition, makes it False.
     """
     cuts = _cut(base), _cut(text)
     if cuts[0] is None or cuts[1] is None:
         return False
     before, after = (
-        [one for part in cut or () for one in _opened(part)] for cut in cuts
+        [one for part in cut or () for one in _members(part)] for cut in cuts
     )
     waiting = Counter(part.said for part in before)
     taken = {name for part in before for name in (*part.binds, *part.reads)}
@@ -97,8 +97,8 @@ def adds_only(base: str, text: str) -> bool:
     return not waiting.total()
 
 
-def _opened(part: "_Part") -> Iterator["_Part"]:
-    """Yield a class as its head and its statements, with qualified names; anything else as it is."""
+def _members(part: "_Part") -> Iterator["_Part"]:
+    """Yield a class as several parts, its head without a body and each statement inside as `Class.name`; any other part as it is."""
     if not isinstance(part.node, ast.ClassDef):
         yield part
         return
@@ -113,7 +113,7 @@ def _opened(part: "_Part") -> Iterator["_Part"]:
 
 
 def _cut(text: str) -> list["_Part"] | None:
-    """Return the parts of a file, without docstrings; None unless it is Python."""
+    """Return the statements of a file, without docstrings; None unless it is Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about the code's escapes
@@ -124,7 +124,7 @@ def _cut(text: str) -> list["_Part"] | None:
 
 
 class _Part(NamedTuple):
-    """A statement of the file, or one name of an import, so sorting and splitting imports changes nothing."""
+    """A statement of a file, or a single name of an import: sorting and splitting imports then changes nothing."""
 
     node: ast.AST
     binds: set[str]  # the names it defines or changes
@@ -133,10 +133,15 @@ class _Part(NamedTuple):
 
     @property
     def said(self) -> str:
+        """Return the part as text, to compare and to digest."""
         return f"{self.origin}{_said(self.node)}"
 
 
 def _parts(statement: ast.stmt) -> Iterator[_Part]:
+    """Yield a statement as one part; an import as one for each name, also inside `try: import ... except`.
+
+    The names a part binds: those defined or assigned; for a statement of any other kind all it mentions, since it may change them.
+    """
     read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     match statement:
         case ast.Import(names) | ast.ImportFrom(names=names):
@@ -167,14 +172,14 @@ def _binding(alias: ast.alias) -> str:
 
 
 def _root(target: ast.expr) -> str:
-    """Return `torch` for `torch.backends.cudnn.enabled = True`; "" for a target binding nothing."""
+    """Return the name an assignment binds or changes: `torch` for `torch.backends.cudnn.enabled = True`; "" if there is none."""
     while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
         target = target.value
     return target.id if isinstance(target, ast.Name) else ""
 
 
 def _defined(statement: ast.AST) -> Iterator[str]:
-    """Yield the names defined inside a compound statement, as by imports under `if TYPE_CHECKING:`."""
+    """Yield the names of the imports, classes and functions in a compound statement, as under `if TYPE_CHECKING:`."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from map(_binding, node.names)
@@ -183,7 +188,7 @@ def _defined(statement: ast.AST) -> Iterator[str]:
 
 
 def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
-    """Yield the parts binding a wanted name, or one read by a part already found."""
+    """Yield the parts binding a wanted name, then the parts binding a name these read, and so on."""
     waiting = parts
     while found := [part for part in waiting if part.binds & wanted]:
         yield from found
@@ -193,7 +198,7 @@ def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
 
 
 def _said(value: object) -> str:
-    """Return a syntax tree as text, without empty fields, as these differ between versions of Python."""
+    """Return a syntax tree as text, without docstrings and empty fields: versions of Python differ in their empty fields."""
     match value:
         case ast.Delete(targets):
             return f"Delete({_said(list(_flat(targets)))})"
@@ -221,6 +226,7 @@ def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a body after its docstring."""
     match body:
         case [ast.Expr(ast.Constant(str())), *rest]:
             return rest
@@ -254,7 +260,7 @@ class Origin(NamedTuple):
     reads: tuple[tuple[str, str], ...] = ()  # files named by the formulas
 
     def changed_since(self, before: "Origin") -> tuple[str, ...]:
-        """Return the names of the differing parts, worded for a sentence."""
+        """Return the changed inputs of generation, in words for a sentence: "the specification", "a template"."""
         names = ("the tool", "the specification", "the configuration", "a template")
         pairs = zip(names, self[:4], before[:4], strict=True)
         changed = [name for name, now, then in pairs if now != then]
@@ -264,7 +270,7 @@ class Origin(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """One file as written last: its part in the op, its path, digests of draft and text, and the text, packed."""
+    """The record of one file: its role in the op, its path, digests of its text before and after formatting, and the packed text."""
 
     role: str  # "op" or "test"; "op_testing" for the shared code
     path: str
@@ -290,7 +296,7 @@ class Record(NamedTuple):
     former: tuple[str, ...] = ()  # files of version 1, removed once this is written
 
     def kept(self, role: str) -> Kept | None:
-        """Return the file with this part in the op, or None."""
+        """Return the record of the file in this role ("op", "test"); None if the op has no such file."""
         return next((item for item in self.files if item.role == role), None)
 
 
@@ -312,9 +318,9 @@ def state_paths(record: Record) -> tuple[str, ...]:
 def kept_file(
     role: str, path: str, draft: str, text: str, before: Kept | None = None
 ) -> Kept:
-    """Return the record of a file with this text; the packed text from `before` is reused if it still applies.
+    """Return the record of a file with this text, packed; `before`, its record so far, gives the packed text if the text is unchanged.
 
-    Two builds of zlib may pack a text differently, and a record must change only with its content.
+    Builds of zlib pack a text differently, and a record must change only with its content.
     """
     meant = digest(text.encode())
     if before is not None and before.text == meant and before.written is not None:
@@ -323,7 +329,10 @@ def kept_file(
 
 
 def pack(text: str) -> str:
-    """Pack a text into a sixth of its length, as one line of ASCII: zlib with a dictionary of common text, then base 85."""
+    """Return a text as one line of ASCII, a sixth of its length: base 85 of zlib's output, with a dictionary of text common to ops.
+
+    It is packed in pieces, since a dictionary near the piece's place in the text finds more in common.
+    """
     data = text.encode()
     packed = b""
     for start in range(0, len(data) or 1, PIECE):
@@ -333,7 +342,7 @@ def pack(text: str) -> str:
 
 
 def unpack(packed: str) -> str | None:
-    """Unpack a text; return None if it was changed since."""
+    """Return the text of a packed one; None if it was altered, or is longer than any we write."""
     text = b""
     try:
         data = base64.b85decode(packed)
@@ -351,7 +360,7 @@ def unpack(packed: str) -> str | None:
 
 @lru_cache(maxsize=8)
 def _common(start: int) -> bytes:
-    """Return zlib's dictionary for the piece at `start`: text common to ops and tests, and this part of `op_testing`."""
+    """Return zlib's dictionary for the piece at byte `start`: common text of ops, and the part of `op_testing` around this byte."""
     common = read_bytes(Path(__file__).with_name("common_text.txt"))
     ops, shared = common.replace(b"\r\n", b"\n").split(b"\f")
     around = WINDOW - len(ops)
@@ -381,7 +390,7 @@ def read_state(root: Path) -> dict[str, bytes]:
 
 
 def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
-    """Return the records of a project, by op; raise ScaffoldError for invalid ones."""
+    """Return the records in a project's files, by op; `state` has the bytes by path. Raise ScaffoldError for invalid ones, all at once."""
     found: dict[str, Record] = {}
     problems: list[ScaffoldError] = []
     for path, data in state.items():
@@ -397,6 +406,7 @@ def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
 
 
 def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
+    """Return the record in a file's bytes; raise ScaffoldError at its place (`shown`, the path) if it is none."""
     op = os.path.basename(shown).removesuffix(".json")
     try:
         return _decoded(json.loads(data), op, state)
@@ -408,6 +418,10 @@ def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
 
 
 def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
+    """Return the record in a parsed JSON object of any version so far; an invalid one raises KeyError, TypeError or ValueError.
+
+    `state` has the files beside it, in which version 1 kept texts.
+    """
     if raw["version"] > VERSION:
         message = (
             f"is a record of version {raw['version']}, this tool reads up to {VERSION}"
@@ -441,7 +455,10 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
 
 
 def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) -> str:
-    """Return the text version 1 kept in a file of its own, packed; "" if it is lost."""
+    """Return the packed text of a file in version 1, with texts in files of their own; "" if it is lost.
+
+    `former` has the paths of these files by role, `state` their bytes.
+    """
     data = state[former[role]] if role in former else b""
     try:
         return pack(data.decode("utf-8").replace("\r\n", "\n"))
@@ -450,7 +467,7 @@ def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) ->
 
 
 def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
-    """Return the proof of a record; None for one of an earlier version."""
+    """Return the proof in a record's JSON; None if it has none. `said` decodes a digest, as the record's version spells it."""
     if raw is None:
         return None
     by, tool, torch = raw["by"], _text(raw["tool"]), _text(raw["torch"])
@@ -461,7 +478,7 @@ def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
 
 
 def _below(value: Any) -> str:
-    """Return a path, raising ValueError unless it is below the root: a run may move or remove it."""
+    """Return a path; raise ValueError if it is absolute or has `..`: runs move and remove recorded files, so they must lie below the root."""
     path = _text(value)
     if path.startswith("/") or ".." in path.split("/"):
         raise ValueError
@@ -469,13 +486,14 @@ def _below(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return a JSON value if it is a string; raise TypeError for any other."""
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _shown(digest: str) -> str:
-    """Return a digest in two thirds of its digits."""
+def _base85(digest: str) -> str:
+    """Return a hexadecimal digest in base 85, two thirds as long; `_digest` reads it."""
     return base64.b85encode(bytes.fromhex(digest)).decode()
 
 
@@ -489,26 +507,26 @@ def _hexadecimal(value: Any) -> str:
 
 
 def encode(record: Record) -> str:
-    """Return the text of a record, equal for equal records; a draft's digest is left out if it is the text's."""
+    """Return the JSON text of a record, equal for equal records; the digest before formatting is left out if formatting changed nothing."""
     origin, proof = record.origin, record.proof
     told: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
     told["tool"] = origin.tool
-    told |= {key: _shown(getattr(origin, key)) for key in _ORIGIN}
+    told |= {key: _base85(getattr(origin, key)) for key in _ORIGIN}
     if origin.reads:
-        told["reads"] = {path: _shown(value) for path, value in origin.reads}
+        told["reads"] = {path: _base85(value) for path, value in origin.reads}
     told["files"] = {item.role: _encoded(item) for item in record.files}
     if proof is not None:
-        told["proof"] = {key: _shown(getattr(proof, key)) for key in _PROVEN}
+        told["proof"] = {key: _base85(getattr(proof, key)) for key in _PROVEN}
         told["proof"] |= {"by": proof.by, "tool": proof.tool, "torch": proof.torch}
         told["proof"] |= {"lacks": proof.lacks} if proof.lacks else {}
     return json.dumps(told, indent=2) + "\n"
 
 
 def _encoded(kept: Kept) -> dict[str, str]:
-    draft = {"draft": _shown(kept.draft)} if kept.draft != kept.text else {}
-    return {"path": kept.path, **draft, "text": _shown(kept.text), "base": kept.base}
+    draft = {"draft": _base85(kept.draft)} if kept.draft != kept.text else {}
+    return {"path": kept.path, **draft, "text": _base85(kept.text), "base": kept.base}
 
 
 def written_record(record: Record) -> dict[str, str | None]:
-    """Return the record's path and text; None for each file an earlier version had beside it."""
+    """Return the files to write for a record, by path: its JSON, and None, for removal, for each file of version 1 beside it."""
     return {record_path(record.op): encode(record), **dict.fromkeys(record.former)}

@@ -39,14 +39,14 @@ class Imported(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Return the import of this name alone."""
+        """Return the statement for this name alone, `from a import b as c`: the key to compare imports by."""
         origin = "" if self.module is None else f"from {self.module} "
         renamed = f" as {self.alias}" if self.alias else ""
         return f"{origin}import {self.name}{renamed}"
 
     @property
     def bound(self) -> str:
-        """Return the name bound in the file; `import a.b` and `import a.c` may share one."""
+        """Return the alias, else the name as written: `a.b` for `import a.b`, though Python binds `a`."""
         return self.alias or self.name
 
 
@@ -73,7 +73,7 @@ def split(text: str) -> list[str]:
 
 
 def cut(text: str) -> tuple[Statement, ...] | None:
-    """Cut a text into statements; its lines end in a newline. Return None unless it is Python."""
+    """Cut a text into statements; their texts, joined, are the text again. None unless it is Python. Its lines must end in newlines."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about the code's escapes
@@ -98,7 +98,7 @@ class _Places(NamedTuple):
     comments: dict[int, str]
 
     def position(self, row: int, column: int) -> Position:
-        """Return a position in characters, from the tree's columns in bytes."""
+        """Convert a position of `ast`, a column in UTF-8 bytes, into one of `tokenize`, in characters."""
         line = self.lines[row - 1]
         if line.isascii():
             return row, column
@@ -106,7 +106,10 @@ class _Places(NamedTuple):
 
 
 def _marks(node: ast.AST, depth: int, places: _Places) -> Iterator[_Mark]:
-    """Yield the marks of all statements below a node, in the order of the text."""
+    """Yield a mark for each statement in the blocks of a node, in the order of the text; adjacent imports have a single one.
+
+    `depth` is the number of blocks around, part of the form: dedenting a statement is an edit.
+    """
     for name in node._fields:
         if name in BLOCKS:
             run: list[ast.stmt] = []
@@ -123,6 +126,7 @@ def _marks(node: ast.AST, depth: int, places: _Places) -> Iterator[_Mark]:
 def _marks_of(
     parent: ast.AST, node: ast.AST, depth: int, places: _Places
 ) -> Iterator[_Mark]:
+    """Yield the marks of one statement: its decorators, its head, then the statements in its blocks."""
     for decorator in getattr(node, "decorator_list", ()):
         start = places.position(decorator.lineno, decorator.col_offset)
         yield _Mark(start, f"{depth} @{_said(decorator)}")
@@ -134,7 +138,7 @@ def _marks_of(
 
 
 def _documentation(parent: ast.AST, node: ast.AST) -> str | None:
-    """Return a docstring's form, without its indentation and trailing blanks; None for any other node."""
+    """Return the form of a docstring, independent of indentation and trailing blanks; None if the node is none of its parent."""
     if not isinstance(parent, _DOCUMENTED) or parent.body[0] is not node:
         return None
     match node:
@@ -145,7 +149,7 @@ def _documentation(parent: ast.AST, node: ast.AST) -> str | None:
 
 
 def _said(value: object) -> str:
-    """Return a syntax tree as a line of text."""
+    """Return a syntax tree on one line, without the nested statements: `def f(x): ...` yields the head alone."""
     match value:
         case ast.Name():
             return value.id
@@ -165,7 +169,7 @@ def _said(value: object) -> str:
 
 
 def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the targets one by one: `del (a, b)` deletes the same as `del a, b`, from a different tree."""
+    """Yield targets one by one: `del (a, b)` means `del a, b`; removing its parentheses, as formatters do, changes the tree."""
     for target in targets:
         if isinstance(target, ast.Tuple):
             yield from _flat(target.elts)
@@ -174,7 +178,10 @@ def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _run(run: list[ast.stmt], depth: int, places: _Places) -> Iterator[_Mark]:
-    """Yield one mark for adjacent imports: their sorted set of names, unchanged by sorting and splitting."""
+    """Yield one mark for adjacent imports; nothing for none.
+
+    Its form is the sorted set of the imported names with their comments, so sorting and splitting the imports changes nothing.
+    """
     if not run:
         return
     imports: list[Imported] = []
@@ -191,14 +198,18 @@ def _run(run: list[ast.stmt], depth: int, places: _Places) -> Iterator[_Mark]:
 
 
 def module_of(node: ast.Import | ast.ImportFrom) -> str | None:
-    """Return the module names are imported from, with its dots; None for `import name`."""
+    """Return the module of a `from` import, leading dots included (`..a`); None for `import name`."""
     if isinstance(node, ast.Import):
         return None
     return "." * node.level + (node.module or "")
 
 
 def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Imported]:
-    """Yield the names of an import; a comment belongs to the name on its line, or else to all of them."""
+    """Yield the names of an import statement with their comments.
+
+    A comment on a name's own line is that name's; one on another line of the statement is every name's; one above, from the line `above`
+    on, is the first name's. `comments` are those of the file, by line.
+    """
     rows = {alias.lineno for alias in node.names}
     shared = {row for row in range(node.lineno, node.end_lineno + 1) if row not in rows}
     for number, alias in enumerate(node.names):
@@ -210,7 +221,7 @@ def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Impor
 
 
 class _Cutter:
-    """One pass over the tokens, closing each statement at the end of its line."""
+    """One pass over the tokens: it collects a statement's form, and closes the statement at the end of its last line."""
 
     def __init__(self, lines: list[str], marks: list[_Mark]) -> None:
         self._lines = lines
@@ -223,6 +234,7 @@ class _Cutter:
         self._indents: list[int] = []
 
     def statements(self, tokens: list[tokenize.TokenInfo]) -> Iterator[Statement]:
+        """Yield the statements; a comment alone on its line is one of its own, and blank lines belong to the statement below them."""
         open_line = False
         for token in tokens:
             self._reach(token.start)
@@ -246,6 +258,7 @@ class _Cutter:
             yield self._close(len(self._lines))  # blank lines, or the file has no end
 
     def _reach(self, position: Position) -> None:
+        """Add the forms of all marks up to a position: the syntax of a statement, as tokens alone do not show it."""
         while self._next < len(self._marks):
             mark = self._marks[self._next]
             if mark.start > position:
@@ -256,6 +269,7 @@ class _Cutter:
             self._next += 1
 
     def _add(self, token: tokenize.TokenInfo) -> None:
+        """Add a token to the form: a number, a name or a bracket. A comment's place among these is part of the form; quotes and commas are not."""
         if token.type == tokenize.NUMBER:
             self._form.append(_number(token.string))
         elif token.type == tokenize.NAME or token.string in _FIXED:
@@ -267,6 +281,7 @@ class _Cutter:
         self._form.append(f"{block if alone else ''}{_comment(token.string)}")
 
     def _close(self, row: int) -> Statement:
+        """Return the statement ending at a row, with the collected form, and start the next one."""
         text = "".join(self._lines[self._row : row])
         form = "".join(f"{part}\n" for part in self._form)
         closed = Statement(text, form, self._imports)
@@ -298,7 +313,7 @@ def _number(text: str) -> str:
 
 @lru_cache(maxsize=16)  # shared test code is long, and compared again and again
 def normal_form(text: str) -> str:
-    """Return the text's statements in normal form; for anything but Python, its lines without trailing blanks."""
+    """Return a text equal for two files iff they differ in formatting alone; of other languages, the lines without trailing blanks."""
     lines = unix(text)
     statements = cut(lines)
     if statements is None:

@@ -45,9 +45,9 @@ def locked(root: Path) -> Iterator[int]:
 
 @contextmanager
 def in_turn(root: Path) -> Iterator[None]:
-    """Wait for other restarted runs below a root, so they do not interrupt each other.
+    """Wait for other restarted runs below a root to end, so they do not interrupt each other.
 
-    It is only a courtesy: after `WAIT` seconds the run goes on without its turn.
+    A courtesy alone: after `WAIT` seconds, or without a directory to lock, the run goes on all the same.
     """
     descriptor: int | None = None
     with suppress(OSError):
@@ -61,6 +61,7 @@ def in_turn(root: Path) -> Iterator[None]:
 
 
 def _wait(descriptor: int) -> None:
+    """Lock an open directory; give up silently after `WAIT` seconds."""
     patience = time.monotonic() + WAIT
     while time.monotonic() < patience:
         with suppress(BlockingIOError):
@@ -70,7 +71,7 @@ def _wait(descriptor: int) -> None:
 
 
 def _open_locked(path: Path) -> int | None:
-    """Return the locked file's descriptor, or None while another run holds it."""
+    """Return the descriptor of the journal file, locked; None if another run holds the lock, or has just removed the file."""
     descriptor = disk.open_lock(path)
     try:
         disk.lock(descriptor)
@@ -85,7 +86,7 @@ def _open_locked(path: Path) -> int | None:
 
 
 def _is_there(descriptor: int, path: Path) -> bool:
-    """Return whether the path still leads to the open file; a finished run removes its file."""
+    """Return whether the path still leads to the open file: the run we waited for may have removed it when it ended."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
@@ -107,7 +108,10 @@ class Step(NamedTuple):
     after: str | None  # fingerprint of the new content
 
     def can_be_undone(self) -> bool:
-        """Return whether we changed the target as planned, and its former content is still there."""
+        """Return whether this step was taken, and its backup still holds the former content.
+
+        A target with other content than planned was changed by somebody since, and is left alone.
+        """
         if self.backup is not None and not os.path.lexists(self.backup):
             return False
         if self.staged is None:
@@ -137,14 +141,14 @@ class Journal(NamedTuple):
     emptied: tuple[Path, ...]
 
     def undo(self) -> None:
-        """Restore everything as it was; it can be repeated, even by a later run."""
+        """Undo each step taken, and remove temporary files and new directories; an interrupted undo can be repeated, by a later run too."""
         for step in self.steps:
             if step.can_be_undone():
                 step.undo()
         self._clean(tuple(reversed(self.made)))
 
     def finish(self) -> None:
-        """Tidy up after everything is done; it can be repeated, too."""
+        """Remove the temporary files and emptied directories of a run carried out; an interrupted call can be repeated."""
         self._clean(self.emptied)
 
     def _clean(self, directories: tuple[Path, ...]) -> None:
@@ -157,7 +161,7 @@ class Journal(NamedTuple):
 
 
 def draw_up(plan: Plan) -> Journal:
-    """Return the journal of a plan; nothing is written."""
+    """Return the journal of a plan: its steps, with random names for the temporary files; nothing is written."""
     run = os.urandom(4).hex()
     steps = [_planned(change, run, n) for n, change in enumerate(plan.writes)]
     made: dict[Path, None] = {}
@@ -175,6 +179,7 @@ def draw_up(plan: Plan) -> Journal:
 
 
 def _planned(change: Change, run: str, number: int) -> Step:
+    """Return the step for a change; `run` and `number` make its temporary files' names unique."""
     beside = change.target.parent
     staged = beside / f".scaffold-{run}-{number}.new.tmp"
     backup = beside / f".scaffold-{run}-{number}.old.tmp"
@@ -187,6 +192,7 @@ def _planned(change: Change, run: str, number: int) -> Step:
 
 
 def _depth(directory: Path) -> tuple[int, Path]:
+    """Return the sort key of a directory: parents before their children."""
     return len(directory.parts), directory
 
 
@@ -209,7 +215,7 @@ def _missing(directory: Path) -> list[Path]:
 
 
 def begin(descriptor: int, journal: Journal) -> None:
-    """Write the journal to the disk, before any of its steps."""
+    """Write the journal into its open file and wait until it is on the disk: only then may a step be taken."""
     disk.write(descriptor, _encode(journal) + b"\n")
     disk.sync(descriptor)
 
@@ -220,9 +226,9 @@ def commit(descriptor: int) -> None:
 
 
 def recover(root: Path) -> tuple[str, ...]:
-    """Undo the work of a killed run, or tidy up after a finished one; return the files restored.
+    """Undo the steps of a killed run, or remove the temporary files of one killed after its last step; return the paths restored.
 
-    Call it before planning. Raises ScaffoldError if a run is still under way.
+    Call it before planning; `()` if there is nothing to do. Raise ScaffoldError if another run is under way, or the journal is unreadable.
     """
     base = Path(os.path.realpath(root))
     path = base / NAME
@@ -236,7 +242,7 @@ def recover(root: Path) -> tuple[str, ...]:
 
 
 def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
-    """Return temporary files of runs in directories below a root, if no journal lists them."""
+    """Return the temporary files of runs in these directories; () if there is a journal, since `recover` then removes them."""
     if (root / NAME).exists():
         return ()
     found = []
@@ -248,9 +254,9 @@ def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
 
 
 def interrupted(root: Path) -> tuple[str, ...]:
-    """Return the files of a killed run to be restored by the next run; nothing is written.
+    """Return the files of a killed run for the next run to restore; nothing is written.
 
-    For a run killed after its last step, return its remaining temporary files.
+    Of a run killed after its last step, its remaining temporary files; () without such a run.
     """
     path = Path(os.path.realpath(root)) / NAME
     if not path.exists():
@@ -271,6 +277,7 @@ def interrupted(root: Path) -> tuple[str, ...]:
 
 
 def _recover(path: Path, data: bytes) -> tuple[str, ...]:
+    """Undo or finish the run of the journal in `data`, and remove the journal; return the restored files, below the root."""
     journal, mark = _read(path, data)
     undone = [step.target for step in journal.steps if step.can_be_undone()]
     if mark == _DONE:
@@ -283,13 +290,17 @@ def _recover(path: Path, data: bytes) -> tuple[str, ...]:
 
 
 def _read(path: Path, data: bytes) -> tuple[Journal, bytes]:
-    """Return the journal and the mark after it; a truncated journal has no steps, as nothing was done yet."""
+    """Return the journal, and the text after it: `_DONE` if its run took all steps.
+
+    A journal without its final newline was cut off while being written, before any step: it counts as empty.
+    """
     body, newline, mark = data.partition(b"\n")
     root = path.parent
     return (_decode(body, root) if newline else Journal(root, (), (), ())), mark
 
 
 def _encode(journal: Journal) -> bytes:
+    """Return a journal as one line of JSON; all paths are relative to the root, or to the target's directory."""
     root = journal.root
     return json.dumps(
         {
@@ -309,6 +320,7 @@ def _encode(journal: Journal) -> bytes:
 
 
 def _decode(data: bytes, root: Path) -> Journal:
+    """Return the journal of a line of JSON; raise ScaffoldError if scaffold cannot have written it."""
     try:
         raw = json.loads(data)
         steps = tuple(_step(entry, root) for entry in raw["steps"])
@@ -322,6 +334,7 @@ def _decode(data: bytes, root: Path) -> Journal:
 
 
 def _step(entry: dict[str, str], root: Path) -> Step:
+    """Return a step of a journal read from disk; raise ScaffoldError for a path outside the root, or a temporary file not named like ours."""
     target = root / entry["target"]
     staged, backup = entry["staged"], entry["backup"]
     _inside(target.parent if staged is None else target, root)
@@ -337,7 +350,7 @@ def _step(entry: dict[str, str], root: Path) -> Step:
 
 
 def _inside(path: Path, root: Path) -> Path:
-    """Return the path; raise ScaffoldError if it leads elsewhere, as in a journal of unknown origin."""
+    """Return the path; raise ScaffoldError if it leads out of the root or through a link: a forged journal must not touch other files."""
     real = Path(os.path.realpath(path))
     if real != path or not path.is_relative_to(root):
         raise _foreign(root)
@@ -345,6 +358,7 @@ def _inside(path: Path, root: Path) -> Path:
 
 
 def _foreign(root: Path) -> ScaffoldError:
+    """Return the error for a journal file with unknown content."""
     return ScaffoldError(
         f"'{root / NAME}' is not a journal of scaffold",
         hint="look at it, then remove it",
@@ -371,7 +385,7 @@ class ChangedError(ScaffoldError):
 
 
 def apply(plan: Plan) -> None:
-    """Write the files of a plan; raise ScaffoldError if it fails, with nothing written."""
+    """Write the files of a plan, all or none; raise ScaffoldError on failure, ValueError for an undecided conflict."""
     if plan.unsettled:
         raise ValueError("a plan must be resolved before it is applied")
     if not plan.writes:
@@ -392,7 +406,7 @@ def apply(plan: Plan) -> None:
 
 
 def rehearse(plan: Plan) -> None:
-    """Raise the errors of `apply` foreseeable without writing: those of a root not writable for the journal."""
+    """Raise the error `apply` would raise for a root without write permission, needed for the journal; the only one found without writing."""
     if plan.writes and not os.access(plan.root, os.W_OK):
         raise ScaffoldError(
             f"cannot write in '{plan.root}': Permission denied; nothing was written"
@@ -400,6 +414,10 @@ def rehearse(plan: Plan) -> None:
 
 
 def _write(plan: Plan, descriptor: int) -> None:
+    """Carry out a plan: check for changes since it was made, write the journal, stage all files, then replace them one by one.
+
+    On any error, Ctrl-C included, undo all of it and raise the error again.
+    """
     journal = draw_up(plan)
     pairs = tuple(zip(plan.writes, journal.steps, strict=True))
     try:
@@ -427,6 +445,10 @@ def _write(plan: Plan, descriptor: int) -> None:
 
 
 def _stage(change: Change, step: Step, sync: bool) -> None:
+    """Write a change's new content beside its target, with the target's permissions, and give the old content a second name, its backup.
+
+    With `sync`, wait until the new content is on the disk.
+    """
     if step.staged is None or change.after is None:
         return
     mode = None if change.before is None else disk.mode(change.target)
@@ -441,7 +463,7 @@ def _stage(change: Change, step: Step, sync: bool) -> None:
 
 
 def _put(path: Path, data: bytes, mode: int | None, sync: bool) -> None:
-    """Create a file; with `sync`, wait until it is on the disk."""
+    """Create a file with these permissions (None: the umask's); with `sync`, wait until it is on the disk."""
     descriptor = disk.create(path)
     try:
         disk.write(descriptor, data)
@@ -454,6 +476,7 @@ def _put(path: Path, data: bytes, mode: int | None, sync: bool) -> None:
 
 
 def _replace(root: Path, change: Change, step: Step) -> None:
+    """Take one step: put the staged file in the target's place, or, to remove the target, move it to its backup; raise if it changed before."""
     _check_unchanged(root, change)
     if step.staged is not None:
         disk.replace(step.staged, step.target)
@@ -462,17 +485,20 @@ def _replace(root: Path, change: Change, step: Step) -> None:
 
 
 def _check_unchanged(root: Path, change: Change) -> None:
+    """Raise ChangedError unless the file has the content it had when the plan was made."""
     if change.verb != "skip" and disk.read(change.target) != change.before:
         raise _changed(root, change.path)
 
 
 def _changed(root: Path, path: str) -> ChangedError:
+    """Return the error for a file changed since it was read."""
     return ChangedError(
         root, f"'{path}' changed while the run was under way; nothing was written"
     )
 
 
 def _undo(journal: Journal, cause: BaseException) -> None:
+    """Undo a run ended by the error `cause`; raise ScaffoldError, naming both errors, if undoing fails too."""
     try:
         journal.undo()
         disk.unlink(journal.root / NAME)
