@@ -24,9 +24,9 @@ def exports_of(
     removed: Collection[str] = (),
     obsolete: Mapping[str, frozenset[str]] = NOTHING,
 ) -> dict[str, str]:
-    """Return the outdated `__init__.py` by path; empty if it is up to date or `exports` is off.
+    """Return the new text of the package's `__init__.py` by its path; {} if it is up to date or the setting `exports` is off.
 
-    `obsolete` holds, by op, names that a run removes from the op's file.
+    `removed` are paths of files the run removes; `obsolete` has, by op, the names it removes from the op's file: imports of both go.
     """
     if not project.configuration.exports:
         return {}
@@ -42,7 +42,11 @@ def exports_of(
 def _wanted(
     project: Project, removed: Collection[str], obsolete: Mapping[str, frozenset[str]]
 ) -> Exported:
-    """Return the exports of the package's `__init__.py`, with a test for modules gone from it."""
+    """Return the names to export from each op's module.
+
+    With them a function, `gone`, to recognize imports of removed ops: their file leaves with this run, or it is not there and the names are
+    spelled as an op's.
+    """
     configuration, directories = project.configuration, project.places.directories
     patterns = configuration.names
     modules = {op: patterns.op_file(op).removesuffix(".py") for op in project.listed}
@@ -76,6 +80,7 @@ def names_lost(before: str, after: str) -> frozenset[str]:
 
 
 def _defined(text: str) -> Iterator[str]:
+    """Yield the names of a module's classes and functions."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.name

@@ -91,7 +91,7 @@ def check_project(
 
 
 def _interrupted(project: Project) -> Iterator[Checked]:
-    """Yield leftovers of killed runs."""
+    """Yield a row for each file half written by a killed run, and for temporary files no journal knows."""
     for path in interrupted(project.root):
         reason = "by a run that was killed"
         yield Checked(path, "", "interrupted", reason, SYNC)
@@ -109,7 +109,10 @@ def _removal(project: Project, path: str) -> str:
 
 
 def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Checked]:
-    """Yield the rows with hints that work: sync neither replaces a link nor mends files it leaves alone."""
+    """Yield an op's rows, with the hint `scaffold sync` replaced if sync would not help.
+
+    It neither replaces a link, nor touches an op with conflict markers, or one that is edited and out of date.
+    """
     marked = any(item.status == "conflict-markers" for item in rows)
     left = any(item.hint == op.upgrade for item in rows)
     for item in rows:
@@ -123,7 +126,7 @@ def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Check
 
 
 def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
-    """Yield the status of `__init__.py` if `exports` is on; sync changes nothing for the ops in `left`."""
+    """Yield the row of `__init__.py` if `exports` is on; the ops in `left` need `scaffold upgrade`, as sync leaves them alone."""
     if not project.configuration.exports:
         return
     path = exporting_path(project.places)
@@ -155,7 +158,7 @@ def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
 def _rendered(
     project: Project, ops: tuple[Op, ...], console: Console, formatted: bool
 ) -> dict[str, tuple[Wanted, ...]]:
-    """Return the wanted files of new and changed ops; unchanged ops need no rendering."""
+    """Return by name the files wanted of each new or changed op; an unchanged op is as it was last rendered."""
     new = [op.listed for op in ops if op.record is None]
     changed = [op.listed for op in ops if op.record is not None and op.changed]
     if not new and not changed:
@@ -172,7 +175,7 @@ def _rendered(
 def _op(
     project: Project, op: Op, wanted: tuple[Wanted, ...] | None
 ) -> Iterator[Checked]:
-    """Yield the status of each file of an op, recorded or wanted."""
+    """Yield a row for each file of an op: the recorded ones, then wanted ones without a record. `wanted` is None if nothing changed."""
     name = op.listed.name
     by_role = {item.role: item for item in wanted or ()}
     for kept in op.record.files if op.record else ():
@@ -197,7 +200,7 @@ def _op(
 def _file(
     project: Project, op: Op, kept: Kept, new: Wanted | None, gone: bool
 ) -> Checked:
-    """Return the status of one recorded file, with its reason and a hint."""
+    """Return the row of one recorded file; `new` is the wanted file in its place, if rendered, `gone`: the op has no such file any more."""
     known = op.standings[kept.path]
     told = Checked(kept.path, op.listed.name, "ok", "", "", kept, new)
     if gone and known.condition != "missing":
@@ -224,7 +227,10 @@ def _file(
 
 
 def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
-    """Yield the op's file, and a row for its missing proof; a file that is not ok or edited has no proof row yet."""
+    """Yield the row of the op's file, and after it one for a missing proof, unless the file has another problem first.
+
+    An unedited file without a proof has the second row alone.
+    """
     if told.status not in ("ok", "edited"):
         yield told
         return
@@ -244,7 +250,7 @@ def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
 
 
 def _lost(project: Project, told: Checked) -> Checked:
-    """Return the row for a written text missing from the recorded state."""
+    """Return a row for a record without the text written last: a merge with the file `told` could not start from it."""
     assert told.kept is not None
     path = record_path(told.op)
     reason = (
@@ -258,7 +264,7 @@ def _lost(project: Project, told: Checked) -> Checked:
 
 
 def _orphan(project: Project, record: Record) -> Iterator[Checked]:
-    """Yield the files of an op missing from every manifest."""
+    """Yield the files of an op in no manifest any more; the record itself if none of them is there."""
     reason = f"no op '{record.op}' in {record.manifest}"
     hint = f"scaffold remove {record.op}"
     standings = [(kept, standing(project.root, kept)) for kept in record.files]
@@ -273,7 +279,7 @@ def _orphan(project: Project, record: Record) -> Iterator[Checked]:
 
 
 def difference(project: Project, item: Checked) -> str:
-    """Return the diff of a user's edits, or of the update of a stale or missing file."""
+    """Return the diff of a row: the user's edits, or the update of a stale or missing file; "" for any other."""
     there = present(project.root, item.path)
     base = item.kept.written if item.kept else None
     before, after = _sides(item, there, base)
@@ -286,6 +292,10 @@ def difference(project: Project, item: Checked) -> str:
 def _sides(
     item: Checked, there: bytes | None, base: str | None
 ) -> tuple[bytes | None, bytes | None]:
+    """Return the contents to compare for a row, before and after; None for no file.
+
+    `there` is the file's content, `base` its text as written last.
+    """
     written = base.encode() if base is not None else None
     if item.status in ("edited", "conflict-markers"):
         return written, there

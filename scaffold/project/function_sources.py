@@ -33,7 +33,7 @@ class ForwardText(NamedTuple):
 
 
 def forward_of(forward: object) -> ForwardText:
-    """Return the forward of a function, or of a forward given as text."""
+    """Return a function of this process, or a text, as a value of the key `forward`; a function outside any file gets a virtual one."""
     if isinstance(forward, str):
         return _of_given_text(forward)
     function = _readable(forward)
@@ -45,7 +45,7 @@ def forward_of(forward: object) -> ForwardText:
 
 
 def _of_given_text(text: str) -> ForwardText:
-    """Return the forward of a text: its last function definition, or the formula itself."""
+    """Return a text as a value of `forward`: `@file:name` and a formula as they are, definitions as a virtual file, named by their last one."""
     if text.lstrip().startswith("@"):
         function = text.strip().rpartition(":")[2]
         return ForwardText(text, function if function.isidentifier() else "derived")
@@ -61,14 +61,14 @@ def _of_given_text(text: str) -> ForwardText:
 
 
 def _in_virtual_file(name: str, text: str) -> ForwardText:
-    """Return a function of a text as if it stood in a virtual file."""
+    """Return the function `name` of a text, read as if the text were a file."""
     path = f"<{name}>.py"
     files = {os.path.abspath(path): text}
     return ForwardText(f"@{path}:{name}", name, files)
 
 
 def _readable(value: object) -> Defined:
-    """Return the value if it is a named Python function or a class with a forward; raise otherwise."""
+    """Return the value if it is a named Python function, or a class with a `forward`; raise ScaffoldError otherwise."""
     if isinstance(value, type) and isinstance(
         value.__dict__.get("forward"), FunctionType
     ):
@@ -91,7 +91,7 @@ def _readable(value: object) -> Defined:
 
 
 def _of_lambda(function: FunctionType) -> str:
-    """Return a lambda's body as text, or an example unless its line has exactly one lambda."""
+    """Return a lambda's body as text; an example instead if its line has several lambdas or cannot be read."""
     try:
         line = textwrap.dedent(inspect.getsource(function)).strip()
         found = [
@@ -103,7 +103,10 @@ def _of_lambda(function: FunctionType) -> str:
 
 
 def _file_of(function: Defined) -> str | None:
-    """Return the path of the function's file; None for one in a cell or inside another function."""
+    """Return the path of the function's file, relative if it is below the working directory.
+
+    None for a function in a notebook's cell or inside another one: no file has it at its top level.
+    """
     path = _code(function).co_filename
     if function.__qualname__ != function.__name__ or not path.endswith(".py"):
         return None
@@ -117,7 +120,7 @@ def _file_of(function: Defined) -> str | None:
 
 
 def _standalone_text(function: Defined) -> str:
-    """Return the text of a file with the function and everything it reads from its surroundings."""
+    """Return the text of a file with the function and all it reads, directly or not: functions beside it, constants, imports."""
     lines: dict[str, tuple[object, str]] = {}
     waiting: list[Defined] = [function]
     while waiting:
@@ -142,6 +145,7 @@ def _standalone_text(function: Defined) -> str:
 
 
 def _source(function: Defined) -> str:
+    """Return the source of a function or class; raise ScaffoldError if Python does not know it."""
     try:
         if isinstance(function, type):
             return _of_class(function)
@@ -153,7 +157,7 @@ def _source(function: Defined) -> str:
 
 
 def _of_class(found: type) -> str:
-    """Return the source of a class, found in its forward's file: Python does not locate classes of cells."""
+    """Return the source of a class, searched by name in the lines of its forward: Python finds no class defined in a cell."""
     lines = linecache.getlines(_code(found).co_filename)
     for node in ast.walk(ast.parse("".join(lines))):
         if isinstance(node, ast.ClassDef) and node.name == found.__name__:
@@ -163,13 +167,14 @@ def _of_class(found: type) -> str:
 
 
 def _code(function: Defined) -> CodeType:
+    """Return the code object of a function, or of a class's `forward`."""
     found = vars(function)["forward"] if isinstance(function, type) else function
     code: CodeType = found.__code__
     return code
 
 
 def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]:
-    """Yield the free names of a function, or of each method of a class, with their values."""
+    """Yield each outer name the definition reads, with its value: of a function, or of a class's methods other than `__init__`."""
     node, *_ = ast.parse(source).body
     if isinstance(defined, FunctionType) and isinstance(node, ast.FunctionDef):
         yield from _read(defined, node)
@@ -185,7 +190,7 @@ def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]
 def _read(
     function: FunctionType, node: ast.FunctionDef
 ) -> Iterator[tuple[str, object]]:
-    """Yield the free names of one function with their values; unknown names are reported by the derivation."""
+    """Yield each outer name a function reads, with its value: of an enclosing function or the module; unknown names are reported later."""
     own = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     cells = dict(
         zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -199,18 +204,19 @@ def _read(
 
 
 def _stands_beside(value: FunctionType, function: Defined) -> bool:
-    """Return whether a function is from the same module or cell, or from `__main__`."""
+    """Return whether a function is of the same module, or of `__main__`, so that its source is copied; others are imported."""
     return value.__module__ in (function.__module__, "__main__")
 
 
 def _check_alias(name: str, value: FunctionType) -> None:
+    """Raise ScaffoldError if a function is read by another name than its own: its copied source would not define that name."""
     if value.__name__ != name:
         message = f"'{name}' is a function called '{value.__name__}'"
         raise ScaffoldError(message, PLACE, f"call it '{value.__name__}'")
 
 
 def _line(name: str, value: Any, reader: str) -> str:
-    """Return a line binding the name to the value: an import or a constant; raise if neither fits."""
+    """Return a line giving `name` this value: an import or a constant; raise ScaffoldError if `reader` reads anything else."""
     if isinstance(value, ModuleType):
         return f"import {value.__name__} as {name}"
     if _is_simple(value):

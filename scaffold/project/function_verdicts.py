@@ -65,7 +65,7 @@ class Declared(NamedTuple):
 
 
 class Judge:
-    """A process that judges one Function at a time; it runs one again when shapes for its inputs were found."""
+    """A process judging one Function at a time; if it finds shapes for undeclared inputs, it judges the Function again with these."""
 
     def __init__(self, python: str, limit: float) -> None:
         self._prover = Prover(python, limit)
@@ -80,7 +80,7 @@ class Judge:
         return self._prover.process
 
     def ask(self, question: Question) -> None:
-        """Start judging a Function."""
+        """Start judging a Function; `result` is set at once if its inputs cannot be declared."""
         self._asked, self._again, self.result = question, False, None
         if question.function.forward is None:
             self._refuse("its forward is inherited from another file")
@@ -102,11 +102,12 @@ class Judge:
         self.result = Verdict(0, Failure("inputs", words))
 
     def hear(self) -> None:
-        """Read the output of the process."""
+        """Read the process's output; `result` is set when the verdict is complete."""
         self._prover.hear()
         self._take()
 
     def _take(self) -> None:
+        """Take over the process's verdict, if it has one; ask again, once, if it found shapes for the inputs instead."""
         found, self.deadline = self._prover.result, self._prover.deadline
         if found is None or self._asked is None:
             return
@@ -128,16 +129,20 @@ class Judge:
 def judge(
     questions: Iterable[Question], python: str, limit: float, processes: int
 ) -> Generator[Verdict, None, None]:
-    """Yield the verdicts in the order of the questions, each as soon as its predecessors are done."""
+    """Yield the verdicts in the order of the questions; several processes work through them, each with a time limit a question."""
     return work_through(questions, lambda: Judge(python, limit), processes)
 
 
 def _ways(question: Question) -> tuple[tuple[Entry, ...], ...]:
+    """Return the ways to declare the inputs as the Function's text suggests, the likeliest first."""
     return ways_to_declare(Facts(question.function, question.meant.module))
 
 
 def _orders(inputs: str) -> list[Declared]:
-    """Return a declaration with sizes that grow in the order of their names, and one with sizes that fall."""
+    """Return the stated inputs twice: sizes grow in the order of their names by default, the second declaration has them fall.
+
+    The process tries the second if the forward refuses the first.
+    """
     items = parse_inputs(inputs, INPUTS)
     every = (x.dims or () for x in items if isinstance(x, TensorInput))
     names = dict.fromkeys(filter(is_size_name, chain.from_iterable(every)))
@@ -148,7 +153,10 @@ def _orders(inputs: str) -> list[Declared]:
 def _request(
     question: Question, ways: Sequence[Declared], *, searched: bool = False
 ) -> Request:
-    """Return the request to the process; raise if no declaration of the inputs is valid."""
+    """Return the request to judge a Function with one of these declarations, tried in order; raise if none of them is valid.
+
+    `searched`: their shapes were found by an earlier run.
+    """
     meant, function, stated = question
     facts, path = Facts(function, meant.module), meant.path
     problems: list[ScaffoldError] = []
@@ -205,7 +213,7 @@ def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
 
 
 def _rendered(text: str, conditions: Sequence[str]) -> Verification:
-    """Return the module of checks of an op with these inputs."""
+    """Return the module of checks for inputs as in `--inputs`, with conditions on their sizes."""
     required = {"require": [*conditions]} if conditions else {}
     given = read_options({"inputs": text, "module": False, **required})
     raise_all(given.problems)
@@ -214,18 +222,19 @@ def _rendered(text: str, conditions: Sequence[str]) -> Verification:
 
 
 def _joined(entries: Sequence[Entry], shapes: Mapping[str, str] | None = None) -> str:
-    """Return the inputs as text; inputs with a value go last, as the grammar requires."""
+    """Return entries as a value of `--inputs`, with dims by name in `shapes`; entries with a default go last, as in a signature."""
     ordered = sorted(entries, key=lambda one: (bool(one.value), one.variadic))
     return ", ".join(one.text((shapes or {}).get(one.name)) for one in ordered)
 
 
 def _place(path: str, name: str) -> Place:
+    """Return the place of a definition: the module to import, its file, the import root, its name."""
     module, root = dotted(path, configuration_here())
     return Place(module, os.path.abspath(path), str(root), name)
 
 
 def unnamed(stated: Stated) -> list[ScaffoldError]:
-    """Return the problems of options that have to name something in a file."""
+    """Return the problems of `--reference` and `--samples` if they name no function in an existing file."""
     said = {"--reference": stated.reference, "--samples": stated.samples}
     problems = []
     for option, text in said.items():
@@ -242,7 +251,7 @@ def unnamed(stated: Stated) -> list[ScaffoldError]:
 
 
 def _named(text: str | None) -> Place | None:
-    """Return the place named by `FILE:name`."""
+    """Return the place named by `FILE:name`; None without text."""
     if not text:
         return None
     path, _, name = text.removeprefix("@").rpartition(":")
@@ -250,12 +259,12 @@ def _named(text: str | None) -> Place | None:
 
 
 def lines_of(facts: Facts) -> dict[str, int]:
-    """Return the lines to report faults at: of the methods, of saving, of the gradient of each input."""
+    """Return the lines to report faults at, by part of the Function: "class", "forward", "backward", "saves", "grad_x"."""
     return dict(_lines(facts))
 
 
 def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
-    """Yield the lines at which faults are reported, by part of the Function."""
+    """Yield each part of the Function with its line; a gradient's is its expression's, else the last `return` of the backward."""
     function = facts.function
     line = function.node.lineno
     yield "class", line

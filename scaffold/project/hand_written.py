@@ -41,9 +41,9 @@ class Found(NamedTuple):
 
 
 def find_functions(targets: tuple[str, ...]) -> Found:
-    """Return the Functions named by the targets; a directory stands for all Functions in it.
+    """Return the Functions the targets name, `PATH` or `PATH::CLASS`; a directory stands for all Functions in it.
 
-    Of several targets one without a Function is noted; it is an error if none has any.
+    A target without a Function is noted; it is an error if no target has one.
     """
     problems: list[ScaffoldError] = []
     empty: list[str] = []
@@ -77,7 +77,7 @@ def holds_functions(path: str) -> bool:
 
 
 def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
-    """Return the Functions of a file or directory with this name, or all; add notes on unread files."""
+    """Return the files at or below a path with their Functions, of this name or all; unreadable files of a directory are noted."""
     tree = look_through([path])
     if not Path(path).is_dir():
         raise_all(list(tree.unread))
@@ -97,6 +97,7 @@ def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
 
 
 def _named(module: Module, name: str) -> tuple[Function, ...]:
+    """Return the Functions of a file with this name, perhaps qualified (`Outer.Scale`); raise ScaffoldError if there is none."""
     chosen = tuple(f for f in module.functions if name in (f.name, f.qualname))
     if not chosen:
         known = [function.name for function in module.functions]
@@ -121,7 +122,7 @@ class Target(NamedTuple):
 
 
 def target(out_dir: str | None, otherwise: str | Path = ".") -> Target:
-    """Return the directory of `--out-dir`, or the other one."""
+    """Return the directory of `--out-dir`, or `otherwise`, with its nearest existing parent: it may have to be made."""
     directory = Path(os.path.abspath(otherwise if out_dir is None else out_dir))
     root = directory
     while not root.is_dir():
@@ -136,7 +137,10 @@ Named = tuple[str, Path]
 
 
 def dotted(path: str, configuration: Configuration | None = None) -> Named:
-    """Return the dotted name to import a file by, and the directory the import starts from."""
+    """Return the dotted name to import a file by, and the directory to start the import from.
+
+    By the configuration, if the file lies below its `source`; else by the `__init__.py` files around, and by the package's own imports.
+    """
     place = Path(os.path.abspath(path))
     known = _configured(place, configuration) if configuration else None
     if known is not None:
@@ -148,6 +152,7 @@ def dotted(path: str, configuration: Configuration | None = None) -> Named:
 
 
 def _name(place: Path, start: Path) -> Named:
+    """Return the dotted name of a file for imports from `start`, and `start`; `__init__.py` has the name of its directory."""
     parts = place.relative_to(start).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts), start
 
@@ -164,7 +169,10 @@ def _configured(place: Path, configuration: Configuration) -> Named | None:
 
 
 def _namespace(place: Path, start: Path) -> Path | None:
-    """Return the import root used by the code above `start`, through directories without `__init__.py` (PEP 420)."""
+    """Return the directory imports start from if it lies above `start`, the parent of the outermost directory with `__init__.py`.
+
+    Directories without one may be packages too (PEP 420): imports in the package's files tell. None if they do not.
+    """
     above = list(_above(start))
     for file in (place, *_others(place, start)) if above else ():
         dots, imported = _imports(file)
@@ -178,7 +186,7 @@ def _namespace(place: Path, start: Path) -> Path | None:
 
 
 def _above(start: Path) -> Iterator[Path]:
-    """Yield the directories above `start` an import may begin from, the nearest first."""
+    """Yield the directories above `start` imports may begin from, the nearest first, up to one with signs of a project's root."""
     while is_identifier(start.name) and start.parent != start:
         if any((start / mark).exists() for mark in MARKS):
             return
@@ -187,7 +195,7 @@ def _above(start: Path) -> Iterator[Path]:
 
 
 def _others(place: Path, start: Path) -> list[Path]:
-    """Return files of the same package, those in the same directory first; without a package, only these."""
+    """Return up to `READ` other files of the same package, first those beside the file; without a package, those beside it alone."""
     beside = sorted(place.parent.glob("*.py"))
     rest = sorted(start.rglob("*.py")) if place.parent != start else []
     listed = dict.fromkeys((*beside, *rest))
@@ -195,7 +203,7 @@ def _others(place: Path, start: Path) -> list[Path]:
 
 
 def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
-    """Return the most dots of a relative import of a file, and its absolute imports."""
+    """Return the most dots of a file's relative imports, and its absolute ones, `from a.b import c` as ("a", "b", "c")."""
     try:
         tree = ast.parse(read_source(str(path)))
     except (ScaffoldError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -212,7 +220,7 @@ def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
 
 
 def _is_of(start: Path, root: Path, names: tuple[str, ...]) -> bool:
-    """Return whether an import names a module of the package's tree, if imports start at that root."""
+    """Return whether an import names a module of the package at `start`, if imports begin at `root`, `start` itself or above it."""
     if root == start:
         known = names[0] not in sys.stdlib_module_names
         return known and _is_module(start / names[0])

@@ -107,7 +107,11 @@ class Inferred(NamedTuple):
 def inferred_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> Inferred | None:
-    """Return the inputs missing from a table; None if they are stated or there is no forward."""
+    """Return the inputs missing from an op's keys `raw`; None if they are stated or there is no forward.
+
+    An expression's free names become inputs, or a function's parameters. `locate` gives the place of a key, `read` the text of a file.
+    Raises ScaffoldError if an input's type is unclear.
+    """
     stated = raw.get("forward")
     if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
@@ -134,23 +138,23 @@ def inferred_inputs(
 
 
 def _of_text(text: Text, imported: Names, write: str) -> Inferred:
-    """Return the free names of an expression or of statements as inputs, in order of use."""
+    """Return the free names of an expression or of statements as inputs, in order of use; `write` is the option named in hints."""
     program = program_of(text, Scope(frozenset()))
     uses = NameUses(imported)
     uses.block(program.body)
     found = sorted(
         uses.of.items(), key=lambda item: min(use.position for use in item[1])
     )
-    known = {name: _judged(name, used) for name, used in found}
+    known = {name: _from_uses(name, used) for name, used in found}
     if all(": " in item.entry for item in known.values()):  # none is a tensor
-        known = {name: _judged(name, used, by_name=False) for name, used in found}
+        known = {name: _from_uses(name, used, by_name=False) for name, used in found}
     return _entries(known, program, write)
 
 
 def _of_function(
     origin: Origin, name: str, text: Text, imported: Names, write: str
 ) -> Inferred:
-    """Return the parameters of a function as inputs; uses in its body decide where the signature does not."""
+    """Return the parameters of the function `name` as inputs; without an annotation or default, the uses of a parameter decide on its type."""
     node = origin.definitions.functions[name]
     function = resolve(name, node, origin.definitions, called=False)
     arguments, given = node.args, defaults(function.arguments)
@@ -185,7 +189,7 @@ def _of_function(
             stated = _Judged(_number(item.arg, kind, ""))
         if stated is None and default is not None:  # the default is None
             found = [*found, Use("optional", item, "")]
-        judged = stated or _judged(item.arg, found)
+        judged = stated or _from_uses(item.arg, found)
         if item.arg not in own and {use.takes for use in found} == {"value"}:
             judged = judged._replace(refused="")  # self.num_groups is no tensor there
         known[item.arg] = judged
@@ -193,7 +197,7 @@ def _of_function(
 
 
 def _refuse_function(item: ast.arg, default: ast.expr | None, text: Text) -> None:
-    """Refuse a function as an argument: its computation is unknown."""
+    """Raise ScaffoldError for a parameter annotated as a callable: the gradient of an unknown function cannot be derived."""
     if "Callable" in _annotation(item.annotation):
         shown = "the function" if default is None else ast.unparse(default)
         hint = f"call {shown} itself where '{item.arg}' is called"
@@ -202,7 +206,7 @@ def _refuse_function(item: ast.arg, default: ast.expr | None, text: Text) -> Non
 
 
 def _refuse_none(program: Program) -> None:
-    """Refuse an output of None, which no declared shape can fix."""
+    """Raise ScaffoldError for a forward with an output of None: outputs are tensors."""
     for node in (inner for item in program.body for inner in ast.walk(item)):
         match node:
             case ast.Return(ast.Tuple(several)) if any(map(is_none, several)):
@@ -219,7 +223,10 @@ def _with_starts(
     name: str,
     dims: Mapping[str, tuple[Dim, ...] | None] = {},
 ) -> Inferred:
-    """Return the inputs of an nn.Module, with the initial values of the owned ones from its `__init__`."""
+    """Return the inputs with the initial values of parameters and buffers, as an nn.Module's `__init__` sets them; others as they are.
+
+    A value no key `init` can express makes its parameter `unkept`. `dims` are the declared dims of parameters, to check the values against.
+    """
     owned = (*inferred.params, *inferred.buffers)
     if not owned:
         return inferred
@@ -244,10 +251,10 @@ def _with_starts(
 def with_shapes(
     inferred: Inferred, spec_of: Callable[[Inferred], OpSpec | None]
 ) -> Inferred:
-    """Return the inputs of an nn.Module with the sizes given to its parameters by its `__init__`.
+    """Return the inputs of an nn.Module with sizes: all of a parameter, from `__init__`; of another tensor the last one.
 
-    The last size of each other tensor is found from the forward, which combines it with the parameters; if one is not found,
-    none of these tensors has sizes.
+    The last size follows from the forward, as in `x @ weight.t()`: `spec_of` builds the op with a placeholder for it, and sizes that must be
+    equal show its name. If it is not found for every tensor, the parameters alone have sizes.
     """
     owned = {*inferred.params, *inferred.buffers}
     names = [re.split(r"\W", entry, maxsplit=1)[0] for entry in inferred.entries]
@@ -285,6 +292,7 @@ def with_shapes(
 
 
 def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
+    """Return the inputs with declared dims: all dims of an owned tensor, and `..., size` for each tensor in `last`."""
     dims = {**inferred.shapes, **{name: f"..., {size}" for name, size in last.items()}}
     entries = tuple(with_dims(entry, dims) for entry in inferred.entries)
     return inferred._replace(inputs=", ".join(entries), entries=entries)
@@ -296,9 +304,9 @@ def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
 def of_stated_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> Inferred | None:
-    """Return the stated inputs owned by an nn.Module of a file, with their initial values; None for any other forward.
+    """Return the stated inputs owned as parameters or buffers by the nn.Module of the forward, with their initial values.
 
-    Errors in the inputs or the file are reported when the op is built.
+    None unless the forward is a module of a file, `@file.py:Class`. Errors in the inputs or the file are reported when the op is built.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
@@ -338,7 +346,10 @@ def of_stated_inputs(
 
 
 def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
-    """Yield a note for each parameter or buffer of the file that cannot be one as the inputs are stated."""
+    """Yield a note for each parameter or buffer of the file in `names`, stated in a form no module can own.
+
+    `said` has the annotation of each attribute: "Parameter", "Buffer".
+    """
     for name, kind in said.items():
         if kind in OWNED and name in names:
             word = "parameter" if kind == "Parameter" else "buffer"
@@ -346,7 +357,7 @@ def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
 
 
 def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
-    """Return the parameters of a class's own `forward`, without attributes read from `self`."""
+    """Return the parameters of the `forward` of a class; an attribute read from `self`, a parameter of the function made of it, is none."""
     (layer,) = modules_named(origin.module, name)
     return frozenset(
         item.arg
@@ -357,7 +368,7 @@ def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
 
 
 def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
-    """Yield a note for each attribute omitted from the inputs; it has the value from `__init__`."""
+    """Yield a note for each attribute the stated inputs (`names`) leave out: in the op it always has the value from `__init__`."""
     node = origin.definitions.functions[name]
     given = defaults(node.args)
     own = _parameters_of_forward(origin, name)
@@ -385,7 +396,10 @@ class _Judged(NamedTuple):
 def _declared(
     item: ast.arg, default: ast.expr | None, variadic: bool, origin: Origin
 ) -> "_Judged | None":
-    """Return the entry stated by a parameter's signature; None if that is nothing, or only that it may be None."""
+    """Return the entry of `--inputs` for a parameter by its annotation and default; None if they do not decide on it.
+
+    A default of None alone does not: the input may be a tensor or a number. `variadic`: the parameter is `*args`.
+    """
     none = isinstance(default, ast.Constant) and default.value is None
     kind = _annotation(item.annotation)
     word = owned_kind(kind)
@@ -420,7 +434,7 @@ def owned_kind(annotation: str) -> str:
 
 
 def _annotation(node: ast.expr | None) -> str:
-    """Return the type as text, without quotes; `float | None` for Optional[float]."""
+    """Return an annotation as text, without quotes; `float | None` for `Optional[float]`; "" for none."""
     match node:
         case None:
             return ""
@@ -436,7 +450,7 @@ def _annotation(node: ast.expr | None) -> str:
 
 
 def _source(default: ast.expr, origin: Origin) -> str:
-    """Return a default as it is written; the value of a resolved constant is unparsed."""
+    """Return a default as the user wrote it; a name of a constant is replaced by its value."""
     shown = ast.get_source_segment(origin.source, default) or ""
     try:
         same = ast.dump(ast.parse(shown, mode="eval").body) == ast.dump(default)
@@ -449,9 +463,10 @@ def _source(default: ast.expr, origin: Origin) -> str:
 
 
 def _proving(uses: Sequence[Use]) -> dict[Takes, Use]:
-    """Return the first use of each kind; doubtful uses prove nothing if the name is also used by value.
+    """Return the first use of each kind, without uses as an integer or number if they may be wrong.
 
-    `x[i] if on else x * i`: `i` may be a float with a gradient. But if `x[i]` always runs, `i` has none.
+    `x[i] if on else x * i`: `i` may be a float with a gradient, used as an index in a branch that never runs. But if `x[i]` always runs,
+    `i` has no gradient.
     """
     by_value = any(use.takes in BY_VALUE for use in uses)
     left = [
@@ -476,8 +491,11 @@ class _Proven(NamedTuple):
     is_value: bool = False
 
 
-def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
-    """Return the entry of one input, and the reason to refuse it, if any; `by_name`: treat `eps` as a number."""
+def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
+    """Return the entry of `--inputs` for one name by its uses; if they do not settle it, with the reason to ask the user, `refused`.
+
+    `by_name`: a name like `eps` is taken for a number.
+    """
     every = {use.takes: use for use in reversed(uses)}
     proving = _proving(uses)
     by_kind = {
@@ -487,7 +505,7 @@ def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     }
     optional = "?" if "optional" in by_kind else ""
     is_tensor = {"tensor", "moved"} & by_kind.keys()
-    if found := _whole(name, by_kind):
+    if found := _integers_or_mask(name, by_kind):
         return _Judged(f"{name}[; {found.kind}]{optional}")
     if use := by_kind.get("index"):
         said = f"'{name}' is used as an index: positions, a mask or a number"
@@ -521,8 +539,8 @@ OF_MASK = {"mask", "masks"}
 OF_POSITIONS = {"id", "ids", "idx", "index", "indices", "pos", "position", "positions"}
 
 
-def _whole(name: str, by_kind: ByKind) -> _Proven | None:
-    """Return the type of a name certain to be a tensor of integers or booleans; None otherwise."""
+def _integers_or_mask(name: str, by_kind: ByKind) -> _Proven | None:
+    """Return "int" or "bool" as the type of a name surely used as a tensor of positions or a mask; None for any other."""
     if use := by_kind.get("positions"):
         return _Proven("int", f"it holds positions in {use.where}")
     words = {*name.lower().split("_")}
@@ -533,7 +551,7 @@ def _whole(name: str, by_kind: ByKind) -> _Proven | None:
 
 
 def _is_only_compared(by_kind: ByKind) -> bool:
-    """Return whether the input gets no gradient and is compared for equality, so it is taken for integers: labels."""
+    """Return whether a tensor is compared for equality or moved, and nothing else: without a gradient, it is taken for labels."""
     known = by_kind.keys() <= {"constant", "moved", "optional"}
     return known and "constant" in by_kind
 
@@ -546,14 +564,14 @@ def _is_called_as_a_number(name: str) -> bool:
 
 
 def _number(name: str, kind: str, optional: str) -> str:
-    """Return the entry of an attribute."""
+    """Return the entry of an attribute, `eps: float`; the name suggests the type if `kind` is empty."""
     known = kind or named_kind(name)
     shown = "float" if known == "object" and not kind else known
     return f"{name}: {shown}{' | None = None' if optional else ''}"
 
 
 def _without_inputs(program: Program, write: str) -> ScaffoldError:
-    """Return the error for a forward without inputs, with a hint if a function was given as a formula."""
+    """Return the error for a forward without inputs; the hint says how to give a lambda, a `def` or a bare function instead."""
     message = "the forward uses no input"
     hint = f"name the inputs in call order: {write}'x, weight'"
     if program.text.value.lstrip().startswith("def "):
@@ -569,7 +587,10 @@ def _without_inputs(program: Program, write: str) -> ScaffoldError:
 
 
 def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Inferred:
-    """Return the inferred inputs; raise for the refused ones, with the complete `inputs` to copy."""
+    """Return the inferred inputs in order of the signature; raise for the ones to ask about, with the complete `--inputs` to copy.
+
+    Without any other floating input, one compared for equality stays a plain tensor: an op needs one with a gradient.
+    """
     if not known:
         raise _without_inputs(program, write)
     # Parameters given by keyword may have one without a default last.
@@ -613,7 +634,7 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
 def of_stated_names(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return stated inputs with each missing type proven by a use or an annotation, and notes on these.
+    """Return the stated inputs with types added if a use or an annotation proves one, `x[N], i` -> `x[N], i[; int]`, and a note on each.
 
     None if nothing was added. Errors in the inputs or the forward are reported when the op is built.
     """
@@ -652,7 +673,7 @@ def of_stated_names(
 
 
 def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
-    """Return the proven types of the entries without a type."""
+    """Return, by name, the proven type of each entry without a type; nothing for the others."""
     every = frozenset(entry.name.text for entry in entries)
     uses = NameUses((), every)
     uses.block(program_of(text, Scope(every)).body)
@@ -684,7 +705,7 @@ MASKS = re.compile(r"(?:\w+\.)*(?:BoolTensor|BoolBuffer.*|Bool\[.*)")
 
 
 def _annotated(kind: str) -> _Proven | None:
-    """Return the type of a tensor's elements by an annotation: `torch.LongTensor`, `Int[Tensor, "n"]`."""
+    """Return the type of a tensor's elements by an annotation, `torch.LongTensor` or `Int[Tensor, "n"]`; None if it says nothing."""
     said = f"it is annotated as {kind}"
     if owned_kind(kind) in BUFFERS:
         said = "it is a buffer of such elements"
@@ -704,7 +725,7 @@ def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | N
     either = by_kind.get("unclear")  # `i.clamp(-n, n) + n` of positions
     if "index" in by_kind and either and either.type and not is_tensor:
         return _Proven("int", either.where, True)
-    if found := _annotated(annotation) or _whole(name, by_kind):
+    if found := _annotated(annotation) or _integers_or_mask(name, by_kind):
         return found
     if use := by_kind.get("index"):
         if use.type == "positions":

@@ -53,7 +53,10 @@ class Workload(NamedTuple):
 def workload(
     found: Specified, sizes: Sequence[str], against: str | None, compiled: bool
 ) -> Workload:
-    """Return the variants of an op, each with its texts."""
+    """Return the variants to measure: the op, plain autograd of its forward, and on request torch.compile and the operator `against`.
+
+    Raise ScaffoldError if a part of the op is left to write.
+    """
     spec, derivation = found.spec, derive(found.spec)
     if missing := missing_of(spec, derivation):
         message = f"the op lacks {', '.join(missing)}: there is nothing to measure"
@@ -77,7 +80,7 @@ def workload(
 
 
 def _other(found: Specified, text: str) -> Formula:
-    """Return another operator over the op's inputs, read like its forward."""
+    """Return the other operator as a formula over the op's inputs, read like its forward."""
 
     def locate(path: KeyPath, *, key: bool = False) -> Location:
         stated = path[:1] == ("forward",)
@@ -99,7 +102,10 @@ def measure(
     rounds: int,
     tell: Callable[[], None],
 ) -> Iterator[Table]:
-    """Measure the variants for each choice of sizes and dtype."""
+    """Yield a table of times and memory for each choice of sizes and dtype; `tell` is called after each measured step.
+
+    Raise ScaffoldError if the op or the other operator cannot be measured.
+    """
     for (sizes, arguments), dtype in product(work.sizes, dtypes):
         chosen = setting._replace(arguments=arguments, dtype=dtype)
         found = bench.measure(work.variants, chosen, rounds, tell)
@@ -110,6 +116,7 @@ def measure(
 
 
 def _refused(name: str, words: str) -> ScaffoldError:
+    """Return the error for a variant without a measurement; `words` are the reason."""
     if name == OP:
         hint = "use sizes that it accepts: --sizes 'N=32, D=512, ...=8x64'"
         if "undeclared" in words:

@@ -55,7 +55,7 @@ Takes = (
 
 
 class Use(NamedTuple):
-    """The expected type at a use of a name, and the function or operator there."""
+    """A use of a name: the kind of value expected there, and for messages the function or operator."""
 
     takes: Takes
     node: ast.AST
@@ -74,7 +74,7 @@ Expected = Callable[[ast.expr], Use]  # gives the use expected of an expression
 
 
 def _used(takes: Takes, where: str = "") -> Expected:
-    """Return a function to expect the same use of every expression."""
+    """Return an `Expected` for the same kind of use, of whatever expression."""
     return lambda node: Use(takes, node, where)
 
 
@@ -91,11 +91,12 @@ def _condition(node: ast.expr) -> Use:
 
 
 def _value(kind: str, where: str) -> Expected:
+    """Return an `Expected` for a Python value of this type: "int", "float", "str", "bool", "object"."""
     return lambda node: Use("value", node, where, kind)
 
 
 class _Meaning(NamedTuple):
-    """The inputs behind a name: themselves, `moved` elements of them (`labels.view(-1)`), or values `computed` from them."""
+    """The inputs a local name stands for: itself one of them, `moved` elements of one (`labels.view(-1)`), or `computed` from them."""
 
     inputs: frozenset[str] = frozenset()
     moved: bool = False
@@ -127,11 +128,13 @@ class NameUses:
         self.doubtful = False  # the present statement may not run
 
     def meaning(self, name: str) -> _Meaning:
+        """Return the inputs behind a name; a free name is an input itself, an imported or unknown one none."""
         if name in self.bound or name in self.means:
             return self.means.get(name, NOTHING)
         return _Meaning(frozenset((name,)))
 
     def block(self, body: Sequence[ast.stmt]) -> None:
+        """Note the uses in statements; after one with a `return`, `break` or `continue` inside, the rest may not run and is doubtful."""
         before = self.doubtful
         for item in body:
             self.statement(item)
@@ -139,7 +142,10 @@ class NameUses:
         self.doubtful = before
 
     def doubted(self, body: Sequence[ast.stmt]) -> dict[str, _Meaning]:
-        """Visit statements that may not run; restore the meanings of before, and return those after them."""
+        """Note the uses in statements of a branch or loop, perhaps not run; return the names' meanings after it.
+
+        `self.means` is as before; each use inside is doubtful.
+        """
         before, doubtful = dict(self.means), self.doubtful
         self.doubtful = True
         self.block(body)
@@ -184,7 +190,7 @@ class NameUses:
                 self.means |= dict.fromkeys(made, NOTHING)
 
     def loop(self, item: ast.While | ast.For) -> None:
-        """Visit a loop's body until the meanings of its names reach a fixed point."""
+        """Note the uses in a loop, again until the meanings of its names stay the same: one round's names are read by the next."""
         if isinstance(item, ast.For):
             self.expression(item.iter, _unclear)
         while True:
@@ -199,7 +205,7 @@ class NameUses:
         self.block(item.orelse)
 
     def joined(self, *ways: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
-        """Return the meanings of names after one of two blocks; a name missing from one keeps its input."""
+        """Return the meanings of names after one of two blocks ran; a name bound in one alone may still be the input of its name."""
         one, two = ways
         found = dict[str, _Meaning]()
         for name in one.keys() | two.keys():
@@ -210,7 +216,10 @@ class NameUses:
         return found
 
     def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        """Visit an assignment: its names take the meanings of the value; copying a name to another notes no use yet."""
+        """Note the uses in an assignment, and bind its names; copying a name to another is no use: the copy's uses count for the input.
+
+        Names unpacked from one input are `rows`: the input may be a tuple of numbers, so their arithmetic proves nothing.
+        """
         found = [pair for target in targets for pair in self.pairs(target, value)]
         rows = {name for name, of in found if of.inputs and not of.moved}
         inside = any(isinstance(item, ast.Subscript) for item in targets)
@@ -234,7 +243,7 @@ class NameUses:
     def pairs(
         self, target: ast.expr, value: ast.expr
     ) -> Iterator[tuple[str, _Meaning]]:
-        """Yield each name of a target with its meaning; several results of one call stay unknown."""
+        """Yield each name of an assignment's target with its meaning; nothing for several results of one call: they stay unknown."""
         match target, value:
             case ast.Name(name), ast.Name(other):
                 yield name, self.meaning(other)
@@ -250,7 +259,7 @@ class NameUses:
                     yield from self.pairs(one, value)
 
     def bind(self, *targets: ast.expr) -> None:
-        """Bind assigned names; in `y[i] = x` the names are read."""
+        """Bind the names of targets to nothing known; a target like `y[i]` reads its names."""
         for target in targets:
             match target:
                 case ast.Name(name):
@@ -263,7 +272,10 @@ class NameUses:
                     self.expression(target, _unclear)
 
     def expression(self, node: ast.expr, expected: Expected) -> None:
-        """Note the uses of the names in an expression, given the use expected in its place."""
+        """Note the uses in an expression; `expected` gives the use its place expects, for itself or, passed on, for its parts.
+
+        A computed value of an input's elements, as `labels.view(-1)`, is a use of the input too.
+        """
         use = expected(node)
         self.parts(node, use, expected)
         if isinstance(node, COMPUTED) and use.takes not in ("assigned", "moved"):
@@ -272,7 +284,7 @@ class NameUses:
                 self.used(meaning, use)
 
     def parts(self, node: ast.expr, use: Use, expected: Expected) -> None:
-        """Note the uses of names inside an expression, given the use of the whole."""
+        """Note the uses of the names in an expression by its operators and calls; `use` is the one expected of the whole."""
         match node:
             case ast.Name(name):
                 self.name(name, use)
@@ -314,7 +326,7 @@ class NameUses:
                 self.other(node)
 
     def chosen(self, node: ast.BoolOp | ast.IfExp, expected: Expected) -> None:
-        """Visit a conditional expression or a boolean operation, of which parts may not run."""
+        """Note the uses in a conditional or boolean expression: all parts but the first may not run."""
         if isinstance(node, ast.BoolOp):
             (first, *rest), expected = node.values, _condition
         else:
@@ -326,13 +338,16 @@ class NameUses:
         self.doubtful = before
 
     def name(self, name: str, use: Use) -> None:
-        """Note a use of a name; arithmetic proves nothing about rows, which may be numbers of a tuple."""
+        """Note a use of a name; arithmetic with rows, perhaps numbers of a tuple, proves nothing about the input."""
         if name in self.rows and use.takes == "operand" or use.takes == "assigned":
             use = use._replace(takes="unclear")
         self.used(self.meaning(name), use)
 
     def used(self, meaning: _Meaning, use: Use) -> None:
-        """Note a use of the inputs behind a value; for moved elements, only uses as integers prove a type."""
+        """Note a use of the inputs behind a value.
+
+        A use of moved elements as floats proves nothing, as the elements may be converted; as integers or masks it does.
+        """
         if meaning.moved and use.takes not in (*WHOLE, "constant", "moved"):
             if meaning.computed:
                 return  # the computation used them by value already
@@ -344,7 +359,10 @@ class NameUses:
             self.of.setdefault(name, []).append(use._replace(doubtful=doubtful))
 
     def elements_of(self, node: ast.expr) -> _Meaning:
-        """Return the inputs with the elements of a value, or the source of a value computed in their dtype."""
+        """Return the inputs a value has its elements from, `moved`; `computed` for arithmetic with an integer result of integers, `-i + 1`.
+
+        `NOTHING` for any other value: its dtype tells nothing about the inputs.
+        """
         match node:
             case ast.Name(name):
                 return self.meaning(name)._replace(moved=True)
@@ -368,7 +386,7 @@ class NameUses:
         return NOTHING
 
     def other(self, node: ast.expr) -> None:
-        """Visit a comprehension or a lambda, with its own bound names."""
+        """Note the uses in a comprehension or a lambda, as doubtful: it may not run; its own names are bound inside alone."""
         before, doubtful = dict(self.means), self.doubtful
         self.doubtful = True
         found = dict[str, _Meaning]()
@@ -388,7 +406,7 @@ class NameUses:
         self.means, self.doubtful = before, doubtful
 
     def attribute(self, node: ast.Attribute) -> None:
-        """Visit an attribute, as `x.shape`; one that no tensor has is read from an object."""
+        """Note the use of an object by an attribute: as a tensor (`x.shape`), or, if tensors have no such attribute, as another object."""
         if self._module(node) is None:
             what: Expected = _moved if node.attr in (*MOVED, *NO_TENSOR) else _tensor
             if not is_tensor_word(node.attr):
@@ -396,7 +414,7 @@ class NameUses:
             self.expression(node.value, what)
 
     def _module(self, node: ast.expr) -> str | None:
-        """Return the dotted name of a module's member, as spelled in the table; None for others."""
+        """Return the table's name of a module's member, `F.silu` for `torch.nn.functional.silu`; None for an attribute of anything else."""
         if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
             return None
         dotted = dotted_name(node)
@@ -411,7 +429,10 @@ class NameUses:
         use: Use,
         expected: Expected,
     ) -> None:
-        """Note the uses of an operator's operands."""
+        """Note the uses of an operator's operands; `use` and `expected` are the use of its result.
+
+        If the result is to be a number or an index, so are the operands.
+        """
         if use.takes in ("value", "index"):  # arithmetic with numbers
             self.expression(left, expected)
             self.expression(right, expected)
@@ -427,6 +448,7 @@ class NameUses:
             self.expression(inner, _taken_by(operator, *given.values(), at=argument))
 
     def compare(self, values: list[ast.expr], operators: list[ast.cmpop]) -> None:
+        """Note the uses in a comparison: `==` fits any dtype, `x is None` an optional input, `mode == "sum"` a string."""
         literals = [item.value for item in values if isinstance(item, ast.Constant)]
         equal = all(isinstance(item, ast.Eq | ast.NotEq) for item in operators)
         what: Expected = _constant if equal else _operand
@@ -440,7 +462,10 @@ class NameUses:
             self.expression(value, what)
 
     def parsed(self, node: ast.Call) -> "_Parsed | None":
-        """Return a PyTorch call with its possible signatures; None for any other call."""
+        """Return a call of PyTorch with the signatures its arguments fit; None for a call of anything else.
+
+        After a star (`*dims`) or `**options` only signatures count in which all the rest has one known parameter.
+        """
         given: dict[Argument, ast.expr] = dict(enumerate(node.args))
         function = self._module(node.func)
         words = {str(word.arg): word.value for word in node.keywords}
@@ -461,6 +486,7 @@ class NameUses:
         return _Parsed(given, calls, shown)
 
     def call(self, node: ast.Call) -> None:
+        """Note the uses in a call: each argument as the signatures of PyTorch's function take it."""
         found = self.parsed(node)
         if found is None:
             self.own_call(node)
@@ -469,7 +495,7 @@ class NameUses:
             self.expression(value, found.taken(argument))
 
     def own_call(self, node: ast.Call) -> None:
-        """Visit a call of Python's or the user's own function; unknown names are reported elsewhere."""
+        """Note the uses in a call of a function of Python's or the user's; an unknown function is reported elsewhere."""
         name = (dotted_name(node.func) or "").partition(".")[0]
         what: Expected = _unclear if name in self.known else _tensor
         if name in ("range", "int", "round"):  # they give an int of a float too
@@ -501,7 +527,7 @@ class _Parsed(NamedTuple):
         return any("creates" in facts.flags for facts in facts_of_call(self.word))
 
     def follows(self) -> bool:
-        """Return whether the result has integers if the first argument has."""
+        """Return whether the result's dtype is the first argument's: integers of integers (`x.view(-1)`, `x * 2`)."""
         called = built_in_primitives().called  # other functions are unknown
         known = called(self.word) or called(self.word.removesuffix("_"))
         kinds = {kind for facts in known for kind in facts.kinds}
@@ -513,18 +539,18 @@ class _Parsed(NamedTuple):
         return takes == {"tensor"} and "dtype" not in said
 
     def is_moved(self) -> bool:
-        """Return whether the result has only elements of the first argument, or none of them."""
+        """Return whether the result has elements of the first argument alone (`x.view(-1)`), or none of them (`zeros_like`, `x.shape`)."""
         if self.creates or self.word in NO_TENSOR:
             return True
         return self.follows() and _is_of_any(self.word)
 
     def converts(self) -> bool:
-        """Return whether it gives integers or booleans for any tensor: `x.long()`, `x.to(torch.int64)`."""
+        """Return whether the result has integers or booleans of any tensor: `x.long()`, `x.to(torch.int64)`, `x.eq(y)`."""
         values = map(ast.unparse, [*self.given.values()][1:])
         return self.word in EQUAL or any(map(WHOLE_DTYPE.fullmatch, values))
 
     def taken(self, argument: Argument) -> Expected:
-        """Return the use expected of an argument."""
+        """Return the use expected of one argument, given by position or keyword."""
         receiver = argument == 0 and self.shown.startswith("Tensor.")
         slots = [item[argument] for item in self.calls if argument in item]
         tensor = receiver or any(slot.takes == "tensor" for slot in slots)
@@ -538,7 +564,7 @@ class _Parsed(NamedTuple):
 
 
 def _leaves(item: ast.stmt) -> bool:
-    """Return whether the statements after this one may not run."""
+    """Return whether a statement may leave its block by `return`, `break` or `continue`: its successors may not run."""
     inner = not isinstance(item, ast.FunctionDef | ast.ClassDef)
     leaving = ast.Return | ast.Break | ast.Continue
     return inner and any(isinstance(node, leaving) for node in ast.walk(item))
@@ -549,7 +575,7 @@ def _starred(items: Sequence[ast.expr]) -> bool:
 
 
 def _is_spread(call: Call, given: Arguments) -> bool:
-    """Return whether the arguments after a star have one known parameter: in `x.view(*dims, n)` all are sizes."""
+    """Return whether a signature has one parameter for all arguments from a star on: `x.view(*dims, n)` takes sizes."""
     places = (at for at in given if isinstance(at, int))
     rest = dropwhile(lambda at: not isinstance(given[at], ast.Starred), places)
     found = [call[at].parameter for at in rest]
@@ -557,20 +583,20 @@ def _is_spread(call: Call, given: Arguments) -> bool:
 
 
 def _as_loaded(target: ast.expr) -> ast.expr:
-    """Return the target of an assignment, to be read."""
+    """Return an assignment's target as an expression read: `x += y` reads `x`."""
     read = ast.parse(ast.unparse(target), mode="eval").body
     return ast.copy_location(read, target)
 
 
 def _is_of_module(receiver: ast.Name, word: str) -> bool:
-    """Return whether a call's receiver is a module without an import, rather than a tensor."""
+    """Return whether a call's receiver is a module used without an import, as `np.exp`, rather than a tensor."""
     return (
         receiver.id in ARRAYS or judged_value(word) is None and not is_tensor_word(word)
     )
 
 
 def _is_of_any(word: str) -> bool:
-    """Return whether a function proves nothing about the elements of its tensor: `unsqueeze`."""
+    """Return whether a function takes elements of any dtype and passes them on, as `unsqueeze`: it proves nothing about them."""
     return all(
         facts.category in MOVING or facts.memory == "same"
         for facts in facts_of_call(word)
@@ -578,7 +604,7 @@ def _is_of_any(word: str) -> bool:
 
 
 def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
-    """Return the use expected by an operator; `codes & 1` takes the bits of integers."""
+    """Return the use an operator expects of its operand number `at`; with a literal, `codes & 1`, bits of integers."""
     if operator in ("&", "|", "^", "~") and any(
         isinstance(item, ast.Constant) for item in values
     ):
@@ -588,7 +614,7 @@ def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
 
 
 def _element_of(expected: Expected) -> Expected:
-    """Return the use expected of an element of a tuple."""
+    """Return the use expected of an element from the use of its tuple: "int" from "tuple[int]"."""
 
     def element(node: ast.expr) -> Use:
         use = expected(node)
@@ -601,7 +627,7 @@ def _element_of(expected: Expected) -> Expected:
 def _taken(
     calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
 ) -> Expected:
-    """Return the use expected of an argument, over all possible signatures."""
+    """Return the use expected of one of the arguments `given` by all possible signatures; a literal is no tensor, and rules some out."""
     numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
     may_be = [
         call
@@ -613,7 +639,7 @@ def _taken(
     takes = {slot.takes for slot in slots}
 
     def use(node: ast.expr) -> Use:
-        """Return the use of an argument by the slots of the called function it may fill."""
+        """Return the use of an expression as this argument, by the parameters it may be: `slots`."""
         value = next((slot for slot in slots if slot.takes == "value"), None)
         if shown.startswith("math."):
             return Use("value", node, f"{shown} takes a number", "float")
@@ -642,7 +668,10 @@ def _taken(
 
 
 def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
-    """Return the use expected by all slots; positions may be soft, given as floats."""
+    """Return the use as a tensor, of positions or a mask if all slots agree on it; else unclear.
+
+    A slot is soft if floats have another meaning there: class labels may be given as probabilities.
+    """
     soft = [slot for slot in slots if slot.soft]
     if soft:
         where = f"{shown} (a float tensor, if it is probabilities)"

@@ -35,7 +35,7 @@ class Places(NamedTuple):
 
 
 def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Places:
-    """Return the places; options are relative to here, the configuration's directories to its own file."""
+    """Return the places of an op's files, by options (relative to here) and configuration (relative to its file); raise if one is unusable."""
     base = _absolute(configuration.root)
     problems: list[ScaffoldError] = []
     out_dir = _option("out-dir", settings, problems)
@@ -71,6 +71,7 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
 
 
 def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House | None:
+    """Return the style of files; None if it cannot be found, with the error added to `problems`."""
     try:
         return find()
     except ScaffoldError as error:
@@ -97,7 +98,7 @@ def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> No
 def _option(
     key: str, settings: Mapping[str, Any], problems: list[ScaffoldError]
 ) -> Path | None:
-    """Return the directory named by an option, which may not exist yet; add a problem if it is none."""
+    """Return the directory given by an option, perhaps not made yet; None without the option, or, with a problem added, if it is no directory."""
     value = settings.get(key)
     if value is None:
         return None
@@ -119,7 +120,7 @@ def _absolute(path: str | Path) -> Path:
 def _check_exports(
     configuration: Configuration, source: Path, package: str | None
 ) -> None:
-    """Raise if ops are exported from a directory that is not a package: it has no import path for them."""
+    """Raise ScaffoldError if `exports` is on but the directory is no package: its `__init__.py` has no path to import ops by."""
     if package is not None or (source / "__init__.py").exists():
         return
     message = f"'exports' is on, but '{configuration.source}' is not a package"
@@ -129,7 +130,7 @@ def _check_exports(
 
 
 def _root(base: Path, source: Path, tests: Path, *, moves: bool) -> Path:
-    """Return the base of paths and the run's journal: the project, or else the common parent of both directories.
+    """Return the directory all paths are relative to, with the run's journal: the project's, or else the common parent of both directories.
 
     Outside a project (`moves`) it has to be writable; a project keeps its manifest and records in it.
     """
@@ -149,7 +150,7 @@ def _below(path: Path, root: Path) -> str:
 def _configured_package(
     configuration: Configuration, base: Path, source: Path
 ) -> str | None:
-    """Return the import path of a directory at or below the configured source."""
+    """Return the import path of `source` by the configuration's `package`; None if it has none, or `source` lies elsewhere."""
     top = _absolute(base / configuration.source)
     if configuration.package is None or not source.is_relative_to(top):
         return None
@@ -160,9 +161,9 @@ def _configured_package(
 
 
 def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | None:
-    """Return the dotted name of a directory that is a Python package, or will be one.
+    """Return the import path of a directory by the `__init__.py` files of it and its parents; None if it is no package.
 
-    It starts below `top`, the project, so that the name of a checkout is not part of it.
+    `will_be`: it gets an `__init__.py` by this run. The path starts below `top`, the project, so that the name of a checkout is not part of it.
     """
     names: list[str] = []
     will_be = will_be and is_identifier(directory.name)
@@ -177,14 +178,14 @@ def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | N
 def _is_importable(
     configuration: Configuration, base: Path, source: Path, package: str | None
 ) -> bool:
-    """Return whether tests can import the op with the project's own settings."""
+    """Return whether tests can import the op without our help: its package is installed, or on the configured pythonpath of pytest."""
     if configuration.installed and package and source.is_relative_to(base):
         return True
     return str(_start(source, package)) in configuration.pythonpath
 
 
 def _start(source: Path, package: str | None) -> Path:
-    """Return the directory where imports of a package start."""
+    """Return the directory above a package, from which its import starts; `source` itself if it is no package."""
     for _ in package.split(".") if package else ():
         source = source.parent
     return source
@@ -197,7 +198,7 @@ def _op_testing(
     tests: Path,
     package: str | None,
 ) -> OpTesting:
-    """Return the location of the shared test module and the needs of its import; `package` is the ops' own."""
+    """Return the place of the shared test module, and what a test needs to import it; `package` is the ops' own."""
     base = _absolute(configuration.root)
     named = configuration.testing.file
     path = base / named if named else tests / FILE
@@ -233,7 +234,7 @@ def find_house(configuration: Configuration, settings: Mapping[str, Any]) -> Hou
 
 
 def headed(house: House, configuration: Configuration, manifest: str) -> House:
-    """Return the style for the ops of a manifest, named in the files' header unless the configuration forbids it."""
+    """Return the style for an op in this manifest: unless the configuration forbids it, the header of the files names the manifest."""
     return (
         house._replace(header=header_line(manifest)) if configuration.header else house
     )
@@ -242,7 +243,7 @@ def headed(house: House, configuration: Configuration, manifest: str) -> House:
 def find_templates(
     configuration: Configuration, settings: Mapping[str, Any]
 ) -> Templates:
-    """Return the templates in effect: the option's, the configuration's, then ours."""
+    """Return the templates in effect: the option's, the configuration's, and ours, of one name the first in this order."""
     configured = configured_directories(configuration)
     missing = [
         position for position, path in enumerate(configured) if not path.is_dir()
@@ -271,7 +272,7 @@ def _missing(configuration: Configuration, position: int) -> ScaffoldError:
 
 
 def find_formatter(configuration: Configuration, root: Path) -> Formatter:
-    """Return the formatter of the project's files."""
+    """Return the function to format the project's files: black's, or a run of the project's ruff."""
     if configuration.formatter == "black":
         return format_files
     from functools import partial

@@ -64,7 +64,10 @@ class Subject(NamedTuple):
 def error_of(
     subject: Subject, verdict: Verdict, notes: tuple[str, ...] = ()
 ) -> ScaffoldError:
-    """Return the failure as an error at its place; as bad input if shapes have to be declared."""
+    """Return a failed proof as an error at its place, with notes and the derived gradient in its details.
+
+    It is a VerificationError; but a plain ScaffoldError, of bad input, if shapes for undeclared inputs were tried in vain.
+    """
     spec, failure = subject.spec, verdict.failure
     assert failure is not None
     other = misnamed(spec, failure.words)
@@ -84,12 +87,12 @@ def error_of(
 
 
 def _in_file(subject: Subject) -> bool:
-    """Return whether the op is in a manifest, so that hints name keys."""
+    """Return whether the op's keys stand in a TOML file; hints then name keys instead of options."""
     return subject.locate(("inputs",)).source.endswith(".toml")
 
 
 def _hint(subject: Subject, verdict: Verdict) -> str | None:
-    """Return a hint on the fix, or None."""
+    """Return the hint of a failed proof; None if there is nothing to advise."""
     failure = verdict.failure
     assert failure is not None
     if subject.spec.is_library and verdict.torch.startswith("2.4."):
@@ -128,7 +131,7 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
 
 
 def test_shapes(verdict: Verdict) -> str:
-    """Return the accepted shapes and conditions in the form of `test-shapes`: 'x[N, D]; D % 2 == 0'."""
+    """Return the shapes found for the tests, and conditions on their sizes, as a value of `test-shapes`: 'x[N, D]; D % 2 == 0'."""
     entries = ", ".join(f"{name}[{dims}]" for name, dims in verdict.shapes.items())
     return "; ".join((entries, *verdict.conditions))
 
@@ -146,7 +149,7 @@ def as_options(conditions: Iterable[str]) -> str:
 
 
 def untyped(spec: OpSpec) -> list[str]:
-    """Return the attributes without a test value other than a bare object."""
+    """Return the attributes of unknown type without a default: the tests have no value for them."""
     if spec.samples is not None:
         return []
     return [
@@ -157,7 +160,7 @@ def untyped(spec: OpSpec) -> list[str]:
 
 
 def _named(spec: OpSpec, failure: Failure) -> str | None:
-    """Return a hint to name leading dims, for a formula that fails only when they broadcast; None otherwise."""
+    """Return a hint to name leading dims for a gradient wrong only if inputs broadcast along them; None for any other failure."""
     found = {
         f"grad_{item.name}": dim
         for item in spec.tensors
@@ -178,7 +181,7 @@ def _named(spec: OpSpec, failure: Failure) -> str | None:
 
 
 def _bounded(spec: OpSpec, failure: Failure, hint: str) -> str:
-    """Put a hint to assert the sign of an attribute before another hint, if the gradient is right for its positive default."""
+    """Return the hint with advice in front to assert an attribute's sign, if the gradient is right for its positive default alone."""
     name, _, value = failure.case.partition("=")
     defaults = {item.name: item.default for item in spec.attributes}
     default = defaults.get(name) or ""
@@ -193,7 +196,7 @@ def _bounded(spec: OpSpec, failure: Failure, hint: str) -> str:
 
 
 def _place(subject: Subject, failure: Failure) -> Location | None:
-    """Return the place of the failure: the code that raised, a gradient's formula, the key of the outputs."""
+    """Return the place of a failure in the user's input: the raising part of a formula, else the formula; None if it has none."""
     spec = subject.spec
     if failure.subject in SAID:
         return subject.locate((failure.subject,))
@@ -208,7 +211,7 @@ def _place(subject: Subject, failure: Failure) -> Location | None:
 
 
 def _formula(spec: OpSpec, subject: str) -> Formula | None:
-    """Return the stated formula of a gradient; else the backward or the surrogate's forward, if any."""
+    """Return the stated formula of a subject like "grad_x"; else the backward's or the surrogate's; None if it was derived."""
     formula = {f"grad_{name}": one for name, one in spec.gradients}.get(subject)
     if formula is None and subject.startswith(("grad_", "backward")):
         return spec.backward or (spec.surrogate and spec.surrogate.forward)
@@ -224,11 +227,15 @@ def _normal(code: str) -> str:
 
 
 def _reads(code: str, node: ast.AST) -> bool:
+    """Return whether a node is this code, as `ast` unparses it."""
     return ast.unparse(node) == code
 
 
 def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
-    """Return `written: ...` and `derived: ...` of a gradient as `grad_weight`."""
+    """Return the stated and the derived gradient below each other, `written: ...` and `derived: ...`, for a subject like "grad_x".
+
+    () if the gradient was not stated, or cannot be derived.
+    """
     name = subject.removeprefix("grad_")
     stated = {f"grad_{each}": formula for each, formula in spec.gradients}
     if subject not in stated and spec.backward is None:
@@ -243,7 +250,10 @@ def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
 
 
 def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
-    """Return the lines of the derived backward for a gradient; for a surrogate, derived from its own forward."""
+    """Return the lines of the derived backward for the gradient of `name`; () if it cannot be derived.
+
+    A surrogate's gradient is derived from the surrogate's own forward.
+    """
     forward = spec.surrogate.forward if spec.surrogate else spec.forward
     alone = replace(
         spec,
@@ -288,7 +298,7 @@ class Misnamed(NamedTuple):
 
 
 def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
-    """Return the place and a hint for a missing attribute or argument; None for other messages."""
+    """Return the place and a hint for an error about a missing attribute or argument; None for other messages (`words`)."""
     if lacking := LACKING.search(words):
         return Misnamed(None, f"call {lacking[1]}() with {lacking[2]}")
     found = MISSING.match(words)

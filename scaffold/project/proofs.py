@@ -68,7 +68,10 @@ def prove_works(
     run: Run,
     console: Console,
 ) -> Proofs:
-    """Prove the ops that need it; raise VerificationError with all failures."""
+    """Prove the ops without a valid proof, before their files are written; raise VerificationError with all failures.
+
+    `resolved` is the plan of the files. Returned are the proofs by op, new or from the same run (`run.done`), and notes for the user.
+    """
     found: dict[str, Proof] = {}
     asked: dict[str, Provable] = {}
     notes = []
@@ -104,6 +107,7 @@ class _Codes(NamedTuple):
 
 
 def _codes(project: "Project", work: "Work", resolved: "Plan") -> _Codes:
+    """Return the digests of the Function as on disk, and as it will be after the plan `resolved`."""
     path = next(
         item.path for item in work.prospects if item.wanted and item.wanted.role == "op"
     )
@@ -115,13 +119,17 @@ def _codes(project: "Project", work: "Work", resolved: "Plan") -> _Codes:
 
 
 def _code(work: "Work", data: bytes | None) -> str:
+    """Return the digest of an op's Function in the bytes of its file; "" without a file."""
     if data is None:
         return ""
     return function_digest(data.decode("utf-8", "replace"), work.op.names)
 
 
 def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool:
-    """Return whether the op has no record, its Function changes, or its proof is of another specification."""
+    """Return whether an op needs a proof: it has no record, its Function changes, or its proof is of another specification.
+
+    `every` asks for one even if nothing changed; a recorded proof of this very Function and specification is enough in any case.
+    """
     record = work.op.record
     if record is None and project.configuration.project:
         return True
@@ -135,7 +143,10 @@ def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool
 def _verdicts(
     project: "Project", asked: "Mapping[str, Provable]", run: Run, console: Console
 ) -> Proofs:
-    """Prove ops in other processes; without an interpreter, return a note or raise if a proof is required."""
+    """Prove the `asked` ops in other processes, with a progress bar; raise all failures together.
+
+    Without an interpreter that has torch, return a note instead, or raise if the user insists on proofs.
+    """
     from scaffold.verify import Request, import_path, processes_for, verify_many
 
     interpreter = find_interpreter(run.python)
@@ -196,7 +207,10 @@ Again = Callable[[Mapping[str, Any]], Generated]  # with these keys added
 
 
 def fitting(generated: Generated, values: Values, settings: Values) -> Again | None:
-    """Return a function to generate the op with more keys; None if the keys are in a file or already stated."""
+    """Return a function to generate the same op with more keys, such as test shapes the forward accepts.
+
+    None if those are not ours to choose: the keys are in a file, or sizes and shapes are stated already.
+    """
     stated = "inputs" in values or generated.specified.inferred is not None
     if not stated or "spec" in settings or {"require", "test-shapes"} & values.keys():
         return None
@@ -211,10 +225,11 @@ def prove(
     *,
     tested: bool = True,
 ) -> Generated:
-    """Prove the op and add notes for the user; if it is not `tested`, a failing test is a note, not an error.
+    """Return the op with its proof and notes for the user; raise VerificationError if the proof fails.
 
-    If the forward refuses the tests' default shape, the op is generated `again` with shapes it accepts, for its
-    tests alone: the op still takes any shape. If declared sizes depend on each other, that condition is added likewise.
+    If the forward refuses the tests' default shapes, the op is generated `again` with shapes it accepts, for its tests alone: the op still
+    takes any shape. If declared sizes depend on each other, that condition is added likewise. If the op is not `tested` (its test file is
+    not written), a failure in the tests alone is a note.
     """
     if proving.interpreter is None:
         return _noting(generated, UNPROVEN)
@@ -242,7 +257,11 @@ def prove(
 def _first_that_fits(
     generated: Generated, proving: Proving, again: Again | None
 ) -> tuple[Generated, Verdict, str]:
-    """Prove the op, with sizes found by a first run if needed; an nn.Module's op also with fewer declared sizes, if its forward refuses them."""
+    """Return the op as proven last, its verdict, and the digest of the code as run; the verdict may be a failure.
+
+    A first proof may find sizes the forward accepts; the op is then generated `again` with them. An nn.Module's op, if its forward refuses
+    the sizes declared by its parameters, is tried with fewer of them (`wider`), and as first generated if none of these passes.
+    """
     known = generated.specified.inferred
     verdict, ran = _verdict(generated, proving)
     if again is None:
@@ -263,7 +282,7 @@ def _first_that_fits(
 def _with_sizes(
     generated: Generated, verdict: Verdict, ran: str, proving: Proving, again: Again
 ) -> tuple[Generated, Verdict, str]:
-    """Prove the op again, if the first proof found the sizes its forward takes."""
+    """Prove the op again, with the sizes found by the first proof; without any, return the first verdict as it is."""
     if not (verdict.shapes or verdict.conditions):
         return generated, verdict, ran
     generated = _fitted(generated, verdict, again)
@@ -271,7 +290,7 @@ def _with_sizes(
 
 
 def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
-    """Return `again` with these inputs, and the conditions on sizes named in them."""
+    """Return `again` with other inputs, a value of `--inputs`; a condition of `require` stays if they name all its sizes."""
     sizes = set(re.findall(r"\w+", inputs))
     kept = [text for text in require if set(re.findall(r"[A-Za-z_]\w*", text)) <= sizes]
 
@@ -283,7 +302,7 @@ def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
 
 
 def _compared(generated: Generated, verdict: Verdict) -> str:
-    """Return the end of the sentence "the gradients ..."; a surrogate is not compared with the derivative."""
+    """Return the end of the message "proven: ... gradients ...", on their reference; the values of a surrogate may have none."""
     surrogate = generated.spec.surrogate
     if surrogate is not None and surrogate.forward is None:
         return (
@@ -296,7 +315,7 @@ def _compared(generated: Generated, verdict: Verdict) -> str:
 
 
 def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
-    """Generate the op with tests its forward accepts, and note their sizes."""
+    """Return the op generated again with the verdict's test shapes, or else its conditions on sizes, and a note on them."""
     if not verdict.shapes:
         said = f"{FITTED}: {as_options(verdict.conditions)}"
         return _noting(again({"require": [*verdict.conditions]}), said)
@@ -306,18 +325,19 @@ def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
 
 
 def _is_written(generated: Generated, ran: str) -> bool:
-    """Return whether the proven code is the written one, unchanged by a template."""
+    """Return whether the file to be written has the proven code (`ran`, its digest): a team's template may have changed it."""
     text = next(iter(generated.files.values()))
     names = generated.spec.definitions
     return function_digest(text, names) == ran
 
 
 def _noting(generated: Generated, *notes: str) -> Generated:
+    """Return the op with further notes for the user."""
     return generated._replace(notes=(*generated.notes, *notes))
 
 
 def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
-    """Return the verdict and the digest of the code it is about."""
+    """Prove the op, and return the verdict and the digest of the code run."""
     asked = provable_of(generated.spec, generated.derivation, Proof("", ""))
     request = request_of(generated, asked.op, asked.checks)
     request = request._replace(kernels=asked.kernels)
@@ -325,7 +345,7 @@ def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
 
 
 def request_of(generated: Generated, op: str, checks: str) -> Request:
-    """Return the request to prove an op, with the modules it imports."""
+    """Return the request to prove an op: its text, the module of checks, and files of the user's not written yet."""
     modules = tuple((item.module, item.text) for item in generated.companions)
     path = import_path(Path.cwd(), generated.root / generated.source)
     return Request(op, checks, path, modules)
@@ -367,6 +387,7 @@ def begin(project: Project, stale: Mapping[str, bool]) -> dict[str, Begun]:
 
 
 def _texts(project: Project, op: Op) -> dict[str, str]:
+    """Return the present texts of an op's recorded files, by role; missing files are left out."""
     files = op.record.files if op.record else ()
     data = {kept.role: (kept.path, present(project.root, kept.path)) for kept in files}
     return {
@@ -377,6 +398,10 @@ def _texts(project: Project, op: Op) -> dict[str, str]:
 
 
 def _objection(project: Project, op: Op, stale: bool) -> str:
+    """Return the reason why passed tests would prove nothing; "" if there is none.
+
+    The files must be recorded and up to date, and the generated tests unchanged but for additions.
+    """
     test = op.record.kept("test") if op.record else None
     if op.record is None or test is None or op.record.kept("op") is None:
         return UNKNOWN
@@ -398,7 +423,7 @@ def _objection_to_shared(project: Project) -> str:
 
 
 def _is_taken(kept: Kept, known: Standing) -> bool:
-    """Return whether parts of a generated file were removed or changed."""
+    """Return whether the user changed or removed parts of a generated file; additions do not count."""
     if not known.edited:
         return False
     base = kept.written
@@ -408,7 +433,11 @@ def _is_taken(kept: Kept, known: Standing) -> bool:
 def record_passed(
     passed: Mapping[str, str], begun: Mapping[str, Begun]
 ) -> dict[str, str]:
-    """Record the passed ops with their PyTorch versions; return by op the reason for no proof."""
+    """Record a proof for each op with passed tests; return, by op, the reason another one gets none.
+
+    `passed` has the version of torch by op, `begun` the ops as they were before the tests ran: if one changed since, the tests ran
+    on other code.
+    """
     meant = {name: torch for name, torch in passed.items() if name in begun}
     if not meant:
         return {}
@@ -438,7 +467,7 @@ def record_passed(
 
 
 def _with_proof(op: Op, record: Record, begun: Begun, torch: str) -> Record:
-    """Return an op's record with the proof by its passed tests."""
+    """Return an op's record with the proof by its passed tests, run with this version of `torch`."""
     kept = record.kept("op")
     assert kept is not None  # or else there was an objection
     as_written = not op.standings[kept.path].edited

@@ -74,7 +74,10 @@ class Setting(NamedTuple):
 def make(
     spec: OpSpec, setting: Setting, locate: Locate, manifest: str | None = None
 ) -> Made:
-    """Derive an op and render its files, with the manifest in their header; the same for every command."""
+    """Derive an op and render its files; the one way from a specification to texts, for every command.
+
+    `manifest` is named in the files' header; None: there is none. `locate` gives the place of a key, for errors.
+    """
     start_rendering()
     derivation = derive(spec)
     configuration, places = setting.configuration, setting.places
@@ -100,7 +103,7 @@ def make(
 
 
 def within_limits(house: House, render: Callable[[], Text]) -> Text:
-    """Call `render`; with a team's templates, in a process with limits of time and memory."""
+    """Return the result of `render`; with a team's templates it runs in a process with limits of time and memory, since their cost is unknown."""
     if not house.templates.layers:
         return render()
     from scaffold.verify.limits import LimitReached, limited
@@ -120,6 +123,7 @@ def function_shown(spec: OpSpec, derivation: Derivation, places: Places) -> str:
 
 
 def _beyond_limits(house: House) -> ScaffoldError:
+    """Return the error for a team's templates over the limits."""
     from scaffold.verify.limits import SECONDS
 
     found = sorted({source.path for source in house.templates.sources})
@@ -129,7 +133,7 @@ def _beyond_limits(house: House) -> ScaffoldError:
 
 
 def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
-    """Raise if the op's file or module is the shared test module."""
+    """Raise ScaffoldError if the op's file or module would replace `op_testing`, imported by all tests."""
     shared, own = places.directories.op_testing, layout(spec.name, places.directories)
     if shared is None:
         return
@@ -141,7 +145,7 @@ def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
 
 
 def start_rendering() -> None:
-    """Keep compiled templates in a cache."""
+    """Let templates be compiled once and kept on disk, as compiling takes longer than rendering."""
     from scaffold.render.compiled import CompiledTemplates  # this imports jinja2
 
     keep_compiled(CompiledTemplates(store))
@@ -151,7 +155,7 @@ def start_rendering() -> None:
 
 
 class Generated(NamedTuple):
-    """The texts of an op, and notes on them."""
+    """The texts of an op, not written yet, and notes on them."""
 
     specified: Specified
     derivation: Derivation
@@ -194,13 +198,13 @@ class Generated(NamedTuple):
 def generate(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Generated:
-    """Render the files of an op from options; `found` are problems known to the caller."""
+    """Return the files of an op given by options, as texts; `found` are problems known to the caller, raised together with the op's."""
     asked = specified(name, values, settings, found)
     return _generated(asked, printed=bool(settings.get("stdout")))
 
 
 def generate_keys(said: Said, settings: Values, unwritten: Files) -> Generated:
-    """Render the files of an op from keys outside any file."""
+    """Return the files of an op given by keys outside any file, as from Python; `unwritten` are texts to read in place of files."""
     return _generated(specified_keys(said, settings, unwritten), printed=True)
 
 
@@ -210,13 +214,13 @@ def generate_table(
     settings: Values,
     companions: Callable[[Places], tuple[Companion, ...]],
 ) -> Generated:
-    """Render the files of an op from an unwritten table, with its companion files."""
+    """Return the files of an op given by a table not written yet; `companions` makes files its formulas name."""
     specified, beside = specified_table(name, said, settings, companions)
     return _generated(specified)._replace(companions=beside)
 
 
 def _generated(specified: Specified, printed: bool = False) -> Generated:
-    """Return a generated op: its derivation, its files, its manifest and notes; nothing is written."""
+    """Return the texts of an op; `printed`: they go to stdout, and no manifest lists the op."""
     spec, where = specified.spec, specified.places
     manifest = None
     if specified.joins and not printed:
@@ -269,7 +273,7 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
 
 
 def _undeclared_parameters(spec: OpSpec) -> list[str]:
-    """Return a note if the module takes shapes of parameters, and starts one at random numbers."""
+    """Return a note if a parameter starts at random numbers because its shape is not declared; [] otherwise."""
     if spec.module is None:
         return []
     random = [
@@ -287,7 +291,7 @@ def _undeclared_parameters(spec: OpSpec) -> list[str]:
 
 
 def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
-    """Return a note if the module's constructor takes its arguments in another order than the class in the file."""
+    """Return a note if the module's constructor takes its arguments in another order than `made_by`, the file's class; [] otherwise."""
     if spec.module is None:
         return []
     given = [item.partition(":")[0] for item in init_arguments(spec, spec.module)]
@@ -299,7 +303,7 @@ def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
-    """Return a note if the requested policy `balanced` changes nothing for this op."""
+    """Return a note if `--save-policy balanced` was asked for, and saves nothing more for this op; () otherwise."""
     asked = specified.raw.get("save-policy") == "balanced" and derivation.derived
     if not asked or derivation.intermediates or derivation.once_differentiable:
         return ()
@@ -307,7 +311,7 @@ def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ..
 
 
 def missing_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """Return the parts left for the user to write."""
+    """Return the parts left for the user to write: "forward", and `grad_x` for each input without a gradient."""
     forward = ("forward",) if derivation.forward is None else ()
     named = (
         item.name for item in spec.differentiable if item.name in derivation.missing
@@ -316,7 +320,7 @@ def missing_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _unread(spec: OpSpec) -> list[str]:
-    """Return the inputs no formula reads; empty without a forward."""
+    """Return the inputs no formula reads, the gradients' and the module's updates among them; [] without a forward."""
     if spec.forward is None:
         return []
     shown = spec.surrogate.forward if spec.surrogate else None
@@ -328,7 +332,7 @@ def _unread(spec: OpSpec) -> list[str]:
 
 
 def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the inputs with a derived gradient of zeros; empty if the forward uses `detach`: then it is intended."""
+    """Return the inputs with a derivative of zero everywhere, perhaps by mistake; [] if `detach` in the forward shows the intention."""
     if spec.forward is None:
         return []
     parts = spec.forward.nodes()
@@ -363,7 +367,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return a note if a function of the user's may get tensors of several dtypes under autocast."""
+    """Return a note if a function of the user's, perhaps a kernel, may get tensors of several dtypes under autocast; [] otherwise."""
     if spec.forward is None or spec.amp or derivation.amp != "off":
         return []
     called = sorted(spec.foreign & spec.forward.names())
@@ -387,7 +391,7 @@ class Provable(NamedTuple):
 
 
 class Rendering(NamedTuple):
-    """The result of rendering an op's table."""
+    """The result of rendering one op's table; with `problems` there is nothing else."""
 
     op: str
     files: tuple[Wanted, ...] = ()
@@ -407,9 +411,9 @@ def render_ops(
     formatted: bool = True,
     known: Known | None = None,
 ) -> dict[str, Rendering]:
-    """Render the ops; raise all of their problems together, shared ones once.
+    """Render the ops, in several processes; return the results by op. Raise all their problems together, shared ones once.
 
-    With `known` proofs, each rendering has its proof or the texts to make one.
+    With `known`, the recorded proofs by op, each rendering has the valid one, or the texts to make one.
     """
     if not ops:
         return {}
@@ -443,13 +447,13 @@ def render_ops(
 def maths_digest(
     entry: Entry, configuration: Configuration, read: Reader, root: Path
 ) -> str:
-    """Return the digest of everything a proof of the op depends on, including the files read."""
+    """Return the digest of everything a proof of the op depends on: its keys and the files they name, comments apart."""
     meant = read.digests(root, meaning_digest)
     return proof_digest(entry, configuration, meant, meaning_digest)
 
 
 def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rendering:
-    """Render one op; runs in any process."""
+    """Return the rendering of one op and its known proofs (`item`); errors are returned as well, since other processes run this."""
     listed, known = item
     read = Reader(setting.unwritten)
     places, configuration = setting.places, setting.configuration
@@ -470,9 +474,9 @@ def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rende
 def rendering_of(
     generated: Generated, project: "Project", known: tuple[Proof, ...] | None
 ) -> Rendering | None:
-    """Return a generated op as the project would render it from its table; None if that may differ.
+    """Return a generated op as `render_ops` would render its table, to save rendering it again.
 
-    With `known` proofs, it has its proof or the texts to make one, as from `render_ops`.
+    None if that may differ: the op was generated with other settings than the project has.
     """
     specified, listed = generated.specified, project.listed[generated.spec.name]
     asked = (generated.manifest, specified.configuration)
@@ -490,7 +494,7 @@ def rendering_of(
 
 
 def _alike(one: Places, other: Places) -> bool:
-    """Return whether files go to the same directories with the same style; the configuration decides the formatter."""
+    """Return whether two places give the same texts; formatters are left out: functions do not compare, and the configuration chooses them."""
     return one._replace(formatter=other.formatter) == other
 
 
@@ -501,7 +505,7 @@ def _with_proof(
     maths: str,
     known: tuple[Proof, ...],
 ) -> Rendering:
-    """Return the rendering with its known proof, or with the texts to make one."""
+    """Return the rendering with the known proof of this very specification (`maths`, a digest) and code; without one, with texts to prove it."""
     code = function_digest(found.files[0].text, spec.definitions)
     held = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
     proof = next(held, None)
@@ -512,7 +516,7 @@ def _with_proof(
 
 
 def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
-    """Return the texts to prove an op; only a reason if parts of it are left to write."""
+    """Return the texts to run as the op's proof; without texts, and with the reason in `proof.lacks`, if parts of it are left to write."""
     from scaffold.render.kernel_file import kernel_modules
     from scaffold.render.verification import verification  # most runs prove nothing
 

@@ -60,7 +60,7 @@ class Given:
 
 
 def read_options(values: Mapping[str, Any]) -> Given:
-    """Return the options as a file's table would hold them, with the place of every value."""
+    """Return the options' values as a table of a file holds them, with the place of every value, and the problems found."""
     given = Given()
     for key, value in values.items():
         given.places[(key,)] = Location(f"--{key}")
@@ -80,6 +80,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reader(key: str) -> Callable[[str, Any, Given], Any]:
+    """Return the function to read an option's value: of its key, the value, and the `Given` to note places in."""
     if key in TABLES:
         return _table
     if key == "tolerance":
@@ -92,7 +93,7 @@ def _as_given(key: str, value: Any, given: Given) -> Any:
 
 
 def _names(key: str, value: list[str], given: Given) -> list[str]:
-    """Read names given in several options or separated by commas."""
+    """Return names given by several options or separated by commas; note the place of each."""
     names: list[str] = []
     for text in value:
         column = 0
@@ -107,7 +108,10 @@ def _names(key: str, value: list[str], given: Given) -> list[str]:
 
 
 def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
-    """Read a table from options, one entry each: `weight=grad_output.t() @ input`."""
+    """Return a table given by options of the form `weight=grad_output.t() @ input`; note the place of each text.
+
+    A sole `--grad` without a name has the key "": the only differentiable input.
+    """
     table: dict[str, str] = {}
     for text in value:
         name, equals, formula = text.partition("=")
@@ -206,7 +210,7 @@ class Merged:
             self.raw[key] = self.raw[key] | value if both else value
 
     def locate(self, path: KeyPath, *, key: bool = False) -> Location:
-        """Return the option's place if an option gave the value, else the place in the file."""
+        """Return the place of a value: its option if one overrides the file, else its place in the file. With `key`, the place of its key."""
         value: Any = self._given.raw
         for part in path:
             if isinstance(value, list):
@@ -218,7 +222,7 @@ class Merged:
 
 
 def _from(directory: Path, value: Any) -> Any:
-    """Return a formula with a file relative to the working directory instead of `directory`."""
+    """Return a value with each `@file` in it, relative to `directory`, relative to the working directory."""
     if isinstance(value, dict):
         return {key: _from(directory, item) for key, item in value.items()}
     if not isinstance(value, str) or not value.lstrip().startswith("@"):
@@ -232,7 +236,7 @@ Values = dict[str, Any]  # options or settings of a run, by key
 
 
 class Reader:
-    """A reader of files named by formulas, recording them."""
+    """A reader of the files named by formulas; it records them, since a run must notice if one changes."""
 
     def __init__(self, unwritten: Files = MappingProxyType({})) -> None:
         self._unwritten = unwritten  # texts by absolute path, written by the same run
@@ -252,7 +256,7 @@ class Reader:
     def digests(
         self, root: Path, digest: Callable[[str], str] = text_digest
     ) -> tuple[tuple[str, str], ...]:
-        """Return the files by their path below a root, with digests."""
+        """Return the path below the root and the digest of each file read, sorted."""
         found = {
             Path(os.path.relpath(path, root)).as_posix(): digest(text)
             for path, text in self._texts.items()
@@ -294,7 +298,7 @@ class Said(NamedTuple):
 def specified(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Specified:
-    """Specify an op from options and the configuration; raise all problems."""
+    """Specify an op from options and the configuration; raise all problems, with `found`, the caller's."""
     given = read_options(values)
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
@@ -319,7 +323,7 @@ def _specified(
     read: Reader,
     problems: Problems,
 ) -> Specified:
-    """Return an op with its settings, inferred keys included; raise for all problems together."""
+    """Return an op with its settings and inferred keys; `say` gives its stated keys. Raise all problems together."""
     working_directory()  # without one nothing else can be checked
     known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))
@@ -362,7 +366,7 @@ def _attempted(
     package: str | None,
     inferred: "Inferred",
 ) -> OpSpec | None:
-    """Return the op with these inputs; None if it cannot be built."""
+    """Return the op with these inferred inputs; None if it cannot be built: its errors are reported later."""
     raw = inferred.added_to(said.raw)
     try:
         return build(said.name, raw, said.locate, known, read, package)
@@ -373,7 +377,10 @@ def _attempted(
 def _built(
     said: Said, known: Configuration, read: Reader, package: str | None, *, whole: bool
 ) -> tuple[OpSpec, Completed]:
-    """Build the op, with keys inferred from its forward unless the keys are complete."""
+    """Return the op, and its keys with the inferred ones; `whole`: the keys are complete, and nothing is inferred.
+
+    Some keys are inferred before the op is built, from texts; others after, from its forward, and it is built again with these.
+    """
 
     def built(raw: Mapping[str, Any]) -> OpSpec:
         return build(said.name, raw, said.locate, known, read, package)
@@ -389,7 +396,7 @@ def _built(
 
 
 def _of_stated_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
-    """Return the keys with types added to bare names of inputs where uses prove them, and notes."""
+    """Return the keys with types of stated inputs added if their uses prove them, and notes."""
     if not {"inputs", "forward"} <= said.raw.keys():
         return said, ()
     from scaffold.project.inferred_inputs import of_stated_names
@@ -402,7 +409,10 @@ def _of_stated_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
 
 
 def _inferred(said: Said, read: Reader) -> "Inferred | None":
-    """Infer missing inputs from the forward; for stated ones, find the parts owned by an nn.Module of a file."""
+    """Return the inputs inferred from the forward; None if there is nothing to infer.
+
+    For stated inputs of an nn.Module, its parameters and buffers among them.
+    """
     if "schema" in said.raw or "forward" not in said.raw:
         return None
     if "inputs" in said.raw:
@@ -427,7 +437,10 @@ def specified_table(
     settings: Values,
     companions: Callable[[Places], tuple[Companion, ...]],
 ) -> tuple[Specified, tuple[Companion, ...]]:
-    """Specify an op from an unwritten table, with its unwritten companion files."""
+    """Specify an op from a table not written yet; return it with its companions, files its formulas name, not written yet either.
+
+    `companions` makes these for the directories of the op's files.
+    """
     known = configuration_here()
     where = find_places(known, settings)
     beside = companions(where)
@@ -443,7 +456,10 @@ def specified_table(
 def _said(
     name: str, given: Given, settings: Values, known: Configuration, packaged: bool
 ) -> Said:
-    """Return the keys: a file's overridden by options, or options alone; without either, from the manifest."""
+    """Return an op's stated keys: of the file of `--spec`, overridden by options; of options alone; without any, of the project's manifest.
+
+    `packaged`: the op's file is in a package, where it may have the name of a module of the standard library.
+    """
     path = settings.get("spec")
     stated: Given | Merged = given
     if path is not None:
@@ -459,7 +475,7 @@ def _said(
 
 
 def _unsaid(name: str, known: Configuration) -> ScaffoldError:
-    """Return the error for an op without any keys."""
+    """Return the error for a name without any keys, with a hint on the name perhaps meant."""
     lists = "; or see: scaffold list" if known.project else ""
     message = f"op '{name}' is not defined"
     close = ""
@@ -480,7 +496,7 @@ def _unsaid(name: str, known: Configuration) -> ScaffoldError:
 
 
 def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:
-    """Return the op of that name in the project's manifests; None if it is not listed."""
+    """Return the op's table in the project's manifests; None if there is none, or the name is invalid."""
     try:
         op = op_names(name, Location("NAME"), packaged, known.names)[0]
     except ScaffoldError:  # reported when the op is built
@@ -520,7 +536,7 @@ def specification(
     places: Places,
     read: Callable[[str], str] = read_text,
 ) -> OpSpec:
-    """Return the op of a manifest's table."""
+    """Return the op of a manifest's table; raise all of its problems."""
     manifest = Path(from_here(places.root, listed.manifest))
     merged = Merged(listed.entry, Given(), manifest.parent)
     name, package = listed.entry.name, places.directories.package

@@ -47,7 +47,7 @@ MADE: Mapping[str, "Rendering"] = {}
 
 
 class Outcome(NamedTuple):
-    """The result of a run, or of a look, for each file; records are not listed."""
+    """The result of a run, or of a look at its plan, for each file; files of records are left out."""
 
     settled: Settled
     verbs: dict[str, str]  # by op, the weightiest of its files
@@ -82,7 +82,10 @@ def bring_up_to_date(
     manifests: tuple[str, ...] = (),
     ops: tuple[str, ...] = (),
 ) -> Outcome:
-    """Update the files of the ops, or of all ops of the manifests; without `write`, only look."""
+    """Update the files of the named ops, or of all ops of these manifests; without `asked.write`, only plan it.
+
+    The files of a killed run are restored first.
+    """
     project = _project(asked, manifests)
     undone = recover(project.root) if asked.write else ()
     if undone:
@@ -112,6 +115,7 @@ def bring_up_to_date(
 
 
 def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:
+    """Return the project with these manifests, or all; pruning needs one with records."""
     dirs = asked.template_dirs
     return open_project(manifests, settled=asked.prune, template_dirs=dirs)
 
@@ -141,7 +145,10 @@ def weigh(
     console: Console = SILENT,
     rendered: Mapping[str, "Rendering"] = MADE,
 ) -> tuple[Work, ...]:
-    """Render the ops that are not settled or already `rendered`, and return the work on them; a run of all proofs renders each unproven op."""
+    """Return the work on each op with something to do: its rendered files, compared with the disk.
+
+    `rendered` has ops rendered already. With a `run` of proofs, each op has its known proof or the texts to make one.
+    """
     open_ = [op for op in ops if _is_open(project, op, run)]
     if not open_:
         return ()
@@ -160,7 +167,7 @@ def weigh(
 
 
 def _is_open(project: Project, op: Op, run: Run | None) -> bool:
-    """Return whether an op has to be rendered: it is not settled, its record is of an earlier version, or it is to be proven."""
+    """Return whether an op has to be rendered: it may be out of date, its record is in an old format, or it is to be proven."""
     if not op.settled or op.record is not None and op.record.former:
         return True
     every = run is not None and run.every
@@ -218,7 +225,7 @@ def carry_out(
 def _left(
     root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]
 ) -> dict[str, list[ScaffoldError]]:
-    """Return the ops left alone because they were edited and are out of date, with the reasons."""
+    """Return the ops to leave alone, edited and out of date or with conflict markers, each with the reasons."""
     left: dict[str, list[ScaffoldError]] = {}
 
     def leave(op: Op, path: str, what: str, hint: str) -> None:
@@ -249,7 +256,7 @@ def _settled(
     write: bool,
     console: Console,
 ) -> Settled:
-    """Return the settled plan; if nobody can be asked, with the reason it stops."""
+    """Return the plan with conflicts decided by policy or asking; with an error instead if they are not."""
     settled = Settled(planned, written=False)
     if not write and planned.conflicts and policy in ("ask", "abort"):
         return settled._replace(obstacle=_refusal(root, works))
@@ -261,7 +268,7 @@ def _settled(
 
 
 def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
-    """Return the number of files of the ops, and of the shared module if it changes."""
+    """Return the number of files of the ops; the shared test module's count only if it changes."""
     rendered = {work.op.listed.name for work in works}
     files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
     touched = (
@@ -276,7 +283,7 @@ def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
 def _exports(
     project: Project, works: tuple[Work, ...], left: Collection[str]
 ) -> dict[str, str]:
-    """Return the outdated `__init__.py` if `exports` is on; the exports of ops in `left` stay as they are."""
+    """Return the new text of the package's `__init__.py` by path, if it changes; ops in `left` keep their exports."""
     if not project.configuration.exports:
         return {}
     from scaffold.project.exports import exports_of, names_lost
@@ -295,7 +302,7 @@ def _exports(
 
 
 def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> None:
-    """Raise for files with unresolved conflict markers that are touched, or belong to `ops`."""
+    """Raise ConflictError for each file with unresolved conflict markers to be written, or among the files of `ops`."""
     touched = {
         item.kept.path: item.standing
         for work in works
@@ -324,7 +331,10 @@ def _planned(
     prune: bool,
     manifests: Mapping[str, str],
 ) -> Plan:
-    """Return the plan of writes and removals, with the files it may overwrite without asking."""
+    """Return the plan of the works' files: writes, moves and removals, and `manifests` with texts by path.
+
+    Without `prune`, a file no longer part of its op stays.
+    """
     files: dict[str, str | None] = {}
     ours = set(manifests)
     bases: dict[str, str] = {}
@@ -352,13 +362,14 @@ def _planned(
 
 
 def _base(item: Prospect) -> str | None:
+    """Return the text written last, the ancestor of a merge; None if the file is in no conflict with its record."""
     if item.kept is None or item.need != "collide":
         return None
     return item.kept.written
 
 
 def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
-    """Return the text of an edited file at its new path: the edits are merged into it, or ConflictError is raised."""
+    """Return the text of an edited file at its new path, with the edits merged in; raise ConflictError unless the policy is to merge."""
     assert item.wanted is not None and item.standing is not None
     base, mine = _base(item), item.standing.text
     if policy != "merge" or base is None or mine is None:
@@ -371,7 +382,7 @@ def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> st
 
 
 def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
-    """Return an error for every file in the way, with hints."""
+    """Return one error for all files in conflict, each with its hint."""
     problems = []
     for work in works:
         for item in work.prospects:
@@ -392,6 +403,7 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
 
 
 def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]:
+    """Yield notes on the works: of ops to be written, on files no longer part of an op, and on records without a written text."""
     for work in works:
         name = work.op.listed.name
         if any(item.need in ("create", "update") for item in work.prospects):
@@ -409,7 +421,7 @@ def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]
 def _verbs(
     ops: tuple[Op, ...], works: tuple[Work, ...], planned: Plan
 ) -> dict[str, str]:
-    """Return the weightiest verb of each op."""
+    """Return by op the weightiest verb of its files, in the order of `WEIGHT`; "skip" for an edited op without work."""
     of_path = {change.path: change.verb for change in planned.changes}
     found: dict[str, str] = {}
     for op in ops:
@@ -429,7 +441,10 @@ def _verbs(
 def _with_records(
     project: Project, works: tuple[Work, ...], resolved: Plan, proofs: Proofs
 ) -> Plan:
-    """Return the same plan, with the records of its changes."""
+    """Return the plan with the records of its ops added; unchanged outside a project, without records.
+
+    A file left as it was keeps its former entry.
+    """
     if not project.configuration.project:
         return resolved
     done = {

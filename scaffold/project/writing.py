@@ -30,7 +30,7 @@ Run = TypeVar("Run")
 
 
 class Settled(NamedTuple):
-    """The result for each file."""
+    """The plan of a run, and whether it was carried out."""
 
     plan: Plan
     written: bool
@@ -72,7 +72,7 @@ def look(
     known: Known = NOTHING,
     console: Console = SILENT,
 ) -> Settled:
-    """Return the plan of a run without writing; conflicts to ask about stay."""
+    """Return the plan of a run without writing; with the policy "ask" its conflicts stay, as nobody is asked."""
     planned = plan(files, root, **known._asdict())
     if policy in ("ask", "abort"):
         rehearse(planned)
@@ -86,7 +86,7 @@ def look(
 
 
 def _obstacle(planned: Plan) -> ScaffoldError | None:
-    """Return the error of a run with the policy `abort`; None without conflicts."""
+    """Return the error `--on-conflict abort` would raise; None without conflicts."""
     try:
         without_conflicts(planned, "abort")
     except ConflictError as error:
@@ -106,7 +106,7 @@ def write(
 
 
 def undisturbed(run: Callable[[], Run]) -> Run:
-    """Return the result of a run that reads, plans and writes; restart it after interference by another run."""
+    """Return the result of `run`, a reading, planning and writing; repeat all of it if another process changed a file in between."""
     try:
         return run()
     except ChangedError as error:
@@ -137,7 +137,7 @@ def write_once(
 
 
 def without_conflicts(planned: Plan, policy: Policy, console: Console = SILENT) -> Plan:
-    """Return the plan settled by policy or answers; raise ConflictError if they do not settle it."""
+    """Return the plan with its conflicts decided by the policy, or by asking; raise ConflictError if neither decides."""
     resolved = resolve(_as_seen_from_here(planned), policy, console.ask)
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
@@ -145,7 +145,7 @@ def without_conflicts(planned: Plan, policy: Policy, console: Console = SILENT) 
 
 
 def _as_seen_from_here(planned: Plan) -> Plan:
-    """Return the plan with paths relative to here for messages: the user may not be in the root."""
+    """Return the plan with paths relative to the working directory, for messages: the root may be above it."""
     changes = (
         change._replace(path=from_here(planned.root, change.path))
         for change in planned.changes
