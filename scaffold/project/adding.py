@@ -44,7 +44,10 @@ def add_op(
 def _add_op(
     generated: Generated, policy: Policy, write: bool, run: Run | None, console: Console
 ) -> Settled:
-    """Write an op's files and its table of the manifest in one plan."""
+    """Write an op's files, its table in the manifest and its record in one plan, or only plan them.
+
+    It reads the project anew, so that it can be repeated.
+    """
     specified = generated.specified
     undone = recover(specified.places.root) if write else ()
     project = _as_generated(open_project(may_lack=True), generated)
@@ -77,7 +80,7 @@ def _add_op(
 
 
 def _as_generated(project: Project, generated: Generated) -> Project:
-    """Return the project with the templates used to generate the op: an option may name others than the configuration."""
+    """Return the project with the templates the op was generated with: an option may name others than the configuration."""
     house, used = project.places.house, generated.specified.places.house
     places = project.places._replace(house=house._replace(templates=used.templates))
     return project._replace(places=places)
@@ -125,7 +128,7 @@ def _manifest(project: Project, op: str) -> str:
 
 
 def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
-    """Return the keys as the manifest holds them, with formula files relative to its directory."""
+    """Return the keys as a manifest holds them: files of formulas relative to the manifest's directory."""
     directory = os.path.relpath(manifest.parent)
     return {
         key: _seen_from(directory, value) if key in FORMULAS else value
@@ -134,6 +137,7 @@ def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
 
 
 def _seen_from(directory: str, value: Any) -> Any:
+    """Return a value with each `@file` in it, relative to here, relative to `directory`."""
     if isinstance(value, Mapping):
         return {key: _seen_from(directory, item) for key, item in value.items()}
     if not isinstance(value, str) or not value.lstrip().startswith("@"):
@@ -149,7 +153,7 @@ def _with_table(
     keys: Mapping[str, Any],
     policy: Policy,
 ) -> str:
-    """Return the manifest's text with the op's table in it."""
+    """Return the manifest's text with the op's table in it; raise ConflictError if another one is there and may not be overwritten."""
     op = specified.spec.name
     listed = project.listed.get(op)
     if listed is None:
@@ -167,7 +171,7 @@ def _with_table(
 
 
 def listing(project: Project, path: str, text: str) -> Project:
-    """Return the project as if the manifest at `path` had that text."""
+    """Return the project as if its manifest at `path` had this text."""
     shown = from_here(project.root, path)
     packaged = project.places.directories.package is not None
     listed = {

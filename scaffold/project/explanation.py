@@ -17,12 +17,12 @@ Sizes = Mapping[str, int]
 
 
 def read_sizes(text: str) -> Sizes:
-    """Read `N=32, D=512, ...=8x64, *batch=8` as a number by name; several sizes are multiplied."""
+    """Return the number of elements along each dim of a text like `N=32, ...=8x64`: 32 for N, 512 for the leading dims `...`."""
     return {name: prod(sizes) for name, sizes in read_shapes(text).items()}
 
 
 def read_shapes(text: str) -> dict[str, tuple[int, ...]]:
-    """Read the same text as a tuple of sizes by name; raise for a malformed part."""
+    """Return the sizes of each dim in a value of `--sizes`, `(8, 64)` for `...=8x64`; raise ScaffoldError for a malformed part."""
     sizes: dict[str, tuple[int, ...]] = {}
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))
@@ -41,7 +41,7 @@ def read_shapes(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
-    """Return the explanation's sections as text."""
+    """Return the rules used for an op, its saved values and their bytes, as text in sections; `sizes` has the size of each known dim."""
     if spec.forward is None:
         return "# no forward is stated\n"
     found = explain(spec, derivation)
@@ -59,6 +59,7 @@ def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
 
 
 def _rules(found: Explanation) -> list[str]:
+    """Return the lines of the rules used: the primitive, the argument, the gradient's formula."""
     return columns(
         [
             (used.rule, f"grad.{used.argument}", f"= {used.formula}")
@@ -68,7 +69,7 @@ def _rules(found: Explanation) -> list[str]:
 
 
 def _kept(derivation: Derivation, found: Explanation) -> list[str]:
-    """Return the rows of a table of saved values, with sizes and the gradients they serve."""
+    """Return the lines of the saved values: each with its source, the gradients reading it, and its size."""
     sizes = {item.name: tensor.size for item, tensor in found.saved}
     rows: list[tuple[str, str, str, str]] = [
         (
@@ -87,6 +88,7 @@ def _kept(derivation: Derivation, found: Explanation) -> list[str]:
 
 
 def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
+    """Return the lines of bytes saved, by the op and by plain autograd; as numbers too if all sizes are given."""
     ours = [tensor for _, tensor in found.saved]
     rows = [("here", total(ours)), ("plain autograd", total(found.eager))]
     if sizes:
@@ -106,7 +108,7 @@ def bytes_in(sizes: Sizes) -> Callable[[Sequence[Tensors]], str]:
 
 
 def counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
-    """Return the number of bytes as text, or name a dim without a size."""
+    """Return the bytes of the tensors as text, "= 4,096"; "= ?" and the name of a dim without a size."""
     bytes_ = 0
     for tensor in tensors:
         elements = 1
@@ -120,7 +122,7 @@ def counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align the cells of each column."""
+    """Return the rows as lines, their cells padded to the widest of the column."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -204,12 +204,12 @@ def _read(
 
 
 def _stands_beside(value: FunctionType, function: Defined) -> bool:
-    """Return whether a function is of the same module, or of `__main__`, so that its source is copied; others are imported."""
+    """Return whether a function is of the same module, or of `__main__`: its source is copied, any other is imported."""
     return value.__module__ in (function.__module__, "__main__")
 
 
 def _check_alias(name: str, value: FunctionType) -> None:
-    """Raise ScaffoldError if a function is read by another name than its own: its copied source would not define that name."""
+    """Raise ScaffoldError if a function is read by another name than its own: its copied source defines its own name alone."""
     if value.__name__ != name:
         message = f"'{name}' is a function called '{value.__name__}'"
         raise ScaffoldError(message, PLACE, f"call it '{value.__name__}'")

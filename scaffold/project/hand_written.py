@@ -195,7 +195,7 @@ def _above(start: Path) -> Iterator[Path]:
 
 
 def _others(place: Path, start: Path) -> list[Path]:
-    """Return up to `READ` other files of the same package, first those beside the file; without a package, those beside it alone."""
+    """Return up to `READ` other files of the same package, first its neighbours in the directory; without a package, these alone."""
     beside = sorted(place.parent.glob("*.py"))
     rest = sorted(start.rglob("*.py")) if place.parent != start else []
     listed = dict.fromkeys((*beside, *rest))

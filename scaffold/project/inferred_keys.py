@@ -36,7 +36,7 @@ class Completed(NamedTuple):
 
 
 def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed:
-    """Return the keys with NumPy imported, outputs counted, and the sole gradient named."""
+    """Return the keys with NumPy imported if formulas call it, outputs named, and a gradient without a name given its input's."""
     notes = list[str]()
     found = dict(raw)
     if numpy := _numpy(raw):
@@ -52,7 +52,7 @@ def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed
 
 
 def _numpy(raw: Raw) -> list[str]:
-    """Return imports of NumPy functions called by formulas without an import; none if the gradients are to be derived."""
+    """Return imports for NumPy names in formulas of a stated gradient; [] if gradients are derived: NumPy's functions have no rules."""
     stated = [raw[key] for key in FORMULAS if isinstance(raw.get(key), str)]
     stated += [text for text in dict(raw.get("grad", {})).values()]
     trees = [tree for tree in map(_tree, stated) if tree is not None]
@@ -69,6 +69,7 @@ def _numpy(raw: Raw) -> list[str]:
 
 
 def _tree(text: str) -> ast.Module | None:
+    """Return the syntax tree of a text; None if it is not Python."""
     try:
         return ast.parse(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -76,7 +77,7 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _sole_gradient(raw: Raw) -> str | None:
-    """Return the one differentiable input, if the stated gradient has no name; None if there are several."""
+    """Return the name of the only differentiable input, if one gradient is stated without a name; None otherwise."""
     if [*raw.get("grad", {})] != [""] or not isinstance(raw.get("inputs"), str):
         return None
     try:
@@ -88,7 +89,7 @@ def _sole_gradient(raw: Raw) -> str | None:
 
 
 def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None:
-    """Return the outputs of a forward with a tuple as its result, by the names in it."""
+    """Return a value of `outputs` for a forward with a tuple as its result, `y, mask`; None if it is stated or the result is no tuple."""
     stated = raw.get("forward")
     if {"outputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
@@ -110,6 +111,7 @@ def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None
 
 
 def _inputs_of(raw: Raw) -> frozenset[str]:
+    """Return the names of the stated inputs; none if they are missing or invalid."""
     try:
         return frozenset(item.name for item in parse_inputs(raw["inputs"], _NOWHERE))
     except (ScaffoldError, KeyError):
@@ -117,7 +119,7 @@ def _inputs_of(raw: Raw) -> frozenset[str]:
 
 
 def _called(items: Iterable[ast.expr], taken: Collection[str]) -> list[str]:
-    """Return names for returned values: their own if all are distinct and new, otherwise y1, y2."""
+    """Return names for the values of a tuple: their own if all are names, distinct and not in `taken`; otherwise y1, y2."""
     every = list(items)
     names = [item.id for item in every if isinstance(item, ast.Name)]
     own = len(set(names)) == len(every) and not {*names} & {*taken}
@@ -128,7 +130,7 @@ def _called(items: Iterable[ast.expr], taken: Collection[str]) -> list[str]:
 
 
 def meant(spec: OpSpec, raw: Raw) -> Completed:
-    """Return the keys with facts of the parsed forward: inputs changed by `relu_`, and gradients stated for a surrogate."""
+    """Return the keys with facts of the built op: inputs changed in place by an op named `relu_`, a surrogate for derivatives of zero."""
     if spec.forward is None or spec.forward.kept is not None:
         return Completed(raw)
     _refuse_caret(spec, spec.forward)
@@ -149,13 +151,13 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
 
 
 def as_surrogate(spec: OpSpec, raw: Raw, build: Callable[[Raw], OpSpec]) -> OpSpec:
-    """Treat a table's gradients as a surrogate if each derivative is zero, as commands do."""
+    """Return the op with its stated gradients as a surrogate, if the derivatives are zero everywhere; `build` makes it from changed keys."""
     known = "surrogate" in raw or spec.forward is None or spec.forward.kept is not None
     return spec if known or not _flat(spec) else build({**raw, "surrogate": True})
 
 
 def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
-    """Raise ScaffoldError for `x^2` of a floating input: it is an exclusive or of integers."""
+    """Raise ScaffoldError for `x ^ 2` of a floating input: in Python it is a bitwise xor, and a power is meant."""
     floating = {item.name for item in spec.differentiable}
     for node in formula.nodes():
         if node.kind == "binary" and node.label == "^":
@@ -167,7 +169,7 @@ def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
 
 
 def _names_a_change(spec: OpSpec) -> bool:
-    """Return whether the op is named like PyTorch's in-place functions: `relu_`."""
+    """Return whether the op is named like PyTorch's in-place functions, `relu_`, and no changed input is stated."""
     return spec.name.endswith("_") and not spec.dirty
 
 
@@ -178,7 +180,7 @@ def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
 
 
 def _flat(spec: OpSpec) -> tuple[str, ...]:
-    """Return the inputs with a stated gradient, if each of their derivatives is zero everywhere."""
+    """Return the inputs with a stated gradient, if the derivative by each of them is zero everywhere; () otherwise."""
     stated = tuple(dict(spec.gradients))
     if spec.backward is not None:
         stated = tuple(item.name for item in spec.differentiable)
@@ -193,7 +195,7 @@ def _flat(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _is_flat(node: Node) -> bool:
-    """Return whether a node's gradient is zero: `round`, `x > 0`."""
+    """Return whether a node has a zero gradient wherever it has one: `round(x)`, `x > 0`."""
     called = node.kind == "call" and node.args[0].kind == "attribute"
     compared = node.kind == "compare" and node.label not in ("is", "is not")
     return compared or called and is_constant(node.args[0].label)

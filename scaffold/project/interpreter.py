@@ -53,9 +53,9 @@ class Interpreter(NamedTuple):
 
 
 def find_interpreter(given: str | None = None) -> Interpreter | None:
-    """Return the first interpreter with torch: the given one, the configured one, our own, then those around; None if none has it.
+    """Return the first interpreter with torch: `given`, the configured one, our own, then others of a shell here; None if none has it.
 
-    Raise if a given or configured interpreter lacks torch.
+    Raise ScaffoldError if the given or configured one lacks torch: it is not replaced by another.
     """
     if given is not None:
         return _named(given, working_directory(), OPTION, Location(OPTION))
@@ -75,7 +75,7 @@ def find_interpreter(given: str | None = None) -> Interpreter | None:
 
 
 def need_interpreter(given: str | None, option: str) -> Interpreter:
-    """Return an interpreter with torch; raise if there is none."""
+    """Return an interpreter with torch; raise ScaffoldError, at `option`, if there is none."""
     found = find_interpreter(given)
     if found is None:
         raise ScaffoldError(NONE_FOUND, Location(option), ANOTHER)
@@ -83,7 +83,10 @@ def need_interpreter(given: str | None, option: str) -> Interpreter:
 
 
 def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
-    """Return the interpreter named by the user: a path relative to the root, or a command; raise if it lacks torch."""
+    """Return the interpreter the user names, by a path relative to `root` or as a command; raise ScaffoldError if it lacks torch.
+
+    `origin` tells users where the name is from; `place` is its place, for the error.
+    """
     from scaffold.verify import lacks_torch
 
     if os.sep in text or text in (os.curdir, os.pardir):
@@ -108,7 +111,7 @@ def _place_of_key() -> Location:
 
 
 def _around() -> Iterator[tuple[str, str]]:
-    """Yield the interpreters a shell here would use, with their sources."""
+    """Yield the path and origin of each interpreter a shell here would use: VIRTUAL_ENV, `.venv` here or above, then PATH."""
     active = os.environ.get("VIRTUAL_ENV")
     if active:
         yield from ((path, "VIRTUAL_ENV") for path in _of_environment(Path(active)))
@@ -121,13 +124,14 @@ def _around() -> Iterator[tuple[str, str]]:
 
 
 def _of_environment(directory: Path) -> Iterator[str]:
+    """Yield the interpreter of a virtual environment; nothing if there is none."""
     path = directory / "bin" / "python"
     if path.is_file():
         yield str(path)
 
 
 def _commands(name: str) -> Iterator[str]:
-    """Yield the executable a shell would start by that name; never one found through a relative PATH entry."""
+    """Yield the executable a shell would start by this name, or nothing; a relative entry of PATH could be anybody's, and is skipped."""
     for directory in os.environ.get("PATH", "").split(os.pathsep):
         path = Path(directory, name)
         if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
@@ -146,7 +150,7 @@ class Run:
     done: "dict[str, Proof]" = field(default_factory=dict)
 
     def known(self, op: "Op") -> "tuple[Proof, ...]":
-        """Return the proofs of an op: the recorded one, and the one made in this run."""
+        """Return the proofs of an op, none to two: the recorded one, and the one made in this run."""
         on_record = op.record.proof if op.record else None
         return tuple(filter(None, (on_record, self.done.get(op.listed.name))))
 
@@ -174,7 +178,7 @@ class Proving:
         return find_interpreter(self._python)
 
     def start(self) -> list[ScaffoldError]:
-        """Start importing torch while the op is still being made; return problems that prevent it."""
+        """Start a process and its import of torch, while the op is still being made; return the problems in the way, if any."""
         found = check_limit(self._limit) if self._limit is not None else []
         try:
             missing = self.interpreter is None
@@ -188,11 +192,12 @@ class Proving:
         return found
 
     def prove(self, name: str, request: "Request") -> "Verdict":
-        """Return the verdict on an op."""
+        """Return the verdict on an op; progress is shown under its `name`."""
         with self._console.proving([name], "verifying"):
             return self._started().prove(request)
 
     def _started(self) -> "Prover":
+        """Return the prover, made on first use; its process may be running already."""
         from scaffold.verify.prover import LIMIT, Prover
 
         assert self.interpreter is not None, "nothing is proven without"

@@ -29,7 +29,7 @@ _NOTHING = object()
 
 
 class _Edit(NamedTuple):
-    """A replacement text for the range between two offsets."""
+    """A text to write in place of the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -37,13 +37,13 @@ class _Edit(NamedTuple):
 
 
 def without(text: str, op: str, place: Location) -> str:
-    """Return the text without the op and its comments."""
+    """Return the manifest without an op and its comments; raise ScaffoldError, at `place`, if its form does not allow it."""
     left = {name: raw for name, raw in _ops(text).items() if name != op}
     return _checked(_edited(text, _removals(text, op)), left, op, place)
 
 
 def renamed(text: str, op: str, new: str, place: Location) -> str:
-    """Return the text with the op renamed in place."""
+    """Return the manifest with an op renamed to `new`; raise ScaffoldError, at `place`, if its form does not allow it."""
     wanted = {new if name == op else name: raw for name, raw in _ops(text).items()}
     edits = []
     for statement in statements(text):
@@ -55,7 +55,7 @@ def renamed(text: str, op: str, new: str, place: Location) -> str:
 
 
 def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> str:
-    """Return the text with these keys for the op; unchanged values keep their form."""
+    """Return the manifest with these keys for an op, unchanged values as they are written; raise ScaffoldError if its form does not allow it."""
     wanted: dict[str, Any] = tomllib.loads(op_table(op, keys))[OPS][op]
     ops = _ops(text)
     changed = _edited(text, _replacements(text, op, ops[op], wanted))
@@ -63,7 +63,7 @@ def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> st
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    """Return the text with non-overlapping edits applied; edits at one offset keep their order."""
+    """Return the text with edits applied; they do not overlap, and edits at one offset keep their order."""
     parts, done = [], 0
     for edit in sorted(edits, key=lambda edit: edit.start):
         parts += [text[done : edit.start], edit.text]
@@ -72,7 +72,10 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
 
 
 def _checked(text: str, wanted: dict[str, Any], op: str, place: Location) -> str:
-    """Return the text if it lists exactly the wanted ops, in that order; raise ScaffoldError otherwise."""
+    """Return an edited text if it has exactly the `wanted` ops, in their order; raise ScaffoldError otherwise.
+
+    The check catches forms of TOML the edits do not know.
+    """
     try:
         if list(_ops(text).items()) == list(wanted.items()):
             return text
@@ -83,6 +86,7 @@ def _checked(text: str, wanted: dict[str, Any], op: str, place: Location) -> str
 
 
 def _ops(text: str) -> dict[str, Any]:
+    """Return the tables below `[ops]` by name."""
     ops: dict[str, Any] = tomllib.loads(text).get(OPS, {})
     return ops
 
@@ -113,12 +117,13 @@ class _Lines:
         return not self.lines[number].strip()
 
     def is_comment(self, number: int) -> bool:
+        """Return whether a line is a comment on an op; one beginning with `#:` is an editor's directive, about the file."""
         line = self.lines[number].lstrip()
         return line.startswith("#") and not line.startswith(_DIRECTIVE)
 
 
 def _removals(text: str, op: str) -> Iterator[_Edit]:
-    """Yield edits to remove an op's lines."""
+    """Yield the edits to remove an op's lines, whatever its form: tables, dotted keys or an inline table."""
     lines = _Lines(text)
     outer = [item for item in statements(text) if not item.inline]
     gone: set[int] = set()
@@ -141,14 +146,17 @@ def _removals(text: str, op: str) -> Iterator[_Edit]:
 
 
 def _above(lines: _Lines, first: int) -> int:
-    """Return the first line of the comment right above a line, or that line."""
+    """Return the number of the first line of the comment right above a line; its own without a comment."""
     while first > 0 and lines.is_comment(first - 1):
         first -= 1
     return first
 
 
 def _table(lines: _Lines, header: Statement, last: Statement, following: int) -> range:
-    """Return the lines of a table, with its comments and the blank lines after them."""
+    """Return the line numbers of a table from its comment above to the blank lines below; `following` is the line of the next statement.
+
+    A comment right below belongs to the table, unless it touches the next statement.
+    """
     end = below = lines.after(last)
     while below < following and lines.is_comment(below):
         below += 1
@@ -162,7 +170,7 @@ def _table(lines: _Lines, header: Statement, last: Statement, following: int) ->
 def _replacements(
     text: str, op: str, before: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> Iterator[_Edit]:
-    """Yield the edits of an op's values: changed values, removed keys, new keys."""
+    """Yield the edits from an op's values `before` to the `wanted` ones: changed values, removed keys, new keys."""
     lines = _Lines(text)
     outer = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
     kept: list[Statement] = []
@@ -186,7 +194,7 @@ def _replacements(
 def _addition(
     lines: _Lines, places: list[Statement], path: KeyPath, value: Any
 ) -> Iterator[_Edit]:
-    """Yield an edit to add a key below the last line of the innermost table around it."""
+    """Yield the edit to add a key below the last line of the innermost table around it; `places` are the op's statements."""
     fitting = [
         (len(table), number, item)
         for number, item in enumerate(places)
@@ -201,7 +209,7 @@ def _addition(
 
 
 def _at(table: Mapping[str, Any], path: KeyPath) -> Any:
-    """Return the value at a path of keys, or _NOTHING."""
+    """Return the value at a path of keys, `_NOTHING` if there is none."""
     found: Any = table
     for key in path:
         found = found.get(key, _NOTHING) if isinstance(found, Mapping) else _NOTHING
@@ -209,6 +217,7 @@ def _at(table: Mapping[str, Any], path: KeyPath) -> Any:
 
 
 def _leaves(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield the path and value of each key of a table; of a table inside its keys, or the table itself if it is empty."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             for path, leaf in _leaves(value):

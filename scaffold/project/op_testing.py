@@ -36,7 +36,10 @@ UPGRADE = "scaffold upgrade"
 
 
 def survey_shared(project: Project) -> Op | None:
-    """Return the module's status; None if tests share nothing, or there is neither a test nor a record."""
+    """Return the module's status, compared with its record as if it were an op.
+
+    None if the project's tests share no module, or there is neither a test nor a record.
+    """
     places, record = project.places, project.shared
     if not project.configuration.project or places.directories.op_testing is None:
         return None
@@ -57,7 +60,7 @@ def survey_shared(project: Project) -> Op | None:
 
 
 def is_wanted(project: Project) -> bool:
-    """Return whether an op has a test; for an unread manifest, its record decides."""
+    """Return whether an op has a test; of an op in a manifest not read by this run, its record tells."""
     defaults = dict(project.configuration.defaults)
     said = ({**defaults, **item.entry.raw} for item in project.listed.values())
     if any(raw.get("test", True) is not False for raw in said):
@@ -71,13 +74,13 @@ def is_wanted(project: Project) -> bool:
 
 
 def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, ...]:
-    """Return the wanted module; empty if no op has a test."""
+    """Return the module as it should be, alone in a tuple; () if no op has a test. An unformatted one has no text, only its digest."""
     shared = project.places.directories.op_testing
     return (_file(project, shared, formatted),) if shared and is_wanted(project) else ()
 
 
 def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
-    """Return the wanted file of shared test code."""
+    """Return the module as it should be, rendered from its template; `shared` is its place."""
     from scaffold.project.rendering import start_rendering, within_limits
     from scaffold.render.file_style import PLAIN, SHARED_HEADER
     from scaffold.render.formatting import keep_formatted
@@ -118,7 +121,7 @@ class Shared(NamedTuple):
 
 
 def shared_works(project: Project, *, leave_edited: bool) -> Shared:
-    """Return the work of a run on the module; with `leave_edited`, an edited module is left alone."""
+    """Return the module as an op of a run, with the work on it; with `leave_edited`, an edited one is left alone, with a note."""
     op = survey_shared(project)
     work = weigh_shared(project, op) if op else None
     if op is None or work is None:
@@ -145,9 +148,9 @@ class Beside(NamedTuple):
 def kept_in_step(
     project: Project, *, forced: bool = False, only_drop: bool = False
 ) -> Beside:
-    """Create, update or remove the module as the project's ops require; an edited one is only removed if `forced`.
+    """Return the changes to create, update or remove the module, as the project's ops now require; an edited one is only removed if `forced`.
 
-    With `only_drop`, it is removed if unneeded, and otherwise left.
+    With `only_drop`, it is removed if no op needs it, and otherwise left.
     """
     op = survey_shared(project)
     if op is None or only_drop and is_wanted(project):
@@ -172,7 +175,7 @@ def kept_in_step(
 def shared_record(
     op: Op, prospects: tuple[Prospect, ...], written: Collection[str]
 ) -> dict[str, str | None]:
-    """Return the record of the module after a run; it is removed with the last file."""
+    """Return the path and text of the module's record after a run; None as text, for removal, if no file of it is left."""
     record = Record(SHARED, "", op.origin, ())
     remaining = tuple(
         item
@@ -186,7 +189,7 @@ def shared_record(
 
 
 def left_alone(project: Project, item: Prospect) -> str:
-    """Return a note on an edited module left alone by a run."""
+    """Return a note on the module left alone by a run: edited, or not ours."""
     shown = from_here(project.root, item.moved_from or item.path)
     if item.wanted is None:
         return f"'{shown}' serves no test any more, but was edited"

@@ -185,7 +185,7 @@ def _is_importable(
 
 
 def _start(source: Path, package: str | None) -> Path:
-    """Return the directory above a package, from which its import starts; `source` itself if it is no package."""
+    """Return the directory above a package, the first to search for its import; `source` itself if it is no package."""
     for _ in package.split(".") if package else ():
         source = source.parent
     return source
@@ -198,7 +198,7 @@ def _op_testing(
     tests: Path,
     package: str | None,
 ) -> OpTesting:
-    """Return the place of the shared test module, and what a test needs to import it; `package` is the ops' own."""
+    """Return the place of the shared test module, and the needs of a test importing it; `package` is the ops' own."""
     base = _absolute(configuration.root)
     named = configuration.testing.file
     path = base / named if named else tests / FILE

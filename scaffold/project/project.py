@@ -41,7 +41,7 @@ class Project(NamedTuple):
         return self.places.root
 
     def orphans(self) -> tuple[Record, ...]:
-        """Return records of ops missing from their manifests; only for manifests that were read or are gone."""
+        """Return the records of ops no longer in their manifest, if it was read by this run or is gone."""
         return tuple(
             record
             for op, record in self.records.items()
@@ -53,7 +53,7 @@ class Project(NamedTuple):
         )
 
     def chosen(self, names: Sequence[str]) -> dict[str, Listed]:
-        """Return the named ops, or all; raise for a name missing from the manifests."""
+        """Return the named ops, or all without names; raise ScaffoldError for a name in none of the manifests read."""
         if not names:
             return self.listed
         problems = []
@@ -76,9 +76,9 @@ def open_project(
     may_lack: bool = False,
     template_dirs: Sequence[str] = (),
 ) -> Project:
-    """Open the project of the working directory; `settled` requires one with records.
+    """Return the project of the working directory, with these manifests or the configured ones; `settled` requires one with records.
 
-    `template_dirs` override the configuration's. Raise without any manifest, unless it `may_lack` one.
+    `template_dirs` go before the configuration's. Raise ScaffoldError without any manifest, unless it `may_lack` one.
     """
     configuration = configuration_here()
     if settled and not configuration.project:
@@ -118,7 +118,10 @@ def exporting_path(places: Places) -> str:
 
 
 def new_manifest(configuration: Configuration, op: str) -> str | None:
-    """Return the manifest for a new op: the first one configured without a wildcard, or one of its own; None if unclear."""
+    """Return the path of the manifest for a new op: the first one configured without a wildcard, or a file of its own.
+
+    None if several patterns allow one.
+    """
     plain = [path for path in configuration.manifest if not WILD & set(path)]
     if plain:
         return Path(plain[0]).as_posix()
@@ -126,7 +129,7 @@ def new_manifest(configuration: Configuration, op: str) -> str | None:
 
 
 def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
-    """Return the manifest named after the op, if the only pattern allows it: `ops/*.toml`."""
+    """Return the manifest named after the op, `ops/gelu.toml` for `ops/*.toml`; None unless this is the only pattern."""
     if len(patterns) != 1:
         return None
     path = PurePath(patterns[0])
@@ -161,6 +164,7 @@ def _named(root: Path, manifests: Iterable[str]) -> list[str]:
 
 
 def _below(root: Path, path: Path) -> str:
+    """Return a path relative to the root; raise ScaffoldError if it is outside."""
     try:
         return path.resolve().relative_to(root.resolve()).as_posix()
     except ValueError:
@@ -169,6 +173,7 @@ def _below(root: Path, path: Path) -> str:
 
 
 def _read(root: Path, path: str) -> bytes:
+    """Return the bytes of a manifest; raise ScaffoldError if it is missing or unreadable."""
     try:
         return read_bytes(root / path)
     except FileNotFoundError:
@@ -184,6 +189,7 @@ def _read(root: Path, path: str) -> bytes:
 
 
 def _text(root: Path, path: str, data: bytes) -> str:
+    """Return the text of a manifest's bytes; raise ScaffoldError unless it is UTF-8."""
     try:
         return unix(data.decode())
     except UnicodeDecodeError:

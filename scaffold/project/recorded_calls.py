@@ -24,7 +24,10 @@ class Recorded(NamedTuple):
     recording: Recording
 
     def rows(self, meant: Meant) -> dict[str, Rows]:
-        """Return the smallest calls of each Function of a file, by its qualified name."""
+        """Return up to `ROWS` smallest calls of each Function of a file, by its qualified name; Functions without one are left out.
+
+        All calls of a Function have as many arguments as its first.
+        """
         found = {}
         for name, calls in self._calls(meant):
             small = [call for call in calls if _elements(call) <= LARGEST]
@@ -35,7 +38,7 @@ class Recorded(NamedTuple):
         return found
 
     def notes(self, several: Sequence[Meant]) -> Iterator[str]:
-        """Yield why a run did not end, and which Functions it does not help with."""
+        """Yield the trouble of the tests' run, if any, and each Function without a call, or without one small enough."""
         if self.recording.trouble:
             yield self.recording.trouble
         for meant in several:
@@ -48,6 +51,7 @@ class Recorded(NamedTuple):
                     yield f"{name}: every recorded call has more than {LARGEST} elements"
 
     def _calls(self, meant: Meant) -> Iterator[tuple[str, tuple[Given, ...]]]:
+        """Yield the qualified name and the recorded calls of each Function of a file called at all."""
         file = os.path.realpath(meant.path)
         for function in meant.functions:
             calls = self.recording.calls.get((file, function.qualname))
@@ -56,16 +60,17 @@ class Recorded(NamedTuple):
 
 
 def record_calls(python: str, tests: str, limit: int) -> Recorded:
-    """Run tests from the working directory, and keep what they call Functions with."""
+    """Run tests, `tests` being pytest's arguments, and return the recorded calls of Functions; `limit` is in seconds."""
     return Recorded(record(python, Path.cwd(), tests, limit))
 
 
 def _elements(call: Given) -> int:
+    """Return the number of elements in the tensors of a call."""
     return sum(item.size for item in call if isinstance(item, Tensor))
 
 
 def _row(call: Given, chosen: Sequence[Given]) -> tuple[Argument, ...]:
-    """Return the arguments of a call; a tensor needs a gradient if it did in one of the calls."""
+    """Return the arguments of a call as text; a tensor requires grad if it did at this position in any of the `chosen` calls."""
     columns = zip(*chosen, strict=True)
     needed = [
         any(isinstance(item, Tensor) and item.needed for item in column)
@@ -75,6 +80,10 @@ def _row(call: Given, chosen: Sequence[Given]) -> tuple[Argument, ...]:
 
 
 def _argument(item: Tensor | str, needed: bool) -> Argument:
+    """Return an argument as text: a value's own, or a call of `recorded` with a tensor's shape, strides and dtype.
+
+    `needed`: a tensor of some call at this position requires grad; a value there stands for an absent one.
+    """
     if isinstance(item, str):
         return Argument("", "optional" if needed else "value", item)
     parts = [repr(item.shape), repr(item.dense_stride)]

@@ -39,6 +39,7 @@ def find_sources(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _below(directory: str) -> Iterator[str]:
+    """Yield the Python files below a directory, sorted; hidden directories, virtual environments and the like are not entered."""
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(
             name
@@ -93,7 +94,7 @@ class Tree(NamedTuple):
 
 
 def look_through(paths: Sequence[str]) -> Tree:
-    """Find the files, and the ones worth parsing: each named file, and possible definitions of Functions."""
+    """Read all files at or below the paths; return them, and the ones worth parsing: named, or perhaps defining a Function."""
     found = find_sources(paths)
     named = frozenset(os.path.normpath(path) for path in paths).intersection(found)
     texts, unread = {}, []
@@ -117,7 +118,7 @@ def look_through(paths: Sequence[str]) -> Tree:
 def each(
     function: Callable[[str], Result], tree: Tree, console: Console
 ) -> list[Result]:
-    """Apply the function to every relevant file."""
+    """Return the function's results for the relevant files, in their order; several processes share the work."""
     paths = tree.relevant
     count = processes_for(len(paths))
     results = []

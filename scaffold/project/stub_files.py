@@ -24,7 +24,7 @@ ALSO = (
 
 
 def stub_file(text: str) -> str:
-    """Return a test file with all that its tests call."""
+    """Return a complete test file: the text with its imports, and the parts of `op_testing.py` it uses copied in."""
     shared = needed(op_testing_draft(PLAIN, None), text, True, found=False)
     docstring, _, code = text.partition('"""\n\n')
     whole = f"{shared}\n\n\n{code}"

@@ -62,7 +62,7 @@ class Op(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Return whether rendering is unnecessary: nothing changed, every file is present and wanted, the record complete."""
+        """Return whether the op need not be rendered: no source of its files changed, every file is there and wanted, no text is lost."""
         if self.record is None or self.changed:
             return False
         there = all(
@@ -78,7 +78,7 @@ class Op(NamedTuple):
         return "scaffold upgrade" if name == SHARED else f"scaffold upgrade {name}"
 
     def proven(self, root: Path) -> Proven:
-        """Return the proof's status: it counts for the present specification and the code in the file."""
+        """Return the status of the op's proof: it counts for the present specification and the code now in the file."""
         proof = self.record.proof if self.record else None
         if proof is None:
             return Proven("unproven", NONE_ON_RECORD)
@@ -89,7 +89,7 @@ class Op(NamedTuple):
         return Proven("unprovable", proof.lacks) if proof.lacks else Proven("proven")
 
     def _stands(self, root: Path) -> bool:
-        """Return whether the proven code is still in the file, which is parsed only if its text differs."""
+        """Return whether the proven code is still in the file; the file is parsed only if its text differs from the proven one."""
         kept = self.record.kept("op") if self.record else None
         if self.record is None or self.record.proof is None or kept is None:
             return False
@@ -117,7 +117,7 @@ class Work(NamedTuple):
 
 
 def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
-    """Survey the named ops, or all."""
+    """Return the named ops, or all, each compared with its record and the disk; nothing is rendered."""
     directories = project.places.directories._replace(line_length=0)
     configurations = {
         path: configuration_digest(project.configuration, directories, path)
@@ -157,7 +157,7 @@ def _cache() -> Path:
 
 
 class _Digests:
-    """Digests of files named by formulas, each read once."""
+    """The present digests of files named by formulas; each is read once."""
 
     def __init__(
         self, project: Project, digest: Callable[[str], str] = text_digest
@@ -166,7 +166,7 @@ class _Digests:
         self._known: dict[str, str] = {}
 
     def again(self, reads: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """Return the same files with their present digests."""
+        """Return the paths of recorded files with their present digests, to compare with the recorded ones."""
         return tuple((path, self._digest(path)) for path, _ in reads)
 
     def _digest(self, path: str) -> str:
