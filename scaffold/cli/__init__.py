@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _shown(text: str) -> bool:
-    """Return whether the text was written to stdout; the application reports a failure."""
+    """Return whether a text was written to stdout; if not, the application runs and reports the failure."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

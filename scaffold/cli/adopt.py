@@ -176,7 +176,10 @@ def _next(found: "Adoption", out_dir: str | None) -> str:
 def _run(
     sources: "list[Source]", settings: "Values", verify: bool, every: bool
 ) -> "tuple[list[Adoption], list[ScaffoldError]]":
-    """Adopt each Function; return also the errors of the refused ones."""
+    """Return the adopted ops, and the errors of the Functions refused; `verify` compares each op with a run of its Function.
+
+    With `every`, each note is preceded by its op's name.
+    """
     adoptions: dict[str, Adoption] = {}
     refused: list[ScaffoldError] = []
     with proving(settings, TERMINAL) as process:
@@ -200,7 +203,7 @@ def _run(
 
 
 def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:
-    """Make the op one of the project's."""
+    """Add the op to the project, in the manifest and as files, and report it."""
     stated = Run(settings.get("python"), settings.get("limit", SECONDS))
     run = stated if found.generated.proof is not None else None
     write = not (showing.dry_run or showing.diff)
@@ -210,7 +213,7 @@ def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) 
 
 
 def _files(found: "Adoption", below: str) -> dict[str, str]:
-    """Return a file with the table of the op, and the files that the table names."""
+    """Return the op's table and the companion files it names, by path, all in the directory `below`."""
     texts = {f"{found.op.name}.toml": found.op.toml()}
     texts |= {Path(i.path).name: i.text for i in found.generated.companions}
     return {Path(below, name).as_posix(): text for name, text in texts.items()}
@@ -250,7 +253,10 @@ class Source(NamedTuple):
 
 
 def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
-    """Return the first op, in the first style, that computes what the Function computes."""
+    """Return the first op with the same values and gradients as the Function, over choices of input kinds and styles.
+
+    Without a run, a choice that is a guess is not taken. Raise if none fits, with the likeliest reason; WrongGradientError at once.
+    """
     reasons: list[Unfit | ScaffoldError] = []
     styles = (settings["style"],) if "style" in settings else FREE
     for op in itertools.islice(_ops(source, settings, reasons), KINDS):
@@ -258,7 +264,7 @@ def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
             continue  # only a run tells whether a guess is right
         for style in styles:
             try:
-                return _held(source, op.in_style(style), settings, proving)
+                return _tried(source, op.in_style(style), settings, proving)
             except NotComparedError:
                 break
             except WrongGradientError:
@@ -281,7 +287,10 @@ class NotComparedError(ScaffoldError):
 def _ops(
     source: Source, settings: Values, reasons: list[Unfit | ScaffoldError]
 ) -> Iterator[Adopted]:
-    """Yield an op for each choice of kinds of the tensors without a gradient, the likeliest first."""
+    """Yield the op read from the Function's text, once for each choice of kinds of its tensors without a gradient, the likeliest first.
+
+    A text that cannot be adopted adds its reason to `reasons`, and ends it.
+    """
     package = find_places(configuration_here(), settings).directories.package or ""
     wanted = Wanted(source.module, package, settings.get("name") or "")
     for kinds in choices_of_kinds(source.facts):
@@ -294,7 +303,7 @@ def _ops(
 
 
 def _sources(target: str, every: bool) -> list[Source]:
-    """Return the Function that a target names, or with `every` all Functions in it."""
+    """Return the Function named by a target, the only public one of a file, or with `every` all in it; raise if it is not clear."""
     found = find_functions((target,)).meant
     each = [(meant, function) for meant in found for function in meant.functions]
     public = [item for item in each if not item[1].name.startswith("_")]
@@ -315,7 +324,7 @@ def _sources(target: str, every: bool) -> list[Source]:
 
 
 def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
-    """Return the error of a Function without a table: a failed run, else the first statement in the way."""
+    """Return the error for a Function not adopted: its reason is a failed run's or a conflict's, else the first one found."""
     telling = (VerificationError, ConflictError)
     shown = (reason for reason in reasons if isinstance(reason, telling))
     reason = next(shown, reasons[0])
@@ -331,11 +340,14 @@ def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldEr
     return VerificationError(message, place, hint, details)
 
 
-def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Adoption:
-    """Return the adoption of an op; raise if it computes something else than the Function."""
+def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> Adoption:
+    """Return the adoption of an op, if a run shows the Function's values and gradients; raise if they differ.
+
+    If the Function cannot be run, a note says so, and the op is made safe by its text; NotComparedError if its inputs are a guess.
+    """
     found = Adoption(op, _generated(source, op, settings))
     if not settings.get("verify", True):
-        return _unsure(source, found, settings)
+        return _without_run(source, found, settings)
     verdict = _compared(source, found.generated, proving)
     if verdict.failure is not None and verdict.failure.subject not in UNRUN:
         why = f"the op differs from it: {verdict.failure.subject}: {verdict.failure.words}"
@@ -345,8 +357,8 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
         said = f"not compared: {source.function.name} of {source.path} {why}"
         if op.assumed:
             raise NotComparedError(said)
-        notes = (said, *_untold(found.generated.spec))
-        return _unsure(source, found, settings)._replace(notes=notes)
+        notes = (said, *_untyped_note(found.generated.spec))
+        return _without_run(source, found, settings)._replace(notes=notes)
     ran = f"a run of {source.function.name} of {source.path}"
     notes = (f"compared with {ran}: the same values and gradients",)
     if op.assumed:
@@ -358,8 +370,11 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
     return _proven(source, found._replace(op=op, notes=notes), settings, proving)
 
 
-def _unsure(source: Source, found: Adoption, settings: Values) -> Adoption:
-    """Return an op that is safe without a run: of a Function in plain PyTorch the text tells enough."""
+def _without_run(source: Source, found: Adoption, settings: Values) -> Adoption:
+    """Return the adoption as it is if the Function is plain PyTorch; without the promises only a run can confirm, if it is not.
+
+    These are torch.func and vmap (`transforms`); `once-differentiable`, which promises less, stays if it is stated.
+    """
     if is_torch(source.facts):
         return found
     once = found.op.keys.get("once-differentiable") or None
@@ -367,8 +382,8 @@ def _unsure(source: Source, found: Adoption, settings: Values) -> Adoption:
     return found._replace(op=op, generated=_generated(source, op, settings))
 
 
-def _untold(spec: OpSpec) -> Iterator[str]:
-    """Yield a note on arguments of unknown type, whose values a run of the op would need."""
+def _untyped_note(spec: OpSpec) -> Iterator[str]:
+    """Yield a note if arguments have no known type: the op's tests need values of them."""
     names = untyped(spec)
     if names:
         listed = " and ".join(f"'{name}'" for name in names)
@@ -379,7 +394,7 @@ def _untold(spec: OpSpec) -> Iterator[str]:
 
 
 def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
-    """Generate the files of the op, as `new-op` does."""
+    """Return the op's generated files, as `new-op` makes them from its table; raise ConflictError if one would replace the Function's own."""
 
     def companions(where: Places) -> tuple[Companion, ...]:
         stem = op.file.removesuffix(".py")
@@ -408,7 +423,7 @@ def _directory(settings: Values) -> Path:
 
 
 def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict:
-    """Compare the op with the Function in a process of its own."""
+    """Return the verdict on the op and the Function, called with the same inputs in another process."""
     function = source.function
     if function.nested:
         words = f"is defined inside {function.qualname.split('.')[0]}"
@@ -430,7 +445,7 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
 
 
 def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
-    """Yield the checks of the op as declared; then, if it declares no shape, with common shapes."""
+    """Yield a module of checks for the op as declared; if it declares no shapes, further ones with common shapes."""
     spec = generated.spec
     yield verification(spec, generated.derivation, derived).checks
     tensors = [item.name for item in spec.tensors]
@@ -463,7 +478,10 @@ LESSER: tuple[tuple[str, Value | None, str], ...] = (
 def _proven(
     source: Source, found: Adoption, settings: Values, proving: Proving
 ) -> Adoption:
-    """Return the op once `new-op` can prove it, with as few keys less as needed."""
+    """Return the adoption with a proof as `new-op` makes it, and with as few of the weaker claims in `LESSER` as needed.
+
+    A gradient proven as a surrogate alone needs consent. If no claim passes, a note says so: the op agrees with its Function all the same.
+    """
     reasons: list[ScaffoldError] = []
     stated = bool(found.op.keys.keys() & {"grad", "backward"})
     for count in range(len(LESSER) * stated + 1):
@@ -497,7 +515,7 @@ def _proven(
 
 
 def _need_consent(source: Source, why: str, settings: Values) -> None:
-    """Raise if a gradient is wrong, unless the text or the user says that it is meant to differ."""
+    """Raise WrongGradientError unless the Function's text, or `--surrogate`, says the gradient is meant to differ; `why` is the difference."""
     if settings.get("surrogate") or is_rough(source.facts):
         return
     name = source.function.name
@@ -509,7 +527,7 @@ def _need_consent(source: Source, why: str, settings: Values) -> None:
 
 
 def _gained(source: Source, op: Adopted) -> Iterator[str]:
-    """Return notes on abilities of the op that the Function lacks."""
+    """Yield notes on abilities of the op the Function lacks: vmap, torch.func, a registered name."""
     was = "setup-context" if source.function.setup_context else "combined"
     style, new = op.keys["style"], not source.function.generate_vmap_rule
     if style == "setup-context" and op.keys.get("transforms") and new:

@@ -43,6 +43,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
 def _show_version(asked: bool) -> None:
+    """Print the version and exit, if asked to."""
     if asked:
         typer.echo(f"scaffold {__version__}")
         raise typer.Exit
@@ -97,17 +98,17 @@ class Command(TyperCommand):
 
 
 def _with_format(args: list[str]) -> list[str]:
-    """Return the arguments with `--format=json` for its short form, `--json`."""
+    """Return the arguments with `--json`, before any `--`, written in full: `--format=json`."""
     options = list(takewhile(lambda word: word != "--", args))
     full = ["--format=json" if word == "--json" else word for word in options]
     return [*full, *args[len(options) :]]
 
 
 class _AsTyped:
-    """A parameter parser to keep words as they were typed."""
+    """A replacement for Typer's parser of a parameter: words stay as they were typed."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return one word, or those of a list; leave numbers to Typer."""
+        """Return a word or a list of words unchanged; values of other types are left to Typer."""
         if value is None or param.type_descriptor.annotation in (bool, str, list[str]):
             return list(value or ()) if param.multiple or param.nargs == -1 else value
         param._runtime_param = None
@@ -115,7 +116,7 @@ class _AsTyped:
 
 
 def _take_as_typed(parameters: list[Any]) -> None:
-    """Keep Typer 0.29 from importing pydantic, for 60 ms a run, to see that a word is a word."""
+    """Replace the parser of each parameter: Typer 0.29's imports pydantic, 60 ms a run, to check words for being words."""
     for parameter in parameters:
         parameter._runtime_param = _AsTyped()  # 0.26 to 0.28 ignore it
 
@@ -140,7 +141,7 @@ class Group(TyperGroup):
 
 
 def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
-    """Return the help page of a command, or of the tool itself."""
+    """Return the help page of a command, or of the tool itself; with `every` option or the common ones."""
     ctx.color = has_colours(sys.stdout) or None  # else Typer strips our colours
     if isinstance(command, Group) and ctx.parent is None:
         return first_page(every)
@@ -170,12 +171,12 @@ def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
 
 
 def _word(argument: TyperArgument) -> str:
-    """Return the word shown for an argument: from 0.29 on, Typer adds its type."""
+    """Return the word shown for an argument, `NAME`; Typer's own adds the type from 0.29 on."""
     return argument.metavar or str(argument.name).upper()
 
 
 def _circumstances() -> "Iterator[str]":
-    """Yield the versions and the configuration of a run."""
+    """Yield the versions and the configuration of a run, for --verbose."""
     from scaffold.project.configuration import configuration_here
 
     yield f"scaffold {__version__}, Python {sys.version.split()[0]}"
@@ -226,7 +227,7 @@ def _switch(*names: str, callback: "Callable[..., None]") -> Any:
 
 
 def application(asked: str | None) -> typer.Typer:
-    """Return the application: one command imported, the others with a line of help; None imports all."""
+    """Return the application: with the one command asked for imported, and of the others the line of help alone; None imports all."""
     app = typer.Typer(
         name="scaffold",
         cls=Group,
@@ -250,7 +251,7 @@ def application(asked: str | None) -> typer.Typer:
 
 
 def _all_telling(group: typer.Typer) -> typer.Typer:
-    """Return a group whose commands print errors as JSON if --format json is given."""
+    """Return a group of commands (`rules`), each printing its errors as JSON if --format json is given."""
     told = typer.Typer(
         cls=Group, help=group.info.help, rich_markup_mode=None, no_args_is_help=True
     )
@@ -261,7 +262,7 @@ def _all_telling(group: typer.Typer) -> typer.Typer:
 
 
 def _command(name: str) -> "Callable[..., None] | typer.Typer":
-    """Return the function of a command; a run imports only the one it calls."""
+    """Return the function of a command, or a group; each import happens here, as a run needs its own command alone."""
     match name:
         case "new-op":
             from scaffold.cli.new_op import new_op as found
@@ -287,7 +288,7 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
 
 
 def _other_command(name: str) -> "Callable[..., None] | typer.Typer":
-    """Return the function of a command without a project."""
+    """Return the function of a further command, or a group: the second half of `_command`."""
     match name:
         case "derive":
             from scaffold.cli.derive import derive as found
@@ -328,8 +329,8 @@ def _not_asked() -> None:
     """Do nothing: a placeholder for a command not called in this run."""
 
 
-def _asked() -> str:
-    """Return the command of this run, or of the line to complete for a shell."""
+def _first_word() -> str:
+    """Return the first word of this run's command line, or of a line to complete for a shell; "" if there is none."""
     words = sys.argv[1:]
     if "_SCAFFOLD_COMPLETE" in os.environ:
         typed = (os.environ.get(name, "") for name in TYPED)
@@ -366,9 +367,9 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Return the exit code of the command; turn errors of Typer into ours."""
+    """Run the command and return its exit code; raise errors of Typer as ours."""
     try:
-        found = application(_asked())(prog_name="scaffold", standalone_mode=False)
+        found = application(_first_word())(prog_name="scaffold", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except CLICK as error:
@@ -427,12 +428,12 @@ def _gone(option: str) -> str | None:
 
 
 def _refusal(error: Any) -> ScaffoldError | None:
-    """Return an error for wrong arguments, with a hint what to type instead."""
+    """Return an error for wrong arguments, with a hint on the likely intention; None if no command was given: help is shown then."""
     said = error.format_message().rstrip(".")
     if said.startswith("Usage: "):
         return None
     context = error.ctx
-    path = context.command_path if context else f"scaffold {_asked()}".strip()
+    path = context.command_path if context else f"scaffold {_first_word()}".strip()
     message, _, known = said.partition(" (Possible options: ")
     message, _, meant = message.partition(". Did you mean ")
     message = f"{message[:1].lower()}{message[1:]}"
@@ -466,7 +467,7 @@ def _refusal(error: Any) -> ScaffoldError | None:
 
 
 def _in_quotes(context: Any) -> str:
-    """Quote an option's value that the shell split at its spaces: `--forward 'x * 2'`."""
+    """Return an option with its value in quotes, `--forward 'x * 2'`, for one the shell split at its spaces; an example if there is none."""
     options = (one for one in context.command.params if isinstance(one, TyperOption))
     taking = {name for one in options for name in one.opts if not one.is_flag}
     for at, word in enumerate(sys.argv):
@@ -484,6 +485,6 @@ def _options(context: Any) -> frozenset[str]:
 
 
 def _give_up_output() -> None:
-    """Close stdout, so that the interpreter does not fail again to flush it at exit."""
+    """Close stdout after a failed write: at exit the interpreter would try again, and print a traceback."""
     with suppress(OSError, AttributeError):
         sys.stdout.close()

@@ -71,7 +71,7 @@ def _run(name: str, given: "Values") -> None:
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:
-    """Return the problems of the options about the run."""
+    """Return the problems of the options: unknown words, too small numbers, a picture not to be drawn."""
     found = check_choice("--format", settings.get("format", "text"), FORMATS)
     for dtype in settings.get("dtype", ()):
         found += check_choice("--dtype", dtype, DTYPES)
@@ -83,6 +83,7 @@ def _problems(settings: "Values") -> list[ScaffoldError]:
 
 
 def _cannot_draw(plot: str) -> list[ScaffoldError]:
+    """Return a problem if a picture cannot be drawn into the file `plot`; [] otherwise."""
     from scaffold.render.plots import lacks_matplotlib
 
     place = Location("--plot")
@@ -98,7 +99,7 @@ def _cannot_draw(plot: str) -> list[ScaffoldError]:
 def _measured(
     work: "Workload", python: str, settings: "Values", said: Mapping[str, Any]
 ) -> "tuple[str, list[Table]]":
-    """Return the version of PyTorch, and a table for each choice of sizes and dtype."""
+    """Return the version of PyTorch, and a table for each choice of sizes and dtype, after all rounds."""
     from scaffold.project.measuring import measure
     from scaffold.verify.bench import Bench, Setting
 
@@ -114,13 +115,14 @@ def _measured(
 
 @contextmanager
 def _progress(steps: int) -> "Iterator[Callable[[], None]]":
-    """Show the progress of the run on a terminal."""
+    """Show a progress line; the context yields a function to call after each step."""
     done = count(1)
     with line(lambda now: bar(now, steps, f"measuring {now}/{steps}"), True) as update:
         yield lambda: update(next(done))
 
 
 def _draw(name: str, tables: "Sequence[Table]", out: Path) -> None:
+    """Write a picture of the times to a file, as bars for each variant."""
     from scaffold.project.writing import write
     from scaffold.render.plots import bars
 
@@ -135,6 +137,7 @@ def _draw(name: str, tables: "Sequence[Table]", out: Path) -> None:
 
 
 def _differing(tables: "Sequence[Table]") -> "Iterator[str]":
+    """Yield a note on each variant with other values or gradients than the op: its time is of other work."""
     for table in tables:
         for name, found in table.found.measured.items():
             if found.differs:
@@ -143,7 +146,7 @@ def _differing(tables: "Sequence[Table]") -> "Iterator[str]":
 
 
 def _as_data(table: "Table") -> dict[str, Any]:
-    """Return a table of measurements as JSON."""
+    """Return the measurements of one setting as a JSON object."""
     variants: list[dict[str, Any]] = []
     for name, found in table.found.measured.items():
         times = {part: getattr(found, part)._asdict() for part in PARTS}
@@ -160,7 +163,10 @@ def _as_data(table: "Table") -> dict[str, Any]:
 
 
 def _over_plain(table: "Table", name: str) -> tuple[float, bool] | None:
-    """Return the time over plain autograd's, and whether it may be noise; None for plain itself."""
+    """Return a variant's time as a multiple of plain autograd's, and whether the difference may be noise.
+
+    None for plain autograd itself, or if it could not be measured.
+    """
     from scaffold.project.measuring import PLAIN
 
     measured = table.found.measured
@@ -169,7 +175,7 @@ def _over_plain(table: "Table", name: str) -> tuple[float, bool] | None:
 
 
 def _lines(table: "Table") -> "Iterator[str]":
-    """Yield the table of one setting for people, line by line."""
+    """Yield the measurements of one setting as lines of a table, in the unit fitting the longest time."""
     from scaffold.project.explanation import columns
 
     measured, refused = table.found
@@ -189,12 +195,13 @@ def _lines(table: "Table") -> "Iterator[str]":
 
 
 def _times(spread: "Spread", unit: float) -> list[str]:
-    """Write the median and the quartiles with three digits."""
+    """Return the median and the quartiles as text, with three digits."""
     values = [one / unit for one in spread]
     return [f"{value:.{max(0, 3 - len(str(int(value))))}f}" for value in values]
 
 
 def _size(count: int | None) -> str:
+    """Return bytes as text, "4.5 MiB"; "?" if they are unknown."""
     if count is None:
         return "?"
     for size, word in ((2**20, "MiB"), (2**10, "KiB")):

@@ -57,7 +57,7 @@ def check(
 
 
 def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
-    """Return the statuses that pass in this project."""
+    """Return the statuses with exit code 0: unproven ops fail if the configuration requires proofs, edited files if it is `strict`."""
     from scaffold.project.file_status import PASSING, PROOF
     from scaffold.spec import requirements
 
@@ -67,7 +67,7 @@ def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
 
 
 def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
-    """Print the files out of date with their reasons, the counts, and hints."""
+    """Print each file not ok with its reason, on request their diff, then counts; and on stderr each hint once."""
     from scaffold.project.file_status import PROOF, STATUSES
 
     told = [item for item in found if item.status != "ok"]
@@ -114,6 +114,7 @@ def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
 
 
 def _github(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
+    """Print an annotation for GitHub for each file not ok: a warning if its status passes, else an error."""
     from scaffold.annotations import Level, annotation
 
     passing = _passing(project)

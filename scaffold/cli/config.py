@@ -65,6 +65,7 @@ def config(
 
 
 def _unknown(keys: list[str]) -> list[ScaffoldError]:
+    """Return a problem for each unknown key."""
     from scaffold.spec.config_keys import KEYS
 
     return [
@@ -79,7 +80,7 @@ def _unknown(keys: list[str]) -> list[ScaffoldError]:
 
 
 def _line(setting: "Setting", show_origin: bool) -> str:
-    """Write the key as in a file; as a comment if it is not set."""
+    """Return a setting as a line of TOML, a comment if it has no value; with its origin in front, if asked for."""
     from scaffold.spec.toml import toml_text
 
     if setting.value is None:

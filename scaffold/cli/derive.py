@@ -30,6 +30,7 @@ Example: scaffold derive gate --inputs 'x[N, D], y[N, D]' --forward 'x * torch.s
 
 
 def _run(name: str, given: "Values") -> None:
+    """Print the derived Function, with --explain its derivation above it; or JSON."""
     values, settings = split_settings(given)
     printed, notes = _printed(name, values, settings)
     if settings.get("format") == "json":
@@ -61,6 +62,7 @@ def _printed(
 
 
 def _steps(spec: "OpSpec", derivation: "Derivation", settings: "Values") -> str:
+    """Return the explanation of the derivation; "" without --explain."""
     if not settings.get("explain"):
         return ""
     from scaffold.project.explanation import explained, read_sizes
@@ -69,7 +71,7 @@ def _steps(spec: "OpSpec", derivation: "Derivation", settings: "Values") -> str:
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:
-    """Return the problems of the options about the run."""
+    """Return the problems of --format and --sizes."""
     found = check_choice("--format", settings.get("format", "text"), FORMATS)
     if settings.get("sizes"):
         from scaffold.project.explanation import read_sizes

@@ -24,7 +24,7 @@ WRITE = "Prove and write it? n asks for the forward again. [Y/n] "
 
 
 def asked_arguments() -> list[str]:
-    """Ask for the arguments of `new-op`; raise `ScaffoldError` if the user leaves."""
+    """Return the arguments of `new-op`, asked of the user; raise ScaffoldError if the user leaves."""
     typer.echo(GREETING, err=True)
     try:
         values = _asked()
@@ -40,7 +40,7 @@ def asked_arguments() -> list[str]:
 
 
 def _asked() -> "Values":
-    """Ask until the derived Function is approved; return name, inputs and forward."""
+    """Return name, inputs and forward, asked until the user approves of the derived Function."""
     name = _answer("What is the op called, such as rms_norm? ", _check_name)
     while True:
         forward = prompt(FORWARD).strip()
@@ -56,7 +56,7 @@ def _asked() -> "Values":
 
 
 def _answer(question: str, check: Callable[[str], None]) -> str:
-    """Ask until the answer is valid; return it."""
+    """Return the answer to a question, asked again until `check` raises no error."""
     while True:
         answer = prompt(question).strip()
         try:
@@ -68,6 +68,7 @@ def _answer(question: str, check: Callable[[str], None]) -> str:
 
 
 def _check_name(name: str) -> None:
+    """Raise ScaffoldError for an invalid name of an op or of its class."""
     from scaffold.spec.names import check_class_name, op_names
 
     place = Location("NAME")
@@ -78,7 +79,7 @@ def _check_name(name: str) -> None:
 
 
 def _inputs(name: str, values: "Values") -> "Values":
-    """Ask for the inputs; return none if the forward implies the accepted proposal."""
+    """Return the key `inputs` as answered; {} if the user accepts the ones inferred from the forward: they need no option."""
     found, default = None, ""
     if values:
         from scaffold.project.inferred_inputs import Unsaid
@@ -101,7 +102,7 @@ def _inputs(name: str, values: "Values") -> "Values":
 
 
 def _show(name: str, values: "Values") -> None:
-    """Show the derived Function, if there is a forward."""
+    """Print the derived Function; nothing without a forward."""
     if "forward" not in values:
         return
     from scaffold.project.rendering import function_shown, generate

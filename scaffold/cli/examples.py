@@ -47,6 +47,7 @@ def read_examples() -> dict[str, Example]:
 
 
 def _example(name: str, table: dict[str, str | dict[str, str]]) -> Example:
+    """Return an example of the file of examples; it is found by the words of its name, its description and its list."""
     about, words, command = (str(table[key]) for key in ("about", "words", "command"))
     said = f"{name} {name.replace('_', ' ')} {about} {words}".lower()
     files = table.get("file", {})
@@ -56,7 +57,7 @@ def _example(name: str, table: dict[str, str | dict[str, str]]) -> Example:
 
 
 def find_examples(asked: list[str], known: dict[str, Example]) -> list[Example]:
-    """Return the examples with all the words, or else with words beginning so."""
+    """Return the example of this name; else the ones with all these words, else with words beginning like them; [] without a match."""
     words = [word.lower() for word in asked]
     if len(words) == 1 and words[0] in known:
         return [known[words[0]]]
@@ -109,6 +110,7 @@ def examples(words: WORDS = None, format_: FORMAT = "text") -> None:
 
 
 def _unknown(words: list[str], known: dict[str, Example]) -> ScaffoldError:
+    """Return the error for words no example has."""
     all_ = sorted({word for item in known.values() for word in item.words})
     close = did_you_mean(words[-1].lower(), all_)
     hint = f"{close} " if close else ""
@@ -118,6 +120,7 @@ def _unknown(words: list[str], known: dict[str, Example]) -> ScaffoldError:
 
 
 def _list(found: list[Example]) -> None:
+    """Print the name and description of each example."""
     width = max(len(item.name) for item in found)
     for item in found:
         name = paint(f"{item.name:{width}}", "option", sys.stdout)
@@ -126,6 +129,7 @@ def _list(found: list[Example]) -> None:
 
 
 def _as_data(item: Example) -> dict[str, object]:
+    """Return an example as a JSON object."""
     return {
         "name": item.name,
         "about": item.about,

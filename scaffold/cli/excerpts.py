@@ -20,7 +20,7 @@ BEFORE = 60  # characters of such a part before the place
 
 
 def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
-    """Return the source line of an error behind its margin, the margin below it, and carets."""
+    """Return the line of an error's place behind its number, an empty margin below, and carets; None if the line is unknown or unclear."""
     place = error.location
     if place is None:
         return None
@@ -44,7 +44,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
 
 
 def _texts(source: str) -> Iterator[str]:
-    """Yield the values of an option, or the text of a file."""
+    """Yield the text of a file, or each value given for an option on this command line."""
     if not source.startswith("-"):
         try:
             yield read_text(source)
@@ -59,13 +59,13 @@ def _texts(source: str) -> Iterator[str]:
 
 
 def _begins(line: str, column: int, name: str) -> bool:
-    """Return whether a name stands at a column, and no longer one."""
+    """Return whether a name stands at a column as a whole word; False for an empty one."""
     after = line[column + len(name) :][:1]
     return bool(name) and line.startswith(name, column) and not after.isidentifier()
 
 
 def _marked(line: str, column: int, name: str) -> tuple[int, int]:
-    """Return the column and the number of the carets: all of a name quoted in the message."""
+    """Return the column of the carets and their number: under all of the name quoted in the message, else one."""
     if _begins(line, column, name):
         return column, len(name)
     if name and column == 0 and line.count(name) == 1:  # Jinja tells the line alone
@@ -74,7 +74,7 @@ def _marked(line: str, column: int, name: str) -> tuple[int, int]:
 
 
 def _part(line: str, column: int) -> tuple[str, int]:
-    """Return the part of a long line around a column, and the column in it."""
+    """Return `LONG` characters of a line around a column, with dots for the rest, and the column in them."""
     if len(line) <= LONG:
         return line, column
     start = max(0, column - BEFORE)

@@ -214,7 +214,7 @@ class Page(NamedTuple):
 
 
 def first_page(every: bool = False) -> str:
-    """Return the help of the tool itself."""
+    """Return the help of the tool itself; with `every` option, the ones of shell completion too."""
     lines = [*_usage("scaffold COMMAND [OPTIONS]"), *_text(SUMMARY)]
     for title, commands in GROUPS.items():
         lines += _section(title, list(commands.items()), cells=9)
@@ -228,7 +228,7 @@ def first_page(every: bool = False) -> str:
 
 
 def page(asked: Page, every: bool = False) -> str:
-    """Return the help of a command, with `every` option or the common ones."""
+    """Return the help of a command; without `every`, the common options alone, and the number of others."""
     text, examples = _split(asked.text)
     lines = [*_usage(f"{asked.path} {asked.usage}"), *_text(text)]
     lines += _section("Arguments", asked.arguments)
@@ -252,7 +252,7 @@ def page(asked: Page, every: bool = False) -> str:
 
 
 def _panels(asked: Page) -> Iterator[Panel]:
-    """Yield the panels of a command; options in none of them form the last one."""
+    """Yield the panels of a command, in order; a last one has the options in none of them, as none may be lost."""
     panels = PANELS.get(asked.name, ())
     yield from panels
     named = {name for panel in panels for name in panel.options}
@@ -278,6 +278,7 @@ def _width() -> int:
 
 
 def _text(text: str) -> list[str]:
+    """Return the paragraphs of a text, indented and wrapped to the width, with blank lines in between."""
     lines: list[str] = []
     for paragraph in text.strip().split("\n\n"):
         lines += [*_filled(" ".join(paragraph.split()), "  "), ""]
@@ -285,6 +286,7 @@ def _text(text: str) -> list[str]:
 
 
 def _filled(text: str, indent: str) -> list[str]:
+    """Return a paragraph's lines, wrapped to the width; words stay whole."""
     return textwrap.wrap(
         text,
         _width(),
@@ -296,7 +298,7 @@ def _filled(text: str, indent: str) -> list[str]:
 
 
 def _section(title: str, rows: Rows, cells: int = 0) -> list[str]:
-    """Return a heading and its rows; meanings share a column, or stand below a long name."""
+    """Return a heading and its rows, names beside their meanings in a column at least `cells` wide; [] without rows."""
     if not rows:
         return []
     widest = _width() // 3
@@ -309,6 +311,7 @@ def _section(title: str, rows: Rows, cells: int = 0) -> list[str]:
 
 
 def _row(name: str, meaning: str, column: int) -> Iterable[str]:
+    """Return the lines of one row: the meaning begins beside the name, or below a name longer than the column."""
     painted = paint(name, "option", sys.stdout)
     indent = " " * (column + 4)
     filled = _filled(meaning, indent) or [indent]
@@ -319,6 +322,7 @@ def _row(name: str, meaning: str, column: int) -> Iterable[str]:
 
 
 def _examples(examples: Sequence[str]) -> list[str]:
+    """Return the examples below their heading; [] without any."""
     if not examples:
         return []
     heading = paint("Examples:", "heading", sys.stdout)

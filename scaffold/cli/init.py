@@ -123,7 +123,7 @@ def init(
 
 
 def _next_commands(directory: str) -> tuple[str, ...]:
-    """Return what to type in a project that has begun."""
+    """Return the commands to type next in the new project."""
     there = f"cd {shlex.quote(directory)} && " if directory != "." else ""
     return (
         f"{there}scaffold new-op swish --inputs x --forward 'x * torch.sigmoid(x)'",
@@ -133,6 +133,7 @@ def _next_commands(directory: str) -> tuple[str, ...]:
 
 
 def _problems(directory: str, policy: str, ci: str | None) -> list[ScaffoldError]:
+    """Return the problems of the arguments: unknown words, no such directory."""
     found = check_choice("--on-conflict", policy, POLICIES)
     if ci is not None:
         found += check_choice("--ci", ci, CI)
@@ -191,7 +192,7 @@ class Start(NamedTuple):
 
 
 def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> Start:
-    """Return the files of a new project; `given` are keys of the configuration."""
+    """Return the files of a new project, or of one to complete; `given` are keys of the configuration, `ci` "github", "none" or the usual (None)."""
     reads = {name: _read(directory / name) for name in (PROJECT, ATTRIBUTES)}
     before = _text(reads[PROJECT], PROJECT)
     tables = parse_toml(before.removeprefix(MARK), PROJECT)
@@ -226,6 +227,7 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
 
 
 def _read(path: Path) -> bytes | None:
+    """Return the bytes of a file, None if there is none; raise ScaffoldError if it cannot be read."""
     try:
         return read_bytes(path)
     except FileNotFoundError:
@@ -236,6 +238,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _text(data: bytes | None, name: str) -> str:
+    """Return the text of a file's bytes, "" for None; raise ScaffoldError unless it is UTF-8."""
     try:
         return (data or b"").decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -249,20 +252,20 @@ def _in_git(directory: Path) -> bool:
 
 
 def _with_records(before: str) -> str:
-    """Return .gitattributes with the line for the records at its end, unless present."""
+    """Return the text of .gitattributes with a line at its end to fold records in reviews; as it is if the line is there."""
     if RECORDS in before.splitlines():
         return before
     return f"{before.rstrip()}\n{RECORDS}\n".lstrip()
 
 
 def _check(said: Mapping[str, str], directory: Path) -> None:
-    """Raise the configuration's errors at the options that set the values."""
+    """Raise the errors of the values to be written as if they stood in a configuration, each at its option."""
     stated = {key: Said(value, always_at(f"--{key}")) for key, value in said.items()}
     read_sources(Sources(str(directory), "", stated, Surroundings()))
 
 
 def _with_table(before: str, said: Mapping[str, str]) -> str:
-    """Return the file with a [tool.scaffold] at its end."""
+    """Return the text of pyproject.toml with a [tool.scaffold] of these keys at its end."""
     lines = [f"{key} = {toml_text(value)}\n" for key, value in said.items()]
     table = f"[tool.scaffold]\n{''.join(lines)}"
     if not before.removeprefix(MARK).strip():
@@ -271,7 +274,7 @@ def _with_table(before: str, said: Mapping[str, str]) -> str:
 
 
 def _configuration(text: str, directory: Path) -> Configuration:
-    """Read the new configuration; raise ScaffoldError if `tool` is written in one line."""
+    """Return the configuration in a new pyproject.toml; raise ScaffoldError if `tool = {...}` in one line does not admit the table."""
     plain = text.removeprefix(MARK)
     try:
         parse_toml(plain, PROJECT)
@@ -286,7 +289,7 @@ def _configuration(text: str, directory: Path) -> Configuration:
 
 
 def _manifest(configuration: Configuration) -> str | None:
-    """Return the manifest for new ops: the first path other than a pattern."""
+    """Return the configured manifest for new ops, the first path without a wildcard; None if all have one."""
     plain = (path for path in configuration.manifest if not WILD & set(path))
     return next(plain, None)
 
@@ -303,7 +306,7 @@ def _usual_ci(directory: Path) -> str:
 
 
 def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
-    """Return a note if a project above contains the directory; raise without an `own` pyproject.toml."""
+    """Return a note if a project above contains the directory; raise ScaffoldError unless it has its `own` pyproject.toml."""
     found = None
     with suppress(ScaffoldError):  # a broken file above contains nothing
         found = find_sources(directory.parent)
@@ -322,7 +325,7 @@ def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
 
 
 def _check_given(text: str, given: Mapping[str, str], table: Mapping[str, Any]) -> None:
-    """Raise for options that contradict an existing [tool.scaffold]."""
+    """Raise ScaffoldError for options contradicting an existing [tool.scaffold], in `text`; `table` has its values."""
     places = Places(text, PROJECT, ("tool", "scaffold"))
     raise_all(
         [
@@ -353,7 +356,10 @@ BESIDE = frozenset(
 def guess_places(
     directory: Path, project: str | None, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the given keys, and likely values for the others; unknown ones are left out."""
+    """Return "source", "tests" and "package" as given, or by the directories there; a key without a likely value is left out.
+
+    `project` is the name in pyproject.toml.
+    """
     found = dict(given)
     package = _package(directory, project)
     if "source" not in found and package is not None:
@@ -369,7 +375,7 @@ def guess_places(
 
 
 def _package(directory: Path, project: str | None) -> PurePosixPath | None:
-    """Return the package with the project's name, or the only one."""
+    """Return the directory of the package with the project's name, below `src` or here, else of the only one; None if unclear."""
     for top in ("src", "."):
         found = _packages(directory / top)
         named = re.sub(r"[-.]+", "_", project or "")
@@ -380,6 +386,7 @@ def _package(directory: Path, project: str | None) -> PurePosixPath | None:
 
 
 def _packages(directory: Path) -> list[str]:
+    """Return the names of a directory's packages, sorted, without such usual ones as `tests`."""
     if not directory.is_dir():
         return []
     return sorted(
@@ -392,7 +399,7 @@ def _packages(directory: Path) -> list[str]:
 
 
 def _dotted(directory: Path, source: str | None) -> str | None:
-    """Return the import path of the source directory: below src, or below a package."""
+    """Return the import path of the source directory, `a.b` for `src/a/b` or for a package's `a/b`; None outside both."""
     parts = PurePosixPath(source or ".").parts
     if parts[:1] == ("src",):
         parts = parts[1:]
@@ -402,6 +409,6 @@ def _dotted(directory: Path, source: str | None) -> str | None:
 
 
 def _tests(directory: Path, packaged: bool) -> str | None:
-    """Return the existing directory of tests, or "tests" for a package."""
+    """Return the existing directory of tests, else "tests" for a package; None if neither applies."""
     there = (name for name in ("tests", "test") if (directory / name).is_dir())
     return next(there, "tests" if packaged else None)

@@ -148,6 +148,7 @@ def lint(
 
 
 def _explanation(code: str) -> str:
+    """Return the page of a rule; raise ScaffoldError for an unknown code."""
     from scaffold.lint.formats import explain
     from scaffold.lint.registry import CALLED, RULES
 
@@ -159,13 +160,14 @@ def _explanation(code: str) -> str:
 
 
 def _can_fix() -> bool:
-    """Say if LibCST, an extra, is there: all edits go through it."""
+    """Return whether LibCST, an extra, is installed: fixes are made with it."""
     from scaffold.verify.external_tools import is_installed
 
     return is_installed("libcst")
 
 
 def _show(name: str, run: Any) -> None:
+    """Print the findings in the format of this name; as text, with a pointer to `scaffold verify`."""
     from scaffold.lint.formats import FORMATS, as_text
 
     if name == "text":
@@ -179,7 +181,7 @@ def _show(name: str, run: Any) -> None:
 
 
 def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
-    """Yield the command that runs the Functions with findings and judges them."""
+    """Yield advice to run the Functions with findings; nothing without findings on Functions."""
     from scaffold.lint.registry import RULES
 
     paths = dict.fromkeys(item.path for item in findings if RULES[item.rule].each)
@@ -189,7 +191,7 @@ def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
 
 
 def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> None:
-    """Say on stderr that nothing was mended, and how many findings have no fix."""
+    """Print on stderr the number of findings, and of these the ones --fix would mend; `left` are the others."""
     mended = max(0, len(findings) - len(left))
     if findings:
         many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
@@ -207,7 +209,7 @@ class Choice(NamedTuple):
     named: frozenset[str]  # files that the user named
 
     def rules(self, path: str) -> tuple[Rule, ...]:
-        """Return the rules to run on a file."""
+        """Return the rules to run on a file: the selected ones, without the ones ignored for all files or for its path."""
         below = Path(os.path.relpath(path, self.base)).as_posix()
         ignored = (*self.ignored, *ignored_in(below, self.per_file))
         return select(self.selected, ignored)
@@ -232,7 +234,7 @@ class Run(NamedTuple):
 def find(
     paths: tuple[str, ...], selected: tuple[str, ...], ignored: tuple[str, ...]
 ) -> Run:
-    """Lint everything at or below the paths."""
+    """Return the findings in all files at or below the paths, by the selected rules (() for the configured ones) without the ignored."""
     choice = _choice(split_codes(selected), split_codes(ignored))
     tree = look_through(paths)
     choice = choice._replace(known=tree.known, named=tree.named)
@@ -254,7 +256,10 @@ def _unreadable(error: ScaffoldError) -> Unreadable:
 
 
 def _not_linted(choice: Choice, unread: Unreadable, text: str = "") -> Linted:
-    """Return the finding for a file that cannot be read, unless its rule is off."""
+    """Return the finding AF00 for an unreadable file; no finding if AF00 is off for it.
+
+    It is an error if the user named the file, advice if it was found in a directory. `text` is searched for a comment `noqa`.
+    """
     off = is_off(UNREAD, unread.line, read_noqa(text))
     if off or all(rule.id != UNREAD for rule in choice.rules(unread.path)):
         return Linted((), unread)
@@ -263,7 +268,7 @@ def _not_linted(choice: Choice, unread: Unreadable, text: str = "") -> Linted:
 
 
 def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
-    """Return the chosen codes: those of the command line over those of the configuration."""
+    """Return the chosen codes, the command line's over the configuration's; raise ScaffoldError for an unknown one."""
     configuration = configuration_here()
     known: LintConfiguration = configuration.lint
     problems = [
@@ -286,7 +291,7 @@ def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
 
 
 def _lint_file(choice: Choice, path: str) -> Linted:
-    """Lint one file, in whatever process this runs."""
+    """Return the findings of one file; it runs in any of several processes."""
     try:
         text = read_source(path)
     except ScaffoldError as error:
@@ -298,14 +303,14 @@ def _lint_file(choice: Choice, path: str) -> Linted:
 
 
 def keep_baseline(run: Run, path: str) -> None:
-    """Write the findings down, so that later runs leave them alone."""
+    """Write the findings to a file, for later runs to leave out."""
     target = Path(os.path.abspath(path))
     write({target.name: write_baseline(run.findings)}, target.parent, "overwrite")
     typer.echo(f"{len(run.findings)} findings are in {path}")
 
 
 def without_baseline(run: Run, path: str) -> Run:
-    """Return the findings missing from a baseline."""
+    """Return the run without the findings listed in a baseline."""
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -319,7 +324,7 @@ ROUNDS = 20  # of edits to one file: what two findings would change is changed i
 
 
 def mend(run: Run, write: bool) -> Run:
-    """Apply the edits, or show what they would change; the findings are those that are left."""
+    """Apply the fixes of all findings, or show their diff unless `write`; return the run with the findings left."""
     paths = dict.fromkeys(finding.path for finding in run.findings)
     mended: dict[str, Mended] = {}
     with TERMINAL.progress(len(paths), "files edited") as update:
@@ -351,7 +356,7 @@ class Mended(NamedTuple):
 
 
 def _mended(run: Run, path: str) -> Mended:
-    """Edit a file and look at it again, until nothing changes."""
+    """Return a file's text with its fixes applied: fixes and findings in turn, until no fix is left, since one may enable another."""
     left = tuple(finding for finding in run.findings if finding.path == path)
     if not _is_editable(path, left):
         return Mended(None, _without_edits(left))
@@ -368,12 +373,12 @@ def _mended(run: Run, path: str) -> Mended:
 
 
 def _without_edits(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Return what is left after all edits: none of them can be applied."""
+    """Return the findings without their edits: they could not be applied, so no output may offer them."""
     return tuple(finding._replace(edits=()) for finding in findings)
 
 
 def _is_editable(path: str, findings: tuple[Finding, ...]) -> bool:
-    """Say if a file has edits and may have them; an error without LibCST."""
+    """Return whether the findings in a file have edits, and it may be edited; raise ScaffoldError if LibCST is missing."""
     if not any(finding.edits for finding in findings):
         return False
     if not is_plain_utf8(path):

@@ -50,6 +50,7 @@ def list_ops(format_: FORMAT = "text") -> None:
 
 
 def _show(rows: list[Row]) -> None:
+    """Print the rows in columns: op, place of its table, files and remarks."""
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for row in rows:
         files = ", ".join(
@@ -62,7 +63,7 @@ def _show(rows: list[Row]) -> None:
 
 
 def _broken(project: "Project", ops: "list[Op]") -> Iterator[ScaffoldError]:
-    """Yield the problems of tables changed since their files were written."""
+    """Yield the errors in tables changed since their files were written: unchanged ones were read before."""
     from scaffold.project.specification import specification
 
     for op in ops:
@@ -106,7 +107,7 @@ def _is_skeleton(project: "Project", op: "Op") -> bool:
 
 
 def _orphans(project: "Project") -> Iterator[Row]:
-    """Yield the remains of ops no longer in a manifest."""
+    """Yield a row for each op on record no longer in a manifest."""
     from scaffold.project.console import from_here
     from scaffold.workspace.reconcile import standing
 

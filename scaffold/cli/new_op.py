@@ -41,6 +41,7 @@ CHOICES = {
 
 
 def _run(name: str, values: "Values", settings: "Values") -> None:
+    """Generate, prove and write an op; exit with 1 if its forward was given and a gradient could not be derived."""
     generated, refused = _proven(name, values, settings)
     _report(generated, settings, refused)
     if generated.missing and "forward" in values and values.get("derive", True):
@@ -50,9 +51,9 @@ def _run(name: str, values: "Values", settings: "Values") -> None:
 def _proven(
     name: str, values: "Values", settings: "Values"
 ) -> "tuple[Generated, Settled | None]":
-    """Generate the op, and verify it on request, or if gradients were derived and it is not forbidden.
+    """Return the op, proven on request, or if gradients were derived and a proof is not forbidden.
 
-    Files that cannot be written need no proof: then the reason is returned.
+    If its files cannot be written it needs no proof: then the reason is returned, too, in place of None.
     """
     from scaffold.cli.output import TERMINAL
     from scaffold.project.interpreter import proving
@@ -65,7 +66,7 @@ def _proven(
 
 
 def will_be_proven(values: "Values", settings: "Values") -> bool:
-    """Return whether the options request a proof, before anything is read or derived."""
+    """Return whether the options request a proof; it is asked before anything is read, to start the process early."""
     if "verify" in settings:
         return bool(settings["verify"])
     return "forward" in values and values.get("derive", True)
@@ -78,7 +79,7 @@ def _generated(
     problems: list[ScaffoldError],
     process: "Proving",
 ) -> "tuple[Generated, Settled | None]":
-    """Generate an op, and prove it if asked; return also the reason if its files cannot be written."""
+    """Return the op, proven by `process` if asked for, and None; or, if its files cannot be written, the op and the reason."""
     from scaffold.project.rendering import generate
 
     generated = generate(name, values, settings, problems)
@@ -94,7 +95,7 @@ def _generated(
 
 
 def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
-    """Return the reason that will prevent writing, if it is known before the proof."""
+    """Return the plan with the reason it cannot be written, known before the proof; None without one, or if nothing would be written."""
     from scaffold.cli.output import has_terminal
     from scaffold.workspace import interrupted
 
@@ -110,7 +111,7 @@ def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
 def _report(
     generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
-    """Write the files and report it; with --dry-run, --diff or --stdout only report."""
+    """Write the files and report them, or with --dry-run, --diff or --stdout only report; `refused` is the reason not to write."""
     from scaffold.cli.output import beside, of_op, show_proven, show_texts, tell
 
     format_, notes = settings.get("format", "text"), generated.notes
@@ -126,6 +127,7 @@ def _report(
 
 
 def _settle(generated: "Generated", settings: "Values") -> "Settled":
+    """Write the op's files, in a project its table and record too; or only plan them."""
     from scaffold.cli.output import TERMINAL
     from scaffold.project.writing import NOTHING, look, write
 
@@ -141,7 +143,7 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
 
 
 def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
-    """Return the run to prove other ops of the project; None if this op was left unproven."""
+    """Return the settings to prove the project's ops this run changes; None if this op is not proven."""
     from scaffold.project.interpreter import Run
     from scaffold.verify.prover import LIMIT
 
@@ -152,7 +154,7 @@ def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:
-    """Return the problems of the options about the run."""
+    """Return the problems of the options about the run: unknown words, options excluding each other."""
     found = []
     for key, choices in CHOICES.items():
         found += check_choice(f"--{key}", settings.get(key, choices[0]), choices)

@@ -45,7 +45,7 @@ TAKEN = ((SWITCH, bool), (EITHER, bool), *((kind, list) for kind in LISTED))
 
 
 def _option(name: str, key: Key) -> Option:
-    """Make the option of a key: a switch, a text, or a repeatable one."""
+    """Return the option for a key of the specification: a switch, a text, or a repeatable one."""
     kind = key.kind
     taken = next((taken for known, taken in TAKEN if known is kind), str)
     flags = f"--{name}/--no-{name}" if taken is bool else f"--{name}"
@@ -163,7 +163,7 @@ BENCH = (
 
 
 def split_settings(given: "Values") -> "tuple[Values, Values]":
-    """Split the keys of the specification from the settings of the run."""
+    """Split the given options into keys of the specification and settings of the run."""
     keys = {option.name for option in SPECIFICATION}
     if given.get("amp") == "lower":  # a table of an older version is read
         hint = "write: --amp region, or leave it out: the backward runs under the autocast of the forward"
@@ -177,7 +177,7 @@ def split_settings(given: "Values") -> "tuple[Values, Values]":
 def command(
     run: "Callable[[str, Values, Values], None]", help_text: str
 ) -> Callable[..., None]:
-    """Make a Typer command `NAME [options]`; it passes the given values to `run`, by key."""
+    """Return a Typer command `NAME [options]`: it calls `run` with the name, the given keys and the given settings."""
 
     def split(name: str, given: "Values") -> None:
         run(name, *split_settings(given))
@@ -191,7 +191,10 @@ def make_command(
     argument: Any,
     options: tuple[Option, ...],
 ) -> Callable[..., None]:
-    """Make a Typer command with one argument; it passes the given options to `run`, by key."""
+    """Return a Typer command with one argument and these options, as data; it calls `run` with the argument and the given values by key.
+
+    Typer reads a command's options from its signature, so one is made and set.
+    """
     keys = {_identifier(option): option.name for option in options}
 
     def invoke(argument_: Any, **values: Any) -> None:
@@ -216,11 +219,12 @@ NAME = Annotated[
 
 
 def _identifier(option: Option) -> str:
+    """Return the name of a command's parameter for an option: `save_policy_` for --save-policy, no keyword of Python."""
     return option.flags.split("/")[0].removeprefix("--").replace("-", "_") + "_"
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    """Return the parameter of a command for an option."""
+    """Return the parameter of a command for an option; it is None if the option is not given."""
     kinds = {bool: bool | None, int: int | None, list: list[str] | None}
     kind: Any = kinds.get(option.kind, str | None)
     metavar = None if option.kind is bool else option.metavar

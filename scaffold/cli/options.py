@@ -20,7 +20,7 @@ FORMATS = ("text", "json")
 
 
 def format_help(words: Iterable[str]) -> str:
-    """Return the help of --format: its words, and `--json`, the short form of one."""
+    """Return the help of --format: its words, with the short form `--json`, as in `text or json (--json).`"""
     *several, last = (f"{word} (--json)" * (word == "json") or word for word in words)
     return f"{', '.join(several)} or {last}."
 
@@ -32,7 +32,7 @@ def format_option(words: Iterable[str]) -> Any:
 
 
 def check_choice(option: str, given: str, words: Iterable[str]) -> list[ScaffoldError]:
-    """Return a problem if the given word is not one of the known ones."""
+    """Return a problem if an option's word is not one of `words`; [] otherwise."""
     known = tuple(words)
     if given in known:
         return []
@@ -52,7 +52,7 @@ def check_policy(policy: str) -> Policy:
 
 
 def completing(words: Iterable[str]) -> Callable[[], list[str]]:
-    """Return the words for a shell's completion; Typer keeps the ones with the typed beginning."""
+    """Return a function with these words, for a shell's completion; Typer keeps the ones with the typed beginning."""
     known = list(words)
     return lambda: known
 
@@ -130,7 +130,7 @@ VERIFY = Annotated[
 def proofs_wanted(
     python: str | None, limit: int | None, verify: bool | None, every: bool = False
 ) -> "Run | None":
-    """Return how to run proofs; None if there are to be none."""
+    """Return how to run proofs, by the options; None for --no-verify. With `every` (--prove), unchanged ops too."""
     from scaffold.project.interpreter import Run, check_limit
     from scaffold.verify.prover import LIMIT
 

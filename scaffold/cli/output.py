@@ -58,7 +58,7 @@ def as_problem(problem: ScaffoldError) -> dict[str, Any]:
 
 
 def telling(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command to print its errors as JSON if requested."""
+    """Return the command with its errors printed as JSON if `--format json` is given; they are raised all the same, for the exit code."""
 
     @functools.wraps(command)
     def told(*arguments: object, **options: object) -> None:
@@ -74,13 +74,13 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def leave(refusal: ScaffoldError) -> NoReturn:
-    """Exit with a refusal already printed as JSON: print it for people only, and raise nothing."""
+    """Exit with the error's code; its JSON is printed already, so it is printed on stderr alone, and not raised."""
     say_error(refusal)
     sys.exit(refusal.exit_code)
 
 
 def say_error(error: ScaffoldError) -> None:
-    """Print an error on stderr, each with the line of its place, then its notes."""
+    """Print an error on stderr: each of its problems with the line it is about, carets below the place, and its hint; then notes."""
     for problem in error.problems:
         head, *hint = str(problem).split("\n")
         _say(head)
@@ -95,7 +95,7 @@ def say_error(error: ScaffoldError) -> None:
 
 @contextmanager
 def beside(notes: Sequence[str]) -> Iterator[None]:
-    """Attach the notes to an error raised within; they are printed after it."""
+    """Attach the notes to an error raised within, to be printed after it; without an error they are not printed here."""
     try:
         yield
     except ScaffoldError as error:
@@ -105,7 +105,7 @@ def beside(notes: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def noting(notes: Sequence[str]) -> Iterator[None]:
-    """Show notes after an error raised within, or at the end."""
+    """Print the notes at the end; after an error raised within."""
     with beside(notes):
         yield
     show_notes(notes)
@@ -117,12 +117,13 @@ def say_hint(text: str) -> None:
 
 
 def _say(text: str) -> None:
+    """Print a line on stderr, coloured and wrapped if it is a terminal."""
     colours = terminal.has_colours(sys.stderr) or None
     typer.echo(terminal.message(text, sys.stderr), err=True, color=colours)
 
 
 def as_ours(error: ScaffoldError | OSError) -> ScaffoldError:
-    """Convert a system error to one of ours, with its message and file."""
+    """Return an error of the system as one of ours, with the file's name; ours are returned as they are."""
     if isinstance(error, ScaffoldError):
         return error
     about = "cannot write the output" if _of_output(error) else f"'{error.filename}'"
@@ -161,7 +162,7 @@ class Terminal(Console):
     def progress(
         self, total: int, things: str = "files"
     ) -> AbstractContextManager[Update]:
-        """Show the progress of a long run in a line."""
+        """Show a line with the number done, if there are enough things for it to matter; the context yields the function to update it."""
         if total <= OFTEN:
             return super().progress(total, things)
 
@@ -175,7 +176,7 @@ class Terminal(Console):
     def proving(
         self, names: Sequence[str], verb: str = "proving"
     ) -> AbstractContextManager[Update]:
-        """Show the op being proven, or the number proven so far, in a line."""
+        """Show a line with the op being proven, or of several the number done; the context yields the function to update it."""
 
         def words(done: int) -> str:
             total = len(names)
@@ -191,7 +192,10 @@ TERMINAL = Terminal()
 
 @contextmanager
 def line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
-    """Show a line on a terminal, overwritten by updates and removed at the end."""
+    """Show a line on the terminal, made by `words` of the number done; each update overwrites it, and the end removes it.
+
+    Without a terminal nothing is shown. With `begin` it is shown at once.
+    """
     shown = is_terminal()
 
     def update(done: int) -> None:
@@ -226,7 +230,7 @@ def _ask(change: "Change") -> "Answer":
 
 
 def prompt(question: str) -> str:
-    """Ask a question and return the typed line; raise EOFError at its end."""
+    """Print a question on stderr and return the line typed; raise EOFError at the end of the input."""
     typer.echo(question, nl=False, err=True)
     line = sys.stdin.readline()
     if not line:
@@ -264,6 +268,7 @@ def show_plan(plan: "Plan") -> None:
 
 
 def _show_verbs(plan: "Plan", changes: Sequence["Change"]) -> None:
+    """Print the changes, each with its verb and path, unless --quiet is given."""
     if SAYING.get() == "little":
         return
     width = max((len(change.verb) for change in changes), default=0)
@@ -280,7 +285,7 @@ def show_diff(plan: "Plan") -> None:
 
 
 def show_texts(generated: "Generated", format_: str) -> None:
-    """Print the files themselves, each below its name if there are several."""
+    """Print the op's files instead of writing them, each below its name if there are several; or as JSON."""
     files = generated.files.items()
     if format_ == "json":
         told = [_text(generated.root, path, text) for path, text in files]
@@ -293,7 +298,7 @@ def show_texts(generated: "Generated", format_: str) -> None:
 
 
 def _print(text: str) -> None:
-    """Write to stdout as to a file: UTF-8 in any locale, undecodable bytes of a path unchanged."""
+    """Write text to stdout as UTF-8 in any locale; bytes of a path not decodable go out unchanged."""
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
 
 
@@ -305,7 +310,7 @@ def tell(
     notes: Iterable[str] = (),
     more: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """Report each file, in JSON with `more`; raise a refusal, and exit with 1 if a conflict is left."""
+    """Report the files of a run, as verbs, a diff or JSON (with `more`); exit with 1 if a conflict is left, and raise its refusal."""
     said = [*notes, *settled.notes]
     if format_ == "json":
         told = _changes(settled.plan, with_diff)
@@ -342,7 +347,7 @@ def put(
     showing: Showing,
     notes: Sequence[str] = (),
 ) -> None:
-    """Write the files, or print them, or show what would change."""
+    """Write the files, or print or plan them, as `showing` says; report them with the notes."""
     from scaffold.project.writing import NOTHING, look, write
 
     if showing.stdout and showing.format_ == "json":
@@ -365,7 +370,7 @@ def exit_on_conflict(plan: "Plan") -> None:
 
 
 def of_op(generated: "Generated") -> dict[str, Any]:
-    """Return the missing gradients of an op, and whether the others are proven."""
+    """Return the entries of an op for JSON: the parts left to write, and whether it is proven."""
     proven = generated.proof is not None
     return {"missing": list(generated.missing), "proven": proven}
 
@@ -397,7 +402,7 @@ def _show_json(
     problems: Iterable[ScaffoldError] = (),
     of_op: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """Print the outcome for files as JSON; for an op, also its missing gradients."""
+    """Print the files of a run as one JSON object, with the entries `of_op`, notes and problems."""
     told = {"written": written, "files": files, **of_op, "notes": list(notes)}
     show_object({**told, "problems": [as_problem(problem) for problem in problems]})
 
@@ -409,7 +414,7 @@ SAID = 20  # at most so many notes are shown
 
 
 def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
-    """Report the outcome of a writing run, and exit with 1 if a conflict is left."""
+    """Carry out a run over a project's ops and report it, as text or JSON; exit with 1 if a conflict or an edited op is left."""
     from scaffold.project.writing import undisturbed
 
     outcome = undisturbed(run)
@@ -420,7 +425,7 @@ def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
 
 
 def _for_people(outcome: "Outcome", diff: bool) -> None:
-    """Print the files of an outcome, with notes; raise its refusal."""
+    """Print an outcome as text, its notes cut to `SAID`; raise its refusal, if it has one."""
     notes = (*outcome.settled.notes, *outcome.notes)
     said = len(notes) if SAYING.get() == "much" else SAID
     more = (f"and {len(notes) - said} more",) * (len(notes) > said)
@@ -442,7 +447,7 @@ def _for_people(outcome: "Outcome", diff: bool) -> None:
 
 
 def _for_programs(outcome: "Outcome", diff: bool) -> None:
-    """Print an outcome as JSON."""
+    """Print an outcome as one JSON object; exit if it has a refusal."""
     from scaffold.workspace.changes import diff_change
 
     settled, files = outcome.settled, []

@@ -66,7 +66,7 @@ class _File(NamedTuple):
 
 
 def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
-    """Remove the ops, or plan it without `write`."""
+    """Return the outcome of removing the ops, or without `write` its plan; raise if a file was edited, unless `force`."""
     project = open_project(may_lack=True)
     undone = recover(project.root) if write else ()
     if undone:
@@ -99,6 +99,7 @@ def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
 
 
 def _check_names(project: Project, names: tuple[str, ...]) -> None:
+    """Raise ScaffoldError for each name neither in a manifest nor on record."""
     known = {**project.listed, **project.records}
     hint = "see: scaffold list"
     raise_all(
@@ -120,6 +121,7 @@ def _files(project: Project, name: str) -> Iterator[_File]:
 
 
 def _recorded(project: Project, record: Record) -> Iterator[_File]:
+    """Yield the existing files of a recorded op; edited ones with an objection."""
     for kept in record.files:
         known = standing(project.root, kept)
         if known.condition != "missing":
@@ -128,7 +130,7 @@ def _recorded(project: Project, record: Record) -> Iterator[_File]:
 
 
 def _unrecorded(project: Project, name: str) -> Iterator[_File]:
-    """Yield the existing files of an op without a record, among the ones it would have."""
+    """Yield the existing files an op without a record would have; one with another text may be anybody's, an objection."""
     for work in weigh(project, survey(project, [name])):
         for item in work.prospects:
             if item.need == "collide":
@@ -138,6 +140,7 @@ def _unrecorded(project: Project, name: str) -> Iterator[_File]:
 
 
 def _refusal(project: Project, file: _File) -> ScaffoldError:
+    """Return the error for a file with an objection."""
     return ConflictError(
         f"{file.objection}; nothing was removed",
         Location(from_here(project.root, file.path)),
@@ -146,7 +149,7 @@ def _refusal(project: Project, file: _File) -> ScaffoldError:
 
 
 def _manifests(project: Project, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the texts of the manifests without the ops."""
+    """Return the path and new text of each manifest with one of the ops, now without it."""
     texts: dict[str, str] = {}
     for name in names:
         listed = project.listed.get(name)

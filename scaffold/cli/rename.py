@@ -92,7 +92,7 @@ class _Moved(NamedTuple):
 
 
 def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
-    """Rename the op, or plan it without `write`."""
+    """Return the outcome of renaming an op, or without `write` its plan."""
     project = open_project()
     undone = recover(project.root) if write else ()
     if undone:
@@ -132,7 +132,7 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
 
 
 def _new_name(project: Project, listed: Listed, new: str) -> str:
-    """Return the op's new name in code; raise unless it is a different and free one."""
+    """Return the op's new name, as in code; raise ScaffoldError if it is invalid or taken."""
     packaged = project.places.directories.package is not None
     name = op_names(new, PLACE, packaged, project.configuration.names)[0]
     if name == listed.name:
@@ -151,7 +151,7 @@ def _new_name(project: Project, listed: Listed, new: str) -> str:
 
 
 def _files(project: Project, op: str) -> dict[str, _File]:
-    """Return the existing files of the op, by role; raise if one has no known base text."""
+    """Return the existing files of the op, by role, with their texts; raise ConflictError if one was not written by us, as far as known."""
     found = {}
     problems: list[ScaffoldError] = []
     for role, path, base in _known(project, op):
@@ -170,7 +170,10 @@ def _files(project: Project, op: str) -> dict[str, _File]:
 
 
 def _known(project: Project, op: str) -> list[tuple[str, str, str | None]]:
-    """Return role and path of each file, and its last written text, or None if unknown."""
+    """Return role, path and text as last written of each file of the op; the text is None if it is unknown.
+
+    Without a record, an existing file counts as written if it is as it would be rendered now.
+    """
     record = project.records.get(op)
     if record is not None:
         _check_markers(project, record)
@@ -184,6 +187,7 @@ def _known(project: Project, op: str) -> list[tuple[str, str, str | None]]:
 
 
 def _check_markers(project: Project, record: Record) -> None:
+    """Raise ConflictError for each recorded file with unresolved conflict markers."""
     raise_all(
         [
             ConflictError(
@@ -200,7 +204,7 @@ def _check_markers(project: Project, record: Record) -> None:
 def _check_free(
     project: Project, wanted: Iterable[Wanted], files: Iterable[_File]
 ) -> None:
-    """Raise if a file of something else is in the way."""
+    """Raise ConflictError for each wanted path taken by a file other than the op's own."""
     own = {file.path for file in files}
     raise_all(
         [
@@ -216,7 +220,7 @@ def _check_free(
 
 
 def _renaming(project: Project, before: Listed, after: Listed) -> Renaming:
-    """Return the op's names in code, before and after."""
+    """Return the op's names before and after, and the words in its signature: an argument named like the op is renamed only if called."""
     return Renaming(
         _names(project, before),
         _names(project, after),
@@ -225,27 +229,28 @@ def _renaming(project: Project, before: Listed, after: Listed) -> Renaming:
 
 
 def _signature(listed: Listed) -> str:
-    """Return the text with the names of arguments, types and sizes."""
+    """Return the text of an op's inputs and outputs, with the names of arguments, types and sizes."""
     raw = listed.entry.raw
     schema = str(raw.get("schema", "")).partition("(")[2]
     return f"{raw.get('inputs', '')} {raw.get('outputs', '')} {schema}"
 
 
 def _names(project: Project, listed: Listed) -> Names:
+    """Return the names an op has in code: its function, its module, its classes."""
     op, *classes = defined_names(listed.entry, project.configuration)
     module = project.configuration.names.op_file(op).removesuffix(".py")
     return Names(op, module, tuple(classes))
 
 
 def _moved(file: _File, wanted: Wanted, renaming: Renaming) -> _Moved:
-    """Merge the renamed edits of a file with the newly generated text."""
+    """Return a file under the new name: its names changed, and its edits merged into the newly generated text."""
     base, mine = renamed(file.base, renaming), renamed(file.mine, renaming)
     merged = merge(base, mine, wanted.text)
     return _Moved(wanted, merged.text, merged.conflicts)
 
 
 def _marked(planned: Plan, moved: Iterable[_Moved]) -> Plan:
-    """Return the plan with files in conflict marked."""
+    """Return the plan with the verb "conflict" for each file with conflict markers after the merge."""
     conflicts = {item.wanted.path: item.conflicts for item in moved if item.conflicts}
     changes = (
         (
@@ -265,7 +270,7 @@ def _state(
     rendering: Rendering,
     proof: Proof | None,
 ) -> dict[str, str | None]:
-    """Return the record under the new name."""
+    """Return the path and text of the op's record under its new name; {} outside a project."""
     if not project.configuration.project:
         return {}
     name = op.listed.name
@@ -292,7 +297,7 @@ def _proof(
 
 
 def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ...]:
-    """Describe other imports of the op, left for the user to change."""
+    """Return notes on other files importing the op's module: they are the user's to change. `own` are files changed already."""
     names = project.configuration.exports
     exporting = [exporting_path(project.places)] if names else []
     found = uses_of(project.root, renaming.before.module, [*own, *exporting])
@@ -302,7 +307,7 @@ def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ..
 
 
 def uses_of(root: Path, module: str, own: Collection[str]) -> Iterator[str]:
-    """Yield the places of a module's imports below the root, except in some files."""
+    """Yield `path:line` of each import of a module in a Python file below the root; files in `own` are left out."""
     mine = {(root / path).resolve() for path in own}
     for path in find_sources([str(root)]):
         if Path(path).resolve() in mine:
@@ -321,6 +326,7 @@ def uses_of(root: Path, module: str, own: Collection[str]) -> Iterator[str]:
 
 
 def _imports(node: ast.AST, module: str) -> bool:
+    """Return whether a node imports a module of this name, from whatever package."""
     match node:
         case ast.ImportFrom(str(name), names):
             found = name.rpartition(".")[2] == module

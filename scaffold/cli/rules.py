@@ -102,24 +102,29 @@ def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> 
 
 
 def _configured() -> "tuple[RuleFile, ...]":
+    """Return the team's tables of rules, in the configuration's order."""
     from scaffold.project.configuration import configuration_here
 
     return configuration_here().rules
 
 
 def _table() -> "Table":
-    """Return the table of rules that applies here."""
+    """Return the table of rules in effect: ours, with the team's on top."""
     return _table_with(_configured())
 
 
 def _table_with(files: "tuple[RuleFile, ...]") -> "Table":
+    """Return our table of rules with these files on top, each over its predecessors."""
     from scaffold.derive.rules.team_tables import table_with
 
     return table_with(files)
 
 
 def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...]]":
-    """Return the tables below the checked ones, and those to check."""
+    """Return two lists of tables: the ones in effect below, for rules the checked ones may use, and the checked ones.
+
+    A named file is checked over the configured tables before it; without one all configured tables are checked.
+    """
     from scaffold.spec import RuleFile
 
     configured = _configured()
@@ -142,14 +147,14 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
 
 
 def _heads(table: "Table", name: str) -> tuple[str, ...]:
-    """Return the spellings of a rule, as in its table."""
+    """Return the spellings of a rule, as its section has them, the one to print first."""
     if name in table.heads or table.base is None:
         return table.heads[name]
     return _heads(table.base, name)
 
 
 def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
-    """Return a rule as in its table, for JSON."""
+    """Return a rule as a JSON object, with the keys of its section."""
     call, *also = _heads(table, rule.name)
     gradients = {
         name: (
@@ -179,7 +184,7 @@ def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
 
 
 def _show_key(key: str, value: object) -> None:
-    """Print a key as a line of TOML; a table as one line an entry."""
+    """Print a key as a line of TOML; a table as one line for each of its keys."""
     if isinstance(value, dict):
         for name, item in value.items():
             typer.echo(f"{key}.{name} = {json.dumps(item, ensure_ascii=False)}")
@@ -188,6 +193,7 @@ def _show_key(key: str, value: object) -> None:
 
 
 def _verdict(found: "Checked") -> dict[str, object]:
+    """Return the result of checking a file as a JSON object."""
     problems = [item._asdict() for item in found.problems]
     return {
         "runs": found.runs,

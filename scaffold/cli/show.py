@@ -59,7 +59,7 @@ def _run(name: str, given: "Values") -> None:
 def _drawn(
     name: str, values: "Values", settings: "Values"
 ) -> "tuple[Diagram, tuple[str, ...]]":
-    """Return the graph of the op, and the notes."""
+    """Return the graph of the op to draw, with bytes of its saved values, and notes."""
     from scaffold.derive import derive
     from scaffold.derive.diagram import diagram
     from scaffold.project.explanation import bytes_in, read_sizes
@@ -79,7 +79,7 @@ def _drawn(
 
 
 def _as_data(found: "Diagram") -> dict[str, object]:
-    """Return a diagram as JSON."""
+    """Return a diagram as a JSON object."""
     return {
         "name": found.name,
         "kept": found.here,

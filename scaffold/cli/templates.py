@@ -151,6 +151,7 @@ def lint_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") 
 
 
 def _templates(given: list[str] | None) -> "Templates":
+    """Return the templates in effect: from these directories, the configuration's, and ours."""
     return find_templates(configuration_here(), {"template-dir": given or []})
 
 
@@ -185,13 +186,14 @@ class Ejected(NamedTuple):
 
 
 def listed_templates(templates: Templates) -> tuple[Row, ...]:
-    """Return all templates, sorted by name, each from the top layer down."""
+    """Return a row for each template in effect; of one name the user's before ours."""
     sources = [*templates.sources, *map(built_in, WRITTEN)]
     ordered = sorted(sources, key=lambda one: (one.name not in WRITTEN, one.name))
     return tuple(_row(source, templates) for source in ordered)
 
 
 def _row(source: Source, templates: Templates) -> Row:
+    """Return a template's row: its name and path, the template it extends, and the blocks it replaces."""
     found = outline(source, templates)
     parent = parent_of(found, templates.layer_of(source), templates)
     blocks = tuple(block.name for block in found.blocks)
@@ -199,7 +201,10 @@ def _row(source: Source, templates: Templates) -> Row:
 
 
 def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
-    """Return a template to start from, in a directory that need not exist yet."""
+    """Return the text of a template to start from: a copy of the one in effect below the directory, or an extension of it by `blocks`.
+
+    Blocks are added to an existing template, if it extends another.
+    """
     target = directory / name
     before = read_bytes(target) if target.is_file() else None
     own = read_templates([(directory, Location("--template-dir"))] * directory.is_dir())
@@ -224,7 +229,7 @@ def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
 
 
 def _below(directory: Path) -> Templates:
-    """Return the configured layers below a directory; all of them if it is not one."""
+    """Return the templates in effect without the directory's own, and without configured directories above it."""
     listed = configured_directories(configuration_here())
     resolved = [path.resolve() for path in listed]
     own = directory.resolve()
@@ -235,12 +240,13 @@ def _below(directory: Path) -> Templates:
 
 
 def _extends(parent: Source) -> str:
+    """Return the first line of a template to extend another."""
     ours = parent.path.startswith(BUILT_IN_NAME)
     return f'{{% extends "{parent.path if ours else parent.name}" %}}\n'
 
 
 def _text(block: str, source: Source, templates: Templates) -> str:
-    """Return the text of a block from the nearest template."""
+    """Return the text of a block, from the template or the nearest one it extends; raise ScaffoldError for an unknown block."""
     known: list[str] = []
     found: Source | None = source
     while found is not None:
@@ -255,7 +261,7 @@ def _text(block: str, source: Source, templates: Templates) -> str:
 
 
 def differences(templates: Templates) -> Iterator[str]:
-    """Yield the diff between each template and the one it extends or replaces as a copy."""
+    """Yield the diff of each template's blocks from the template it extends; of a whole copy, the diff from ours."""
     for source in templates.sources:
         found = outline(source, templates)
         parent = parent_of(found, templates.layer_of(source), templates)
@@ -266,6 +272,7 @@ def differences(templates: Templates) -> Iterator[str]:
 
 
 def _of_blocks(found: Outline, below: Outline) -> Iterator[str]:
+    """Yield the diff of each block a template replaces in the one below it."""
     known = {block.name for block in below.blocks}
     for block in found.blocks:
         if block.name in known:
@@ -274,6 +281,7 @@ def _of_blocks(found: Outline, below: Outline) -> Iterator[str]:
 
 
 def _difference(before: str, after: str, source: Source, block: str) -> str:
+    """Return the unified diff from our text to the user's; `block` is added to the names of both."""
     old, new = f"{BUILT_IN_NAME}{source.name}{block}", f"{source.path}{block}"
     lines = unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), old, new
@@ -282,7 +290,7 @@ def _difference(before: str, after: str, source: Source, block: str) -> str:
 
 
 def problems_of(templates: Templates) -> list[ScaffoldError]:
-    """Return the errors of rendering sample ops, each problem once."""
+    """Return the errors of rendering sample ops with these templates, each problem once, sorted by place."""
     start_rendering()
     told: dict[tuple[Location | None, str], ScaffoldError] = {}
     with TERMINAL.proving(["templates"], "checking"):
@@ -293,7 +301,7 @@ def problems_of(templates: Templates) -> list[ScaffoldError]:
 
 
 def _of_rendering(templates: Templates) -> list[ScaffoldError]:
-    """Return the errors of rendering sample ops with these templates."""
+    """Return the errors of rendering sample ops, in two styles in turn; too long a run ends it."""
     found: list[ScaffoldError] = []
     houses = (
         House(templates),

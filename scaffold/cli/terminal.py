@@ -48,14 +48,14 @@ def has_colours(stream: TextIO | None) -> bool:
 
 
 def paint(text: str, style: str, stream: TextIO | None) -> str:
-    """Return the text in a style, if colours are shown."""
+    """Return the text in a style of `STYLES`, if the stream shows colours; else as it is."""
     if not has_colours(stream):
         return text
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
 
 def width_of(stream: TextIO | None) -> int:
-    """Return the columns of a terminal."""
+    """Return the columns of a terminal, by COLUMNS or the stream; 80 if they are unknown."""
     if (said := os.environ.get("COLUMNS", "")[:9]).isdecimal() and int(said):
         return int(said)
     try:
@@ -74,6 +74,7 @@ def message(text: str, stream: TextIO | None) -> str:
 
 
 def _coloured(line: str, stream: TextIO | None) -> str:
+    """Return a line with its head, as in `hint: advice`, in colour; a head of other words is a place."""
     head, colon, rest = line.partition(": ")
     if not colon:
         return line
@@ -82,7 +83,7 @@ def _coloured(line: str, stream: TextIO | None) -> str:
 
 
 def wrapped(line: str, width: int) -> str:
-    """Wrap a line to the width where words allow it; quotations, to be copied, are not broken."""
+    """Return a line broken at spaces into lines of the width; quoted text stays whole, as it is there to be copied."""
     if len(line) <= width:
         return line
     lines, indent = [""], "      " if line.startswith(("hint: ", "note: ")) else "  "
@@ -96,7 +97,7 @@ def wrapped(line: str, width: int) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """Split a line into words; a quotation at the beginning of a word is part of it."""
+    """Return the words of a line; text in quotes is one word. A single quote without a partner is an apostrophe."""
     found, open_ = [""], ""
     for before, letter in zip(f" {line}", line, strict=False):
         if letter == " " and not open_:
@@ -125,7 +126,7 @@ def difference(text: str, stream: TextIO | None) -> str:
 
 
 def verb(word: str, cells: int, stream: TextIO | None) -> str:
-    """Return the verb or the state of a file, padded to its column."""
+    """Return the word for a file's change or state, padded to `cells`, in its colour."""
     padded = f"{word:{cells}}"
     return paint(padded, VERBS[word], stream) if word in VERBS else padded
 

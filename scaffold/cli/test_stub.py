@@ -99,7 +99,7 @@ Recorder = Callable[[], "Recorded"]
 
 
 def _recorder(tests: str | None, python: str | None, limit: int) -> Recorder | None:
-    """Return a function to run the tests of --record; None without it."""
+    """Return a function to run the tests named by --record and return their calls; None without the option."""
     if tests is None:
         return None
     from scaffold.project.interpreter import check_limit, need_interpreter
@@ -124,7 +124,7 @@ def stubs_for(
     recorder: "Recorder | None" = None,
     compiled: bool = False,
 ) -> Stubs:
-    """Return the test files for all that the targets name."""
+    """Return the test files for the targets' Functions, one for each source file; `recorder` gives arguments for them, if asked for."""
     found = find_functions(targets)
     with TERMINAL.proving(["tests"], "running") if recorder else nullcontext():
         recorded = recorder() if recorder else None
@@ -161,7 +161,7 @@ def stubs_for(
 
 
 def _free(module: str, files: dict[str, str], below: Path) -> str:
-    """Return a free name for the test file: the module, with as much of its package as needed."""
+    """Return a path for a module's test file not in `files` yet: its last name, and as much of its package as needed."""
     parts = module.replace("-", "_").split(".")
     for count in range(1, len(parts) + 1):
         name = f"test_{'_'.join(parts[-count:])}_gradients.py"

@@ -134,7 +134,7 @@ TEST_LIMIT, FUNCTION_LIMIT = 600, 60  # seconds
 
 
 def names_functions(name: str) -> bool:
-    """Return whether an argument names Functions: a class, a directory, or a file with some and no test."""
+    """Return whether an argument names hand-written Functions: FILE.py:CLASS, a directory, or a file with Functions, but no test file."""
     path = name.rpartition(":")[0]
     if path.endswith(".py") or Path(name).is_dir():
         return True
@@ -149,7 +149,7 @@ def names_functions(name: str) -> bool:
 def _mixed(
     names: Sequence[str], functions: Sequence[str], said: Sequence[str]
 ) -> list[ScaffoldError]:
-    """Return the problems of mixing tests with Functions, and of options for Functions without any."""
+    """Return a problem if the names are of tests and of Functions, or if options for Functions (`said`) are given without any."""
     if functions and len(functions) < len(names):
         other = next(name for name in names if name not in functions)
         message = f"'{other}' is not a file of Functions, but '{functions[0]}' is"
@@ -165,6 +165,7 @@ def _mixed(
 
 
 def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
+    """Return the problems of --limit and --jobs: each is at least 1."""
     found = []
     if limit < 1:
         message = f"'{limit}' is not a number of seconds"
@@ -176,7 +177,7 @@ def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
 
 
 def _interpreter(python: str | None) -> Interpreter:
-    """Return the interpreter for the tests; a given one reports what it lacks once it is started."""
+    """Return the interpreter to run tests with; one given by --python is not checked here, as starting it shows its faults."""
     if python is not None:
         return Interpreter(python, OPTION)
     return need_interpreter(None, "scaffold verify")
@@ -201,7 +202,7 @@ class Tested(NamedTuple):
 
 
 def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
-    """Return the tests of the named ops and files; raise if some are missing."""
+    """Return the tests of the named ops and files, of all ops without names; raise if one is missing."""
     files = [name for name in names if _is_path(name)]
     ops = tuple(name for name in names if not _is_path(name))
     absent = ("No such file or directory", "it is not a regular file")
@@ -228,7 +229,7 @@ def _is_path(name: str) -> bool:
 
 
 def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
-    """Yield the tests of ops, with the status of their files."""
+    """Yield the tests of ops of the project, each with its files' statuses other than ok."""
     from scaffold.project.file_status import check_project
     from scaffold.project.project import open_project
 
@@ -244,7 +245,7 @@ def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
 
 
 def _unlisted(name: str) -> ScaffoldError:
-    """Return an error: an op is known by name only in a project."""
+    """Return the error for an op's name outside a project: only files are known by name there."""
     tests = f"test_{name}.py"
     place = Path(tests)
     if not place.is_file():
@@ -254,7 +255,7 @@ def _unlisted(name: str) -> ScaffoldError:
 
 
 def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
-    """Return the test of an op, with the files in a state to mention."""
+    """Return the test of an op, with the unusual statuses among its checked files, `roles`."""
     test, file = roles.get("test"), roles.get("op")
     return Tested(
         op,
@@ -347,7 +348,7 @@ def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
 
 
 def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
-    """Yield proofs in the requested order, each as soon as it is known."""
+    """Run the tests in several processes; yield the outcomes in the order of `found`, each as soon as its predecessors are done."""
     suites = [
         Suite(item.test.resolve(), item.directory)
         for item in found
@@ -391,6 +392,7 @@ class _Line:
 
 
 def _show(proof: Proof, width: int) -> None:
+    """Print an outcome in one line, names padded to `width`, with unusual statuses of files at its end."""
     files = ", ".join(f"{path}: {status}" for path, status in proof.tested.standing)
     aside = f"  ({files})" if files else ""
     line = f"{proof.tested.name:{width}}  {proof.words}{aside}\n"
@@ -398,7 +400,7 @@ def _show(proof: Proof, width: int) -> None:
 
 
 def _show_failures(proofs: Sequence[Proof]) -> None:
-    """Print the failed tests, each with the first line of the reason."""
+    """Print the failures of each test file, the first `SHOWN`, with the first line of the reason."""
     for proof in proofs:
         report = proof.report
         if report is None or not (report.failures or report.said):
@@ -426,7 +428,7 @@ def _hint_of_uninstalled(proofs: Sequence[Proof]) -> None:
 
 
 def _show_json(proofs: Sequence[Proof], unproven: Mapping[str, str]) -> None:
-    """Print the outcomes of tests as JSON."""
+    """Print the outcomes as JSON; `unproven` has, by op, why passed tests are no proof."""
     rows = []
     for proof in proofs:
         report, tested = proof.report, proof.tested

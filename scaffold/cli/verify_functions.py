@@ -89,7 +89,10 @@ class Run(NamedTuple):
 def show_verdicts(
     names: Sequence[str], said: Mapping[str, Any], run: Run, format_: str
 ) -> None:
-    """Judge the named Functions and report; exit with 1 if a check failed, with 2 if one could not be run."""
+    """Judge the named Functions and report; exit with 1 if a check failed, with 2 if a Function could not be called.
+
+    `said` are the user's options about inputs and reference, by name. Functions no call could judge are skipped, with a note.
+    """
     stated = Stated(**said)
     raise_all(unnamed(stated))
     found = find_functions(tuple(_target(name) for name in names))
@@ -120,7 +123,7 @@ def show_verdicts(
 
 
 def _target(name: str) -> str:
-    """Return `FILE.py:CLASS` in the form for `find_functions`."""
+    """Return a name typed as `FILE.py:CLASS` with two colons, as `find_functions` takes it; others as they are."""
     path, colon, last = name.rpartition(":")
     if colon and path.endswith(".py"):
         return f"{path}::{last}"
@@ -130,6 +133,7 @@ def _target(name: str) -> str:
 def _each(
     questions: Sequence[Question], verdicts: Iterator[Verdict]
 ) -> Iterator[Judged]:
+    """Yield each Function with its verdict as soon as it is known, with a progress line."""
     names = [question.function.qualname for question in questions]
     if not names:
         return
@@ -141,6 +145,7 @@ def _each(
 
 
 def _show(one: Judged, questions: Sequence[Question]) -> None:
+    """Print one Function's result in a line, in columns as wide as all `questions` need; for a single one, the details too."""
     places = [f"{q.meant.path}:{q.function.node.lineno}" for q in questions]
     widths = max(map(len, places)), max(len(q.function.qualname) for q in questions)
     line = f"{one.place:{widths[0]}}  {one.name:{widths[1]}}  {one.words}"
@@ -164,7 +169,7 @@ def _show_details(one: Judged) -> None:
 
 
 def _show_rest(judged: Sequence[Judged], notes: Sequence[str]) -> None:
-    """Print the failures of several Functions, and a summary."""
+    """Print the details of each Function with a failure or notes, if there are several, then counts, notes and hints."""
     for one in judged if len(judged) > 1 else ():
         if one.status != "passed" or one.verdict.notes:
             typer.echo(f"\n{one.place}  {one.name}")
@@ -183,6 +188,7 @@ def _show_rest(judged: Sequence[Judged], notes: Sequence[str]) -> None:
 
 
 def _as_object(one: Judged) -> dict[str, Any]:
+    """Return a Function's result as a JSON object."""
     return {
         "name": one.name,
         "path": one.question.meant.path,
@@ -196,6 +202,7 @@ def _as_object(one: Judged) -> dict[str, Any]:
 
 
 def _annotations(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield GitHub's annotations: an error for each failed check, notes, and a warning for a Function not judged."""
     for one in judged:
         path, line = one.question.meant.path, one.question.function.node.lineno
         for item in one.failed:
@@ -210,6 +217,7 @@ def _annotations(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _exit(judged: Sequence[Judged]) -> None:
+    """Exit with 1 if a check failed, with 2 if a Function was not judged or there was none; otherwise return."""
     statuses = {one.status for one in judged}
     if "failed" in statuses:
         sys.exit(ConflictError.exit_code)

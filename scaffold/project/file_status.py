@@ -78,7 +78,7 @@ def check_project(
     rendered = _rendered(project, ops, console, formatted)
     left = []
     for op in ops:
-        rows = [*_op(project, op, rendered.get(op.listed.name))]
+        rows = [*_rows_of_op(project, op, rendered.get(op.listed.name))]
         if any(item.hint == op.upgrade for item in rows):
             left.append(op.listed.name)
         found += _with_hints(project, op, rows)
@@ -86,7 +86,7 @@ def check_project(
         found += _shared(project, formatted)
         found += _exports(project, left)
         for record in project.orphans():
-            found += _orphan(project, record)
+            found += _rows_of_orphan(project, record)
     return tuple(found)
 
 
@@ -151,7 +151,7 @@ def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
     wanted: tuple[Wanted, ...] | None = None
     if op.record is None or op.changed or not is_wanted(project):
         wanted = wanted_files(project, formatted=formatted or op.record is None)
-    for item in _with_hints(project, op, [*_op(project, op, wanted)]):
+    for item in _with_hints(project, op, [*_rows_of_op(project, op, wanted)]):
         yield item._replace(op="")
 
 
@@ -172,7 +172,7 @@ def _rendered(
     return {name: result.files for name, result in results.items()}
 
 
-def _op(
+def _rows_of_op(
     project: Project, op: Op, wanted: tuple[Wanted, ...] | None
 ) -> Iterator[Checked]:
     """Yield a row for each file of an op: the recorded ones, then wanted ones without a record. `wanted` is None if nothing changed."""
@@ -181,10 +181,10 @@ def _op(
     for kept in op.record.files if op.record else ():
         new = by_role.pop(kept.role, None)
         gone = new is None and (kept.draft == "" or wanted is not None)
-        told = _file(project, op, kept, new, gone)
+        told = _row_of_file(project, op, kept, new, gone)
         yield from _with_proof(project, op, told) if kept.role == "op" else (told,)
         if op.standings[kept.path].lost and not gone:
-            yield _lost(project, told)
+            yield _row_of_lost(project, told)
     for item in by_role.values():
         data = present(project.root, item.path)
         told = Checked(item.path, name, "missing", "", SYNC, None, item)
@@ -197,7 +197,7 @@ def _op(
         yield told
 
 
-def _file(
+def _row_of_file(
     project: Project, op: Op, kept: Kept, new: Wanted | None, gone: bool
 ) -> Checked:
     """Return the row of one recorded file; `new` is the wanted file in its place, if rendered, `gone`: the op has no such file any more."""
@@ -249,7 +249,7 @@ def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
     yield told._replace(status=proven.status, reason=proven.reason, hint=hint)
 
 
-def _lost(project: Project, told: Checked) -> Checked:
+def _row_of_lost(project: Project, told: Checked) -> Checked:
     """Return a row for a record without the text written last: a merge with the file `told` could not start from it."""
     assert told.kept is not None
     path = record_path(told.op)
@@ -263,7 +263,7 @@ def _lost(project: Project, told: Checked) -> Checked:
     return Checked(path, told.op, "lost", reason, hint)
 
 
-def _orphan(project: Project, record: Record) -> Iterator[Checked]:
+def _rows_of_orphan(project: Project, record: Record) -> Iterator[Checked]:
     """Yield the files of an op in no manifest any more; the record itself if none of them is there."""
     reason = f"no op '{record.op}' in {record.manifest}"
     hint = f"scaffold remove {record.op}"

@@ -106,7 +106,7 @@ def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None
         return None
     match last.value:
         case ast.Tuple([_, _, *_] as items):
-            return ", ".join(_called(items, _inputs_of(raw)))
+            return ", ".join(_output_names(items, _inputs_of(raw)))
     return None
 
 
@@ -118,7 +118,7 @@ def _inputs_of(raw: Raw) -> frozenset[str]:
         return frozenset()
 
 
-def _called(items: Iterable[ast.expr], taken: Collection[str]) -> list[str]:
+def _output_names(items: Iterable[ast.expr], taken: Collection[str]) -> list[str]:
     """Return names for the values of a tuple: their own if all are names, distinct and not in `taken`; otherwise y1, y2."""
     every = list(items)
     names = [item.id for item in every if isinstance(item, ast.Name)]
@@ -141,7 +141,7 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
             f"{spec.name} changes {names} in place, as its name says: --dirty {names}"
         )
         return Completed({**raw, "dirty": [*changed]}, (note,))
-    flat = _flat(spec) if "surrogate" not in raw else ()
+    flat = _constant(spec) if "surrogate" not in raw else ()
     if flat:
         names = " and ".join(flat)
         what = "a surrogate" if len(flat) == 1 else "surrogates"
@@ -153,7 +153,7 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
 def as_surrogate(spec: OpSpec, raw: Raw, build: Callable[[Raw], OpSpec]) -> OpSpec:
     """Return the op with its stated gradients as a surrogate, if the derivatives are zero everywhere; `build` makes it from changed keys."""
     known = "surrogate" in raw or spec.forward is None or spec.forward.kept is not None
-    return spec if known or not _flat(spec) else build({**raw, "surrogate": True})
+    return spec if known or not _constant(spec) else build({**raw, "surrogate": True})
 
 
 def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
@@ -179,7 +179,7 @@ def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
     return tuple(item.name for item in spec.tensors if item.name in changed)
 
 
-def _flat(spec: OpSpec) -> tuple[str, ...]:
+def _constant(spec: OpSpec) -> tuple[str, ...]:
     """Return the inputs with a stated gradient, if the derivative by each of them is zero everywhere; () otherwise."""
     stated = tuple(dict(spec.gradients))
     if spec.backward is not None:

@@ -232,10 +232,10 @@ def prove(
     not written), a failure in the tests alone is a note.
     """
     if proving.interpreter is None:
-        return _noting(generated, UNPROVEN)
+        return _add_note(generated, UNPROVEN)
     if generated.missing:
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
-        return _noting(generated, lacks)
+        return _add_note(generated, lacks)
     generated, verdict, ran = _first_that_fits(generated, proving, again)
     failure, notes = verdict.failure, verdict.notes
     if failure is not None and (tested or failure.subject != TESTS):
@@ -251,7 +251,7 @@ def prove(
     found = [*proving.interpreter.note(), *notes]
     found += [] if _is_written(generated, ran) else [NOT_OURS]
     found += filter(None, [runs_code_of(generated.spec)])
-    return _noting(generated, *found)
+    return _add_note(generated, *found)
 
 
 def _first_that_fits(
@@ -273,7 +273,7 @@ def _first_that_fits(
         if verdict.failure is None or verdict.failure.subject != "forward":
             return generated, verdict, ran
         bare = _with_inputs(again, inputs, known.require if known else ())
-        generated = _noting(bare({}), f"inputs taken from the forward: {inputs}")
+        generated = _add_note(bare({}), f"inputs taken from the forward: {inputs}")
         verdict, ran = _verdict(generated, proving)
         generated, verdict, ran = _with_sizes(generated, verdict, ran, proving, bare)
     return first if verdict.failure else (generated, verdict, ran)
@@ -318,10 +318,10 @@ def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
     """Return the op generated again with the verdict's test shapes, or else its conditions on sizes, and a note on them."""
     if not verdict.shapes:
         said = f"{FITTED}: {as_options(verdict.conditions)}"
-        return _noting(again({"require": [*verdict.conditions]}), said)
+        return _add_note(again({"require": [*verdict.conditions]}), said)
     required = generated.specified.raw.get("require", ())
     options = declared_shapes(verdict, _subject(generated).inputs, required)
-    return _noting(again({"test-shapes": test_shapes(verdict)}), USED.format(options))
+    return _add_note(again({"test-shapes": test_shapes(verdict)}), USED.format(options))
 
 
 def _is_written(generated: Generated, ran: str) -> bool:
@@ -331,7 +331,7 @@ def _is_written(generated: Generated, ran: str) -> bool:
     return function_digest(text, names) == ran
 
 
-def _noting(generated: Generated, *notes: str) -> Generated:
+def _add_note(generated: Generated, *notes: str) -> Generated:
     """Return the op with further notes for the user."""
     return generated._replace(notes=(*generated.notes, *notes))
 
@@ -407,7 +407,7 @@ def _objection(project: Project, op: Op, stale: bool) -> str:
         return UNKNOWN
     if stale:
         return STALE.format(op=op.listed.name)
-    if _is_taken(test, op.standings[test.path]):
+    if _is_tampered(test, op.standings[test.path]):
         return TAKEN
     return _objection_to_shared(project)
 
@@ -418,11 +418,11 @@ def _objection_to_shared(project: Project) -> str:
     kept = shared.record.kept(ROLE) if shared and shared.record else None
     if shared is None or kept is None:
         return UNKNOWN
-    taken = _is_taken(kept, shared.standings[kept.path])
+    taken = _is_tampered(kept, shared.standings[kept.path])
     return SHARED_TAKEN.format(path=kept.path) if taken else ""
 
 
-def _is_taken(kept: Kept, known: Standing) -> bool:
+def _is_tampered(kept: Kept, known: Standing) -> bool:
     """Return whether the user changed or removed parts of a generated file; additions do not count."""
     if not known.edited:
         return False

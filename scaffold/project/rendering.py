@@ -263,7 +263,7 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
         notes.append(
             f"{said}: edit reset_parameters, or state --init '{known.unkept[0]}=...'"
         )
-    notes += _in_other_places(specified.spec, known.made_by)
+    notes += _reordered_note(specified.spec, known.made_by)
     if known.of_members and specified.spec.module is not None:
         notes.append(
             f"the names in its state_dict have no dots ({known.of_members[0]}): load one of the file's module as "
@@ -290,7 +290,7 @@ def _undeclared_parameters(spec: OpSpec) -> list[str]:
     return [f"the module takes {taken}, and {listed} starts at random numbers: {mend}"]
 
 
-def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
+def _reordered_note(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
     """Return a note if the module's constructor takes its arguments in another order than `made_by`, the file's class; [] otherwise."""
     if spec.module is None:
         return []
@@ -331,7 +331,7 @@ def _unread(spec: OpSpec) -> list[str]:
     return [item.name for item in spec.inputs if item.name not in read]
 
 
-def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:
+def _constant(spec: OpSpec, derivation: Derivation) -> list[str]:
     """Return the inputs with a derivative of zero everywhere, perhaps by mistake; [] if `detach` in the forward shows the intention."""
     if spec.forward is None:
         return []
@@ -356,7 +356,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     notes += [
         f"grad_{name} is zero everywhere; one that is meant to differ from the derivative is stated: "
         f"--grad '{name}=grad_output' --surrogate"
-        for name in _flat(spec, derivation)
+        for name in _constant(spec, derivation)
     ]
     notes += derivation.notes
     notes += _of_kernels_under_autocast(spec, derivation)
@@ -482,7 +482,7 @@ def rendering_of(
     asked = (generated.manifest, specified.configuration)
     if asked != (listed.manifest, project.configuration):
         return None
-    if not _alike(specified.places, project.places):
+    if not _same_style(specified.places, project.places):
         return None
     reads = specified.reads.digests(project.root)
     found = Rendering(listed.name, generated.written, reads, generated.notes)
@@ -493,7 +493,7 @@ def rendering_of(
     return _with_proof(found, generated.spec, generated.derivation, maths, known)
 
 
-def _alike(one: Places, other: Places) -> bool:
+def _same_style(one: Places, other: Places) -> bool:
     """Return whether two places give the same texts; formatters are left out: functions do not compare, and the configuration chooses them."""
     return one._replace(formatter=other.formatter) == other
 

@@ -304,7 +304,7 @@ def specified(
     for problem in (*found, *given.problems):
         problems.add(problem)
     return _specified(
-        lambda known, packaged: _said(name, given, settings, known, packaged),
+        lambda known, packaged: _stated_keys(name, given, settings, known, packaged),
         settings,
         Reader(),
         problems,
@@ -339,7 +339,7 @@ def _specified(
         if inferred is not None and inferred.shapes and not inferred.stated:
             from scaffold.project.inferred_inputs import with_shapes
 
-            attempt = partial(_attempted, said, known, read, package)
+            attempt = partial(_op_if_valid, said, known, read, package)
             inferred = with_shapes(inferred, attempt)
         if inferred is not None:
             inferred = inferred.without_starts(said.raw)
@@ -359,7 +359,7 @@ def _specified(
     return Specified(spec, where, *stated, read, joins, inferred, notes)
 
 
-def _attempted(
+def _op_if_valid(
     said: Said,
     known: Configuration,
     read: Reader,
@@ -453,7 +453,7 @@ def specified_table(
     return specified_, beside
 
 
-def _said(
+def _stated_keys(
     name: str, given: Given, settings: Values, known: Configuration, packaged: bool
 ) -> Said:
     """Return an op's stated keys: of the file of `--spec`, overridden by options; of options alone; without any, of the project's manifest.
@@ -467,14 +467,14 @@ def _said(
     elif known.project and not given.places:
         listed = _listed(name, known, packaged)
         if listed is None:
-            raise _unsaid(name, known)
+            raise _not_defined(name, known)
         name, stated = listed.entry.name, from_manifest(listed)
     elif not given.places:
-        raise _unsaid(name, known)
+        raise _not_defined(name, known)
     return Said(name, stated.raw, stated.locate)
 
 
-def _unsaid(name: str, known: Configuration) -> ScaffoldError:
+def _not_defined(name: str, known: Configuration) -> ScaffoldError:
     """Return the error for a name without any keys, with a hint on the name perhaps meant."""
     lists = "; or see: scaffold list" if known.project else ""
     message = f"op '{name}' is not defined"

@@ -196,7 +196,7 @@ def carry_out(
     of_ops = weigh(project, ops, run, console, rendered)
     shared = shared_works(project, leave_edited=adding)
     works, every = (*of_ops, *shared.works), (*ops, *shared.ops)
-    left = _left(project.root, works, every) if leave else {}
+    left = _left_alone(project.root, works, every) if leave else {}
     if left:
         works = tuple(work for work in works if work.op.listed.name not in left)
     if not leave:
@@ -222,7 +222,7 @@ def carry_out(
     return Outcome(settled, verbs, _count(ops, works), notes, reasons)
 
 
-def _left(
+def _left_alone(
     root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]
 ) -> dict[str, list[ScaffoldError]]:
     """Return the ops to leave alone, edited and out of date or with conflict markers, each with the reasons."""
@@ -354,7 +354,7 @@ def _planned(
             files[item.path] = wanted.text
             if moved is not None and item.standing:
                 if item.standing.edited:
-                    files[item.path] = _carried(project, work, item, policy)
+                    files[item.path] = _edits_moved(project, work, item, policy)
                 files[moved] = None
                 ours.add(moved)
     files |= manifests
@@ -368,7 +368,7 @@ def _base(item: Prospect) -> str | None:
     return item.kept.written
 
 
-def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
+def _edits_moved(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
     """Return the text of an edited file at its new path, with the edits merged in; raise ConflictError unless the policy is to merge."""
     assert item.wanted is not None and item.standing is not None
     base, mine = _base(item), item.standing.text
