@@ -231,6 +231,7 @@ class Expressions(Evaluator):
         # whether the op runs in the autocast region of its caller
         self._in_autocast = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
+        self.returned: frozenset[Node] = frozenset()  # results of a forward that saves
         # for `value` and `when` of rules: the forward's ops are not simplified
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
@@ -358,9 +359,15 @@ class Expressions(Evaluator):
         """Return the value of a call written in parts, one of them worth saving: `F.max_pool2d(x, 2, return_indices=True)[0]`.
 
         None if its rule has no parts, or if autocast has a say: it may treat a part otherwise than the call. On a CPU
-        `log_softmax` is not computed in float32, as `cross_entropy` is.
+        `log_softmax` is not computed in float32, as `cross_entropy` is. Not so one result of a single call: a norm that is
+        returned has the dtype of the gradient that comes in, for which its other results are saved.
         """
-        if bound.rule.parts is None or bound.rule.facts.autocast and self._in_autocast:
+        table, autocast = self.applier.table, bound.rule.facts.autocast
+        spelled = table.parts(bound.rule)
+        if spelled is None:
+            return None
+        single = spelled.kind == "subscript"
+        if autocast and (node not in self.returned if single else self._in_autocast):
             return None
         if node not in self.parts:
             inner = self.program.graph.rewrite(node, self.parts.get)

@@ -23,11 +23,10 @@ def with_casts(
 ) -> dict[Op, Op]:
     """Return the replacements of ops below the gradients with operands cast to one dtype; ops in `held` have names and stay.
 
-    Cotangents in `known` certainly have the dtype of their values.
+    `results` has the value of each cotangent; cotangents that are `known` have the dtype of their values.
     """
 
     def with_cast(op: Op, of: Renewal) -> Op:
-        """Return an op with cast operands, if it needs equal dtypes and autocast does not cast them itself."""
         args = tuple(map(of, op.args))
         if op.facts.dtype == "uniform" and op.facts.autocast not in CAST_BY_PYTORCH:
             args = _in_one_dtype(make, op, args, results, known)
@@ -45,9 +44,10 @@ def _in_one_dtype(
     results: Mapping[Op, Op],
     known: Collection[Op],
 ) -> tuple[Op, ...]:
-    """Return an op's arguments cast to the dtype of one of them: a computed one, in full precision if there is one.
+    """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
 
-    Unchanged if no argument may have another dtype. Index and statistics arguments are not cast.
+    The gradient that comes in for a norm has the dtype in which autocast computed it, and so its statistics stay. Then no weight is cast
+    to less: on a CPU it may be in float32 beside an input that is not.
     """
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
@@ -71,16 +71,13 @@ def _in_one_dtype(
 
 
 def _is_statistic(op: Op) -> bool:
-    """Return whether a value is a statistic computed by a backward primitive, as the mean of a norm.
-
-    PyTorch's backward takes it only in the dtype it was computed in.
-    """
-    made = op.rule == "item" and op.args[0].facts.category == "backward"
+    """Return whether a value is a statistic, as the mean of a norm: PyTorch's backward takes it only as it was computed."""
+    made = op.rule == "item" and op.kind == "real" and not op.active
     return made and all(inner.rule != "cotangent" for inner in op.walk())
 
 
-def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
-    """Return a statistic computed from the cast tensors in place of the old ones."""
+def _of_cast(make: Maker, statistic: Op, like: Op) -> Op:
+    """Return a statistic of the tensors as they are cast."""
     (call,) = statistic.args
     given = {*tensors(call.args)}
     args = (_cast(make, arg, like) if arg in given else arg for arg in call.args)
@@ -88,13 +85,12 @@ def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
 
 
 def _of_its_dtype(op: Op) -> Op:
-    """Return the innermost operand certain to have an op's dtype: zeros like it do not need the op to be computed."""
+    """Return the innermost operand certain to have the same dtype, so that nothing is computed for it alone."""
     given = [arg for arg in tensors(op.args) if _has_dtype_of(op, arg)]
     return _of_its_dtype(given[0]) if given else op
 
 
-def _cast(make: Maker, arg: Op, like: Op) -> Op:
-    """Return `arg` in the dtype of `like`: unchanged if it is certain to have it, None if it is an absent optional."""
+def _cast(make: Maker, arg: Op, like: Op, by: Named | None = None) -> Op:
     if _has_dtype_of(arg, like):
         return arg
     if _is_zeros(arg):
@@ -108,10 +104,7 @@ def _cast(make: Maker, arg: Op, like: Op) -> Op:
 
 
 def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
-    """Return the tensors among arguments of the same kind as the op, so without indices and masks.
-
-    An op with several results has the kind of its first tensor.
-    """
+    """Return the tensors of an op's kind among its arguments, without indices and masks; for a group, of the first one's kind."""
     given = [*tensors(args)]
     kind = given[0].kind if op.kind == "group" and given else op.kind
     return [arg for arg in given if arg.kind == kind]
@@ -122,14 +115,14 @@ def _is_zeros(op: Op) -> bool:
 
 
 def _precision_of(op: Op) -> tuple[bool, bool, bool]:
-    """Return a sort key for the value to give its dtype to others: full precision first, zeros last."""
+    """Return a sort key for values: full precision first, zeros last."""
     # Of low precision, each addend of a sum is rounded to its dtype.
     autocast = op.facts.autocast
     return _is_zeros(op), autocast == "lower", autocast != "float32"
 
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
-    """Return whether autocast may have changed a value's dtype: it comes from a cotangent, or a call autocast casts."""
+    """Return whether autocast may have changed its dtype, which then is not an input's alone."""
     while op.rule == "cast" or op.facts.category == "view":
         op = op.args[op.rule == "cast"]  # a cast has the dtype of another value
     return any(

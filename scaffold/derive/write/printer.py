@@ -592,11 +592,13 @@ class Printer:
         return self.node(op.args[0])
 
     def _cast(self, op: Op) -> Node:
-        """Return `value.to(like.dtype)`."""
-        value, like = op.args
-        return self.method(
-            self.node(value), "to", self._attribute(self.node(like), "dtype")
-        )
+        """Return `value.to(like.dtype)`, or to the wider dtype of the two."""
+        value, like = map(self.node, op.args)
+        if op.data is None:
+            return self.method(value, "to", self._attribute(like, "dtype"))
+        dtypes = (self._attribute(item, "dtype") for item in (value, like))
+        widest = self.method(self.graph.name("torch"), op.name, *dtypes)
+        return self.method(value, "to", widest)
 
     def _item(self, op: Op) -> Node:
         index = self.graph.constant(str(op.position))
