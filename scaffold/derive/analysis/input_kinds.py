@@ -11,7 +11,7 @@ ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 def kinds_of_inputs(spec: OpSpec) -> ValueKinds:
-    """Return the kinds of an op's inputs and of its imports of arrays."""
+    """Return the kinds of values, tensor or Python's, by an op's inputs and imports of array modules; text adds more."""
     plain = [
         item.name
         for item in spec.attributes

@@ -35,7 +35,7 @@ def without_checks(graph: Graph, statements: Lines) -> Lines:
 
 
 def _without_checks(graph: Graph, item: Statement) -> Lines:
-    """Return a statement without assertions in it; an `if` with a branch to raise becomes the other branch."""
+    """Return the lines left of a statement without checks: none of an `assert`; of an `if` with a branch to raise, the other branch."""
     if not isinstance(item, If):
         return () if is_check(item) else (item,)
     body, orelse = without_checks(graph, item.body), without_checks(graph, item.orelse)
@@ -70,6 +70,7 @@ class _Pruner:
     def __init__(
         self, graph: Graph, statements: Lines, has_effect: Callable[[Node], bool]
     ) -> None:
+        """Take all statements of a body, for their names; `has_effect` judges an expression."""
         self.graph, self.has_effect = graph, has_effect
         self.taken = read_names(*statements) | written(*statements)
 
@@ -77,13 +78,13 @@ class _Pruner:
         """Return the statements of a block without dead ones; `live` are the names read after it."""
         kept: list[Statement] = []
         for item in reversed(statements):
-            pruned = self._one(item, live)
+            pruned = self._statement(item, live)
             if pruned is not None:
                 kept.append(pruned)
                 live = (live - surely_written(pruned)) | read_names(pruned)
         return tuple(reversed(kept))
 
-    def _one(self, item: Statement, live: frozenset[str]) -> Statement | None:
+    def _statement(self, item: Statement, live: frozenset[str]) -> Statement | None:
         """Return a statement without dead parts, or None if all of it is dead."""
         if isinstance(item, If):
             return self._choice(item, live)

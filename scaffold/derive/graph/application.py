@@ -38,7 +38,7 @@ class Inferred(NamedTuple):
 
 
 def infer(program: Program, rule: Rule, args: Args) -> Inferred:
-    """Return the shape and kind of a rule's result for these arguments."""
+    """Return the shape and kind of a rule's result for these arguments; several results together are a "group" without a shape."""
     if rule.results != ("result",):
         return Inferred(SCALAR, "group")
     return Inferred(
@@ -140,6 +140,7 @@ class Applier:
     """A maker of ops of one program, by the rules of a table."""
 
     def __init__(self, program: Program, table: Table) -> None:
+        """Make ops in `program`, by the rules of `table`; undecided calls and defaults are remembered."""
         self.program, self.table = program, table
         self._undecided: dict[str, Undecided] = {}
         self._defaults: dict[Node, Op] = {}
@@ -285,7 +286,7 @@ class Applier:
         )
 
     def default(self, node: Node) -> Op:
-        """Return a default of the table as an op."""
+        """Return the default of a rule's parameter as an op, made once."""
         found = self._defaults.get(node)
         if found is None:
             found = constant(self.program, node) or self.program.static(node)

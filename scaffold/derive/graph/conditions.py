@@ -333,7 +333,7 @@ def implies(test: Op, branch: int, name: str) -> bool:
 
 
 def is_recorded(program: Program) -> Op:
-    """Return a test of whether autograd records the backward, to differentiate it again."""
+    """Return the test `torch.is_grad_enabled()`: in a backward, whether autograd records it, to differentiate it again."""
     asked = program.graph.node(
         "attribute", "is_grad_enabled", (program.graph.name("torch"),)
     )

@@ -336,6 +336,7 @@ class Program:
         table: Callable[[str], Facts | None],
         declared: Declared | None = None,
     ) -> None:
+        """Start without ops; `table` gives the facts about ops of a rule, `declared` what the signature says about names."""
         self.graph, self.table = graph, table
         self.declared = declared or Declared()
         self.ops: list[Op] = []
@@ -352,7 +353,7 @@ class Program:
         self._facts: dict[str, Facts] = {}  # asked often about few rules
 
     def facts(self, rule: str) -> Facts:
-        """Return the facts about ops of a rule: the table's, or the engine's own."""
+        """Return the facts about ops of a rule, as `memory` and `linear`: from the table, or for the engine's own ops from `FACTS`."""
         found = self._facts.get(rule)
         if found is None:
             found = self._facts[rule] = self.table(rule) or FACTS.get(rule, PLAIN)
@@ -442,7 +443,7 @@ class Program:
         return self.op("python", args, Operator(kind, label))
 
     def called(self, function: str, *args: Op) -> Op:
-        """Return a call of a function of Python values: `math.sqrt`, `max`."""
+        """Return a call of a function of Python values by its dotted name: `called("math.sqrt", n)` is `math.sqrt(n)`."""
         module, _, name = function.rpartition(".")
         callee = self.graph.name(module or name)
         if module:

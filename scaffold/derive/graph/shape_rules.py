@@ -310,7 +310,7 @@ def with_diagonal(program: Program, args: Args) -> Shape | None:
 
 
 def stacked(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `stack`: equal parts, and a new dim with their number."""
+    """Return the shape of `torch.stack`: a new dim as long as the number of tensors; None for an unknown dim."""
     parts, dim = list(tensors(args.values())), dim_of(args["dim"])
     if not parts or not isinstance(dim, int):
         return None
@@ -448,7 +448,7 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
     """
     if literal(args["reduction"]) in ("mean", "sum"):
         return SCALAR
-    x, target = _factors(args)
+    x, target = _operands(args)
     rank = x.rank
     if rank is None or literal(args["reduction"]) != "none":
         return None
@@ -461,7 +461,10 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
 
 
 def convolved(program: Program, args: Args) -> Shape | None:
-    """Return the shape of a convolution: a batch, the weight's channels, and sizes, unchanged if the padding compensates for the kernel."""
+    """Return the shape of a convolution: `input[N, C, L]`, `weight[K, C, 3]`, padding 1 -> `[N, K, L]`.
+
+    A size not known to stay equal is a `Resized`. None for an unknown rank.
+    """
     dims, weight = args["input"].shape.dims, args["weight"].shape
     if dims is None or args["input"].shape.rank is None:
         return None
@@ -560,7 +563,7 @@ def _permuted(program: Program, args: Args) -> Shape | None:
 
 
 def _moved(program: Program, args: Args) -> Shape | None:
-    """Return the shape with the dims `source` moved to `destination`; the others keep their order."""
+    """Return the shape of `x.movedim(source, destination)`: the other dims keep their order. None if a dim or the rank is unknown."""
     shape, rank = args["x"].shape, args["x"].shape.rank
     source = dims_of(args["source"]) or ()
     destination = dims_of(args["destination"]) or ()
@@ -613,7 +616,7 @@ def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
 
 def _pairwise(program: Program, args: Args) -> Shape | None:
     """Return the shape of `torch.cdist`: `x[B, N, D]`, `y[B, M, D]` -> `[B, N, M]`; None if batches may differ."""
-    x, y = (shape.dims for shape in _factors(args))
+    x, y = (shape.dims for shape in _operands(args))
     if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
         return None
     return Shape((*x[:-1], y[-2]))
@@ -670,7 +673,7 @@ def _expanded(program: Program, args: Args) -> Shape | None:
     return Shape(tuple(done))
 
 
-def _factors(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
+def _operands(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
     """Return the shapes of the first two tensors; raise UnsupportedError if there are fewer."""
     found = [item.shape for item in tensors(args.values())]
     if len(found) < 2:
@@ -680,14 +683,14 @@ def _factors(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
 
 def _matmul(program: Program, args: Args) -> Shape | None:
     """Return the shape of a matrix product; if unknown, one identified by the two shapes."""
-    left, right = _factors(args)
+    left, right = _operands(args)
     found = shapes.multiplied(left, right)
     return found or shapes.unknown(shapes.MatrixProduct(left, right))
 
 
 def _vector(program: Program, args: Args) -> Shape | None:
     """Return the shape of `torch.mv`, of a matrix and a vector."""
-    x, y = _factors(args)
+    x, y = _operands(args)
     return shapes.multiplied(x, y) or shapes.unknown(shapes.ProductWithVector(x, y))
 
 
@@ -712,7 +715,7 @@ def _without_matrix(program: Program, args: Args) -> Shape | None:
 
 def _solved(program: Program, args: Args) -> Shape | None:
     """Return the shape of a linear system's solution, equal to the right side's; None if batches may broadcast."""
-    left, right = _factors(args)
+    left, right = _operands(args)
     if left.rank == 2 and right.rank in (1, 2):
         return right
     if shapes.same_rank(left, right) and left.dims and right.dims:
@@ -722,7 +725,7 @@ def _solved(program: Program, args: Args) -> Shape | None:
 
 
 def _indexed(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `index_select`, with one dim as long as the index."""
+    """Return the shape of `x.index_select(dim, index)`, with the dim as long as the index; None if either is unknown."""
     x, index = args["x"].shape, args["index"].shape
     if index.dims is None or index.rank != 1:
         return None
@@ -787,7 +790,7 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
     """
 
     def shape(program: Program, args: Args) -> Shape | None:
-        """Return the shape of a Fourier transform over the dims in `dim`, of the sizes in `n` or `s` if given."""
+        """Return the shape of a Fourier transform over the dims in `dim`, of the sizes in `n` or `s` if given; None if one is unknown."""
         x, dims = args["x"].shape, dims_of(args["dim"])
         asked = program.value_of(args["n"] if "n" in args else args["s"])
         given: Sequence[Dim] | None = None
@@ -1063,7 +1066,7 @@ CALLS: dict[str, Callable[..., Shape | None]] = {
 
 
 def is_shape(said: str, parameters: Collection[str]) -> bool:
-    """Return whether the table may state a shape so: as a parameter's, by a word, as sizes or by a call over parameters."""
+    """Return whether the text `said` is a valid `shape` of a table section: a parameter, a word, sizes, or a call over `parameters`."""
     if said in SHAPES or said in parameters:
         return True
     size = r"\*?(\w+)(?:\[[-:\d]*\])?"

@@ -79,6 +79,7 @@ class Shape:
     def __init__(
         self, dims: tuple[Dim, ...] | None, origin: "Origin | None" = None
     ) -> None:
+        """Take known dims, or None and the origin of unknown ones."""
         self.dims, self.origin = dims, origin
         self.lead = next(
             (at for at, dim in enumerate(dims or ()) if is_lead(dim)), None
@@ -146,6 +147,7 @@ class Broadcast(Origin):
 
     @property
     def rank(self) -> int | None:
+        """Return the largest rank of the parts; None if one is unknown."""
         ranks = [part.rank for part in self.parts]
         return (
             None if None in ranks else max(rank for rank in ranks if rank is not None)
@@ -345,7 +347,7 @@ def position(shape: Shape, dim: Axis) -> int | None:
 
 
 def from_end(shape: Shape, dim: Axis) -> int | None:
-    """Return a dim as counted from the end, -1 for the last one; None if unknown."""
+    """Return a dim as counted from the end, -1 for the last one; None if its number or the rank is unknown."""
     if not isinstance(dim, int) or dim < 0:
         return dim if isinstance(dim, int) else None
     return None if shape.rank is None else dim - shape.rank
@@ -554,7 +556,10 @@ def _is_at_end(shape: Shape, dim: Axis, more: int = 0) -> bool:
 
 
 def unsqueezed(shape: Shape, dim: Axis) -> Shape:
-    """Return the shape of `x.unsqueeze(dim)`, with a new dim of size 1."""
+    """Return the shape of `x.unsqueeze(dim)`, with a new dim of size 1.
+
+    If the dims of x are unknown, it is a shape identified by x's and the dim.
+    """
     match shape.origin:
         case Dropped(base, (only,)) if only == dim:
             return unknown(Kept(base, (only,)))
@@ -603,7 +608,7 @@ def transposed(shape: Shape, first: int, second: int) -> Shape:
 
 
 def permuted(shape: Shape, dims: Sequence[int]) -> Shape:
-    """Return the shape of `x.permute(dims)`, with all dims reordered."""
+    """Return the shape of `x.permute(dims)`, with all dims reordered; if the dims of x are unknown, identified by x's and the order."""
     if shape.dims is None or shape.rank != len(dims):
         return unknown(Permuted(shape, tuple(dims)))
     return Shape(tuple(shape.dims[dim] for dim in dims))

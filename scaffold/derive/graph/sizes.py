@@ -58,7 +58,7 @@ def size_of(terms: Terms) -> Dim:
 
 
 def plus(one: Dim, two: Dim, times: int = 1) -> Dim:
-    """Return `one + times * two`."""
+    """Return `one + times * two` for sizes: `H + 1`, H, -1 -> 1."""
     terms = dict(terms_of(one))
     for product, count in terms_of(two).items():
         terms[product] = terms.get(product, 0) + times * count

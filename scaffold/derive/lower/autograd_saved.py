@@ -23,7 +23,7 @@ def retained(table: Table, op: Op) -> Iterator[Op]:
 
 
 def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
-    """Yield the values autograd keeps for the gradients of an op's rule."""
+    """Yield the values autograd keeps for an op's gradients: by its rule, the arguments and results read by the used formulas."""
     named = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
     if rule.code is not None:
         yield from _of_code(rule, op)

@@ -43,6 +43,7 @@ class _Parts:
         given: Mapping[str, Node],
         named: set[str],
     ) -> None:
+        """Take the call's argument for each parameter, `given`, and the names of its keyword arguments, `named`."""
         self.graph, self.evaluator = graph, evaluator
         self.given, self.named = given, named
         self.read = set[str]()  # arguments

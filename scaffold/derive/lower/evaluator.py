@@ -64,7 +64,7 @@ class Evaluator(ABC):
     # The walk
 
     def value(self, node: Node) -> Op:
-        """Return the op of an expression."""
+        """Return the op of an expression: of a literal, a name, a Python value as a whole, or by its kind over ops of its parts."""
         known = constant(self.program, node)
         if known is not None:
             return known
@@ -143,7 +143,7 @@ class Evaluator(ABC):
     # Indices
 
     def subscript(self, node: Node) -> Op:
-        """Return the op of an index or a slice."""
+        """Return the op of `x[index]`: of a tensor, of a tuple written out, or of a call with several results."""
         inner, index = node.args
         value = self.value(inner)
         if value.kind == "group":

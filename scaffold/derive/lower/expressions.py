@@ -130,7 +130,7 @@ def kind_of_type(op: Op) -> Kind | None:
 
 
 def declared(spec: OpSpec) -> Declared:
-    """Return the facts that the signature of an op states about names in its forward."""
+    """Return the facts an op's signature states about names in its forward: optional inputs, attributes which are ints or tuples."""
     return Declared(
         optional=frozenset(item.name for item in spec.tensors if item.optional),
         never_none=frozenset(
@@ -219,6 +219,10 @@ class Expressions(Evaluator):
         writes: Mapping[str, int],
         note: Callable[[Node, Op], None],
     ) -> None:
+        """Evaluate expressions of `spec` over the ops in `env`; `writes` counts the assignments of each name.
+
+        `note` is called with each expression computed in every call, and its op.
+        """
         super().__init__(applier, env)
         self.spec = spec
         self.kinds = kinds_of_inputs(spec)
@@ -226,13 +230,12 @@ class Expressions(Evaluator):
         self.imported = {item.binding for item in spec.imports} - self.ruled
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
-        # `_choices`: the number of branches around the current expression
+        # `_choices` counts the branches around the current expression.
         self._note, self._choices = note, 0
-        # whether the op runs in the autocast region of its caller
+        # Whether the backward runs under the autocast of the forward.
         self._in_autocast = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
-        self.returned: frozenset[Node] = frozenset()  # results of a forward that saves
-        # for `value` and `when` of rules: the forward's ops are not simplified
+        # For the `value` and `when` of rules; ops of the forward are not simplified.
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
     @contextmanager
@@ -282,7 +285,7 @@ class Expressions(Evaluator):
         return self._torch_name(node)
 
     def operator(self, node: Node, *values: Op) -> Op:
-        """Apply the operator or comparison of a node to values."""
+        """Apply the operator or comparison of a node to values: tensors, lists, or choices between a tensor and a number."""
         if "," in node.label:
             raise UnsupportedError("a chain of comparisons of tensors")
         if node.label == "+" and len(values) == 1:
@@ -380,7 +383,7 @@ class Expressions(Evaluator):
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
         """Return a choice among the rules of all cases by their conditions; None if some call may have no rule.
 
-        The last rule needs no test of its own if its condition is the opposite of another one.
+        The last rule is taken if no other condition holds: one of these has to be false only if its own is true.
         """
         table = self.applier.table
         try:
@@ -697,7 +700,10 @@ class Expressions(Evaluator):
         return scalar and not any(item.label in READ_OUT for item in node.walk())
 
     def _static(self, node: Node) -> Op:
-        """Return the op of a Python value computed by an expression: a size, a dtype, arithmetic."""
+        """Return the op of a Python value computed by an expression: sizes of a shape, a dtype, arithmetic.
+
+        Sizes are read from the op's shape, not from the text, so that equal sizes are equal ops.
+        """
         whole, size = shape_read(node), size_read(node)
         if whole is not None and not self.is_static(whole):
             return self.program.op("shape", (), OfShape(self.value(whole).shape))

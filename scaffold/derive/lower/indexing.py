@@ -162,7 +162,7 @@ def _picks(part: Op) -> bool:
 
 
 def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
-    """Rewrite `x[..., i]` as `x[:, :, i]` if the rank is known."""
+    """Return an index with `:` for each dim of its ellipsis, `x[:, :, i]` for `x[..., i]`; unchanged if the rank is unknown."""
     places = [at for at, part in enumerate(parts) if is_ellipsis(part)]
     rank = value.shape.rank
     given = sum(not is_new_dim(part) for part in parts) - 1
@@ -362,7 +362,7 @@ def are_single(op: Op) -> bool:
 
 
 def count_of(applier: Applier, op: Op) -> int | None:
-    """Return the number of parts, or None if sizes and arguments leave it unknown."""
+    """Return the number of parts a tensor is split into; None if its sizes or the arguments leave it unknown."""
     if not are_parts(applier, op):
         return None
     said, whole = literal(op.args[1]), shapes.size(

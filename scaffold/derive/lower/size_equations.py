@@ -45,7 +45,7 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
 
 
 def _conjuncts(test: Node) -> Iterator[Node]:
-    """Yield the conditions joined by `and`."""
+    """Yield the parts of a condition joined by `and`, or the condition itself."""
     if test.kind == "boolean" and test.label == "and":
         for part in test.args:
             yield from _conjuncts(part)

@@ -142,6 +142,7 @@ class Lowering:
         lines: Lines,
         results: int,
     ) -> None:
+        """Start with the op of each input; `lines` ends with as many lines for results as `results` says."""
         self.several_results = any(output.variadic for output in spec.outputs)
         self.applier, self.program, self.writes = applier, applier.program, writes
         self.lines = lines  # the results last
@@ -206,7 +207,7 @@ class Lowering:
         return found
 
     def held_in_branches(self) -> dict[Op, str]:
-        """Return the names of values assigned in one branch of an `if` only; after the other branch they are None."""
+        """Return a name for each value assigned in one branch of an `if` only; after the other branch the name is None."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             if name in self.stale:
@@ -365,7 +366,8 @@ class Lowering:
     def _lower_random(self, item: Assign) -> bool:
         """Lower `mask = torch.rand_like(x) > p` to a saved constant, since a second draw would differ; return whether it is such a line.
 
-        Its shape is known if it is like the only tensors in the line.
+        It is none if a gradient passes through it, or the name is assigned again. Its shape is known if it is like the only
+        tensors in the line.
         """
         active = frozenset(name for name, op in self.env.items() if op.active)
         name = item.target.label

@@ -47,8 +47,10 @@ def coded(*names: str) -> Callable[[Coded], Coded]:
 
 @coded("scaled_dot_product_attention")
 def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return the gradients of query, key, value and an additive mask: with `p = softmax(scale * q @ k.mT)`, the one of `v` is `p.mT @ g`, and
-    the one of the scores `p * (g @ v.mT - sum(g @ v.mT * p))`, multiplied by `k` and `q`.
+    """Return the gradients of query, key, value and an additive mask; None if only the call tells whether it is causal.
+
+    With `p = softmax(scale * q @ k.mT)`, the one of `v` is `p.mT @ g`, and the one of the scores `p * (g @ v.mT - sum(g @ v.mT * p))`,
+    multiplied by `k` and `q`.
     """
     query, key, value, mask, _, causal, scale = op.args
     minus = make.const(-1)
@@ -173,9 +175,9 @@ def _dots_fit(letters: str, others: list[str]) -> bool:
 def _is_as_long(
     letters: str, operand: Op, others: list[str], factors: list[Op]
 ) -> bool:
-    """Return whether the product of the others certainly has the operand's size in each summed letter.
+    """Return whether the other factors certainly have the operand's size in each letter summed over.
 
-    A size of 1 is broadcast: if the others have it, the operand may be longer.
+    Einsum broadcasts a size of 1: if the others have it, the operand may be longer, and its gradient has to be expanded.
     """
     sizes = _sizes(letters, operand)
     pairs = list(zip(others, factors, strict=True))
@@ -535,7 +537,7 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("cat")
 def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return the slices of `g` in the places of `x` and `y` in `torch.cat((x, y), dim)`."""
+    """Return the slices of `g` in the places of `x` and `y` in `torch.cat((x, y), dim)`; None for parts not written out."""
     parts, dim = op.args
     at = literal(dim)
     if parts.rule != "list":
@@ -582,7 +584,10 @@ def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
 
 @coded("stack")
 def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return `g.select(dim, 0)` and `g.select(dim, 1)` for `torch.stack((x, y), dim)`."""
+    """Return `g.select(dim, 0)` and `g.select(dim, 1)` for `torch.stack((x, y), dim)`; None for parts not written out.
+
+    A `g` stacked along the same dim is taken apart again.
+    """
     parts, dim = op.args
     at = literal(dim)
     if parts.rule != "list":

@@ -55,6 +55,7 @@ class FormulaEvaluator(Evaluator):
         table: Table,
         for_shape: bool = False,
     ) -> None:
+        """Evaluate formulas of a rule of `table`, over the op of each name in `env`; `for_shape` if only the shape is read."""
         super().__init__(make.applier, env)
         self.make = make
         self.table = table  # the rule's table
@@ -73,7 +74,7 @@ class FormulaEvaluator(Evaluator):
         return self.program.graph.node(node.kind, node.label, args, node.keywords)
 
     def operator(self, node: Node, *values: Op) -> Op:
-        """Return an operator applied to tensors, or to Python values, with arithmetic folded and comparisons decided."""
+        """Return the op of an operator: a primitive of tensors, or of Python values the number, the bool or the expression."""
         if node.kind == "compare":
             return self._compare(node.label, *values)
         if node.label == "not":

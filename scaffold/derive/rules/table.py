@@ -87,7 +87,7 @@ class Rule(NamedTuple):
 
     @property
     def cotangents(self) -> tuple[str, ...]:
-        """Return the names of the results' gradients in formulas."""
+        """Return the names of the results' cotangents in formulas: `grad`, or of several results `grad_values`, `grad_indices`."""
         if self.results == ("result",):
             return ("grad",)
         return tuple(f"grad_{name.lstrip('*')}" for name in self.results)
@@ -104,6 +104,7 @@ class Table:
     """A finder of rules by name and by spelling; each is parsed on first use."""
 
     def __init__(self, primitives: Primitives, base: "Table | None" = None) -> None:
+        """Take the sections of a table, and the table below it, if any; rules and formulas are parsed on first use."""
         # `base`: the built-in table below a team's own
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()

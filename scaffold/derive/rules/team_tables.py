@@ -17,7 +17,7 @@ def table_of(spec: OpSpec) -> Table:
 
 @lru_cache(maxsize=8)
 def table_with(files: tuple[RuleFile, ...]) -> Table:
-    """Return the built-in table overridden by a team's own, later files first."""
+    """Return the built-in table with a team's own tables over it; a later file overrides an earlier one."""
     table = built_in()
     if files:
         from scaffold.derive.rules.table_checks import checked_table

@@ -38,7 +38,7 @@ def _from_outside(results: Iterable[Op]) -> list[Op]:
 
 @cache
 def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
-    """Return the rows of the table with their patterns, by the primitives that may match them, in order."""
+    """Return the rows of the table with their patterns, in order, by the primitive of the outermost op to match."""
     found: dict[str, list[tuple[Advice, Pattern]]] = {}
     for item in ADVICE:
         for text in item.patterns:

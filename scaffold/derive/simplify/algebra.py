@@ -95,7 +95,7 @@ def _product_with_zero(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("div")
 def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `g` for `g * s / s` if the shape stays: for `(x / s).clamp(-8, 7) * s`, as in every quantiser; in 8 of 661 known ops."""
+    """Return `g` for `g * s / s` if the shape stays, as for `(x / s).clamp(-8, 7) * s` in every quantiser; in 8 of 661 known ops."""
     above = make.deep_products.of(a)
     if b not in above.tensors or len(above.tensors) == 1:
         return None
@@ -127,7 +127,7 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("neg")
 def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
-    """Return `(-2 * x).sum_to_size(...)` for `-(2 * x).sum_to_size(...)`."""
+    """Return `(-2 * x).sum_to_size(...)` for `-(2 * x).sum_to_size(...)`: the number takes the minus."""
     if not make.is_(a, "summed_to") or not make.is_(a.args[0], "mul"):
         return None
     if number(a.args[0].args[0]) is None:
@@ -162,7 +162,7 @@ def _without_guards(term: Product[Op], others: Collection[Op]) -> Product[Op]:
 
 
 def _of_guard(op: Op) -> Op:
-    """Return `n` for `where(n == 0, 1, n)`; any other value unchanged."""
+    """Return the divisor `n` guarded in `where(n == 0, 1, n)`; any other value unchanged."""
     if op.rule != "where" or not is_number(op.args[1], 1):
         return op
     mask, _, own = op.args
@@ -222,7 +222,7 @@ def _is_read_elsewhere(
 
 
 def _is_fraction(op: Op) -> bool:
-    """Return whether a Python value contains a division by anything but a literal."""
+    """Return whether a Python value contains a division by anything but a literal, which raises if that is a size of 0."""
     return not op.is_tensor and any(
         part.is_python("binary", "/") and not is_literal(part.args[1])
         for part in op.walk()
@@ -242,6 +242,7 @@ class DividedFirst:
     def __init__(
         self, make: Maker, roots: Mapping[str, Op], seed: Op, count: Op
     ) -> None:
+        """Compute each of the gradients `roots` again, from `seed / count`."""
         self.make, self.seed, self.count = make, seed, count
         self.quotient = make.div(seed, count)
         self.known: dict[tuple[Op, bool], Op | None] = {}  # answers of a call
@@ -415,13 +416,14 @@ class _Scalars:
     def __init__(
         self, make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
     ) -> None:
+        """Count the readers of each op below the gradients `roots`; ops in `whole` stay."""
         self.make, self.whole = make, whole
         self.uses = Counter(roots.values())
         for op in {op for root in roots.values() for op in root.walk()}:
             self.uses.update(op.args)
 
     def renewed(self, op: Op, of: Renewal) -> Op:
-        """Return the op with scalar factors first, also below it, and the minus of a repeated value before it is repeated."""
+        """Return the replacement of an op: scalar factors first, and the minus of an expanded scalar before it is expanded."""
         minus = op.facts.operator == "-" and len(op.args) == 1
         inner = op.args[0] if minus else op
         repeated = inner.rule == "expanded" and self.uses[inner] == 1

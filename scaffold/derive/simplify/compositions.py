@@ -33,6 +33,7 @@ class Composer:
     """A finder of rules composed by ops of one program."""
 
     def __init__(self, applier: Applier) -> None:
+        """Search among the compositions of the applier's table."""
         self.applier = applier
         self.matches = Matcher()
         self.known: dict[Op, Composition | None] = {}

@@ -86,6 +86,10 @@ class Maker(Algebra):
         forward_products: Mapping[Op, Product[Op]],
         precision: Precision,
     ) -> None:
+        """Make ops by an applier, simplified by `simplifications`; `opaque` says which ops have a name and stay whole.
+
+        `forward_products` are products of the forward to reuse, `precision` decides which dtypes are equal.
+        """
         self.applier, self.program = applier, applier.program
         self.simplifications = simplifications
         self.opaque = opaque

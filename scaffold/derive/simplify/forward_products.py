@@ -69,7 +69,10 @@ def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
 
 
 def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
-    """Return `(g * xhat).sum(-1, True)` for `(g * xc).sum(-1, True) * rstd`."""
+    """Return `(g * xhat).sum(-1, True)` for `(g * xc).sum(-1, True) * rstd`, with `xhat = xc * rstd` of the forward.
+
+    `op` is xhat, `term` its factors. None unless the product `whole` has such a sum, and the other factors are constant along its dims.
+    """
     for outer in whole.tensors:
         if outer.rule not in REDUCTIONS or make.products.whole(outer):
             continue
@@ -98,7 +101,7 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
 
 
 def _factors(op: Op) -> Product[Op] | None:
-    """Return the factors of a product of tensors, or of a quotient of two; None for other ops."""
+    """Return the two factors of a product or a quotient of tensors; None for other ops and a square."""
     if op.rule not in ("mul", "div") or not all(arg.is_tensor for arg in op.args):
         return None
     a, b = op.args

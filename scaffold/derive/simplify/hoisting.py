@@ -46,7 +46,7 @@ def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op |
 
 @HOISTED.on_each(*LINEAR)
 def _out_of_expansions(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `x * y` for `x.expand(n, m) * y` if `y` is as large, otherwise `(x * y).expand(n, m)`."""
+    """Return `x * y` for `x.expand(n, m) * y` if `y` is as large, otherwise `(x * y).expand(n, m)`; None without an expansion."""
     for at, arg in enumerate(args):
         if arg.rule == "expanded":
             found = _without_expansion(make, name, args, at)
@@ -161,7 +161,10 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
 
 @HOISTED.on_each("add", "sub")
 def _merged(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `where(c, a + x, b + y)` for `where(c, a, b) + where(c, x, y)`, and the same for choices by one test."""
+    """Return `where(c, a + x, b + y)` for `where(c, a, b) + where(c, x, y)`, and the same for choices by one test.
+
+    Of choices only with a 0 in a branch, as then a term disappears there.
+    """
     a, b = args
     if any(make.opaque(item) or item.rule != a.rule for item in (a, b)):
         return None

@@ -116,7 +116,7 @@ def identities_of(
 
 @lru_cache(maxsize=1024)
 def identities(table: Table, op: str) -> tuple[Identity, ...]:
-    """Return the identities of the primitive with ops of that name."""
+    """Return the identities in the section of a primitive, by the name of its ops."""
     rule = table.of_op(op)
     if rule is None:
         return ()

@@ -274,7 +274,7 @@ class Matcher:
     def arguments(
         self, items: tuple[Pattern, ...], ops: tuple[Op, ...], bound: Bound
     ) -> Iterator[Bound]:
-        """Yield the op of each name if ops match the patterns, in their order."""
+        """Yield the op of each name, for each way to match all ops with the patterns, in their order."""
         if not items:
             yield bound
             return
@@ -292,7 +292,7 @@ class Matcher:
     def _term(
         self, item: Product[Pattern], term: "Term", bound: Bound
     ) -> Iterator[Bound]:
-        """Yield matches of a term of a sum; a name may stand for a product."""
+        """Yield matches of a pattern, a term of a sum, with a term of a value's sum; a plain name may stand for a product."""
         alone = item.number == 1 and len(item.tensors) == 1 and not item.below
         if alone and term.sign == 1:
             yield from self(item.tensors[0], term.op, bound)

@@ -55,7 +55,7 @@ class Product(NamedTuple, Generic[Factor]):
         )
 
     def without(self, other: "Product[Factor]") -> "Product[Factor]":
-        """Return the product without the factors of another, which all have to be among these."""
+        """Return the product without the factors of another one, all of them among its own."""
         pairs = zip(self[1:], other[1:], strict=True)
         rest = (_removed(mine, theirs) for mine, theirs in pairs)
         return Product(_ratio(self.number, other.number), *rest)
@@ -123,6 +123,7 @@ class Products:
     def __init__(
         self, program: Program, make: Algebra, whole: Callable[[Op], bool]
     ) -> None:
+        """Take products apart, except for ops decided by `whole`; make ops by `make`."""
         self.program, self.make, self.whole = program, make, whole
         self._known: dict[Op, Product[Op]] = {}
 
@@ -193,6 +194,7 @@ class _Factors:
     """The factors found so far, in numerator and denominator."""
 
     def __init__(self, whole: Callable[[Op], bool], every: bool) -> None:
+        """Start with no factors; see `taken_apart` for `whole` and `every`."""
         self.whole, self.every = whole, every
         self.number: Number = 1
         # above and below the line of the fraction

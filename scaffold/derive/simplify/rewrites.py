@@ -118,7 +118,7 @@ def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("squeeze")
 def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
-    """Return `x.sum(-1)` for `x.sum(-1, keepdim=True).squeeze(-1)`."""
+    """Return `x.sum(-1)` for `x.sum(-1, keepdim=True).squeeze(-1)`, and the like for other reductions."""
     if make.is_(a, "summed_to"):
         return _squeezed_sum_to(make, a, dim)
     if a.facts.category != "reduction" or len(a.args) != 3 or make.opaque(a):
@@ -191,7 +191,7 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("unsqueeze")
 def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
-    """Return `x` for `x.squeeze(1).unsqueeze(1)`; an expanded scalar is expanded further."""
+    """Return `x` for `x.squeeze(1).unsqueeze(1)`; the unsqueezed shape is given to an expanded scalar directly."""
     wide = shapes.unsqueezed(a.shape, dim_of(dim))
     if make.is_(a, "squeeze") and a.args[0].shape == wide:
         return a.args[0]
@@ -270,7 +270,7 @@ def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on("div")
 def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `mean(x, dim)` for `sum(x, dim) / n`, if n is the number of elements summed."""
+    """Return `mean(x, dim)` for `sum(x, dim) / n`, or for a product with that sum, if n is the number of elements summed."""
     product = make.products.of(a)
     for at, factor in enumerate(product.tensors):
         if factor.rule == "sum" and not make.opaque(factor):
