@@ -83,6 +83,7 @@ def _promoted_kind(program: Program, rule: Rule, args: Args, said: str) -> Kind:
     everything = {item.kind for item in tensors(args.values())}
     if "complex" in everything or _complex_number(args):
         return "real" if said == "magnitude" else "complex"
+    # An index or a mask decides only if no other tensor is given.
     apart = rule.facts.nondiff
     given = (item for name, item in args.items() if name not in apart)
     kinds = {item.kind for item in tensors(given)} if apart else everything

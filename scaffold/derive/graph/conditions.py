@@ -219,7 +219,7 @@ def given(program: Program, op: Op) -> Op:
 
 
 def may_be_zero(op: Op) -> bool:
-    """Return whether a gradient is the number 0 for zeros, always or in some branch of a choice."""
+    """Return whether a gradient is the number 0, standing for zeros, always or in some branch of a choice."""
     if op.rule in ("cond", "neg"):
         return any(map(may_be_zero, op.args))
     if op.rule in ("add", "sub"):

@@ -469,7 +469,7 @@ def convolved(program: Program, args: Args) -> Shape | None:
     if dims is None or args["input"].shape.rank is None:
         return None
     kernel: Sequence[Dim] = weight.dims or ()
-    if len(kernel) != len(dims) or weight.rank is None:
+    if len(kernel) != len(dims) or weight.rank is None:  # not declared
         kernel = [SizeAt(args["weight"], at) for at in range(len(dims))]
     slides = tuple(args[name] for name in ("stride", "padding", "dilation"))
     counts = list[Dim]()

@@ -625,7 +625,7 @@ class Expressions(Evaluator):
     # Python values: sizes, attributes, tests, and arithmetic on them
 
     def test(self, node: Node) -> Op | bool:
-        """Return the op of a condition fixed in each call, or its outcome if ranks and literals settle it.
+        """Return the op of a condition fixed in each call, or its outcome if ranks and literals settle it; a name alone stays a test.
 
         Raise `UnsupportedError` if it depends on the numbers in a tensor.
         """

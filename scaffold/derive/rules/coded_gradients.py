@@ -177,7 +177,8 @@ def _is_as_long(
 ) -> bool:
     """Return whether the other factors certainly have the operand's size in each letter summed over.
 
-    Einsum broadcasts a size of 1: if the others have it, the operand may be longer, and its gradient has to be expanded.
+    Einsum broadcasts a size of 1: if the others have it, the operand may be longer, and its gradient has to be expanded. Of an
+    operand with a letter of its own, which is expanded anyway, all other sizes have to agree.
     """
     sizes = _sizes(letters, operand)
     pairs = list(zip(others, factors, strict=True))
@@ -680,7 +681,7 @@ def _differ_along(one: Shape, two: Shape, dim: shapes.Axis) -> bool:
 
 @coded("solve")
 def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return `g_b = solve(a.mH, g)` for `b`, and `-g_b @ x.mH` for `a`, of `x = solve(a, b)`."""
+    """Return `g_b = solve(a.mH, g)` for `b`, and `-g_b @ x.mH` for `a`, of `x = solve(a, b)`; None if batches may differ."""
     a, b = op.args
     vector = a.shape.rank == 2 and b.shape.rank == 1
     if not vector and not shapes.same_rank(a.shape, b.shape):
