@@ -52,8 +52,8 @@ def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
     found = _facts(spec, None)
     if found is None:
         return ()
-    told, lowered = found
-    return (*told.pairs, *(pair for op in _ops_of(lowered) for pair in _met(op)))
+    facts, lowered = found
+    return (*facts.pairs, *(pair for op in _ops_of(lowered) for pair in _met(op)))
 
 
 def _facts(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | None:

@@ -41,7 +41,7 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
 
 
 def _word(domain: str) -> Domain | None:
-    """Return a rule's domain as a word of signatures, or None."""
+    """Return the domain of a rule, as `"(0, 1)"` or `"any; not 0"`, as the word of `ORDER` for it; None without one."""
     within, *kinks = (part.strip() for part in domain.split(";"))
     if within in UNIT:
         return "unit"

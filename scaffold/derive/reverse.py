@@ -165,13 +165,13 @@ class Reverse:
                     self.make.take_for_real(op.args)
                 self._pass_on(op)
         gradients = {
-            name: self._without_a_dim(self._whole(op), op, seeds)
+            name: self._without_a_dim(self._of_input(op), op, seeds)
             for name, op in inputs.items()
             if op.active
         }
         return Reversed(gradients, self.of, self.via, tuple(self.calls))
 
-    def _whole(self, op: Op) -> Op:
+    def _of_input(self, op: Op) -> Op:
         """Return an input's gradient: the sum of all cotangents reaching it, cast and in its shape; zeros if there are none."""
         found = self._gathered(op)
         found = found and self._cast_back(op, found)

@@ -371,10 +371,10 @@ def _known_of_each(
     named = {dim for item in required for dim in item.dims or ()}
     absent = [item for item in declared if item.optional]
     *_, beside = _known([*absent, each._replace(optional=True)], ())
-    told = [beside.sizes[at] for at in beside.to_test]
+    sizes = [beside.sizes[at] for at in beside.to_test]
     asked = tuple(
         at
-        for at, size in zip(beside.to_test, told, strict=True)
+        for at, size in zip(beside.to_test, sizes, strict=True)
         if isinstance(size, Place) and beside.dims[at] not in named
     )
     # Without the shape of the first tensor: its rank is unknown.

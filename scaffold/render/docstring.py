@@ -41,7 +41,10 @@ def quoted(lines: list[str]) -> str:
 
 
 def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
-    """Wrap a paragraph into lines, without breaking words."""
+    """Wrap a paragraph into lines, without breaking words; the lines after the first are indented by `more`.
+
+    Quotes and backslashes are escaped for the count, since they stand so in the file; `quoted` escapes the result again.
+    """
     lines = textwrap.wrap(
         _escaped(text),  # as wide as it will stand in the file
         WIDTH,

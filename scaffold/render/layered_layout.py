@@ -166,7 +166,7 @@ def _centred(graph: _Graph, order: Order) -> list[float]:
     for row in order:
         for before, item in zip([None, *row], row, strict=False):
             if before is not None:
-                centres[item] = centres[before] + _apart(graph, before, item)
+                centres[item] = centres[before] + _distance(graph, before, item)
         middle = (centres[row[0]] + centres[row[-1]]) / 2 if row else 0.0
         for item in row:
             centres[item] -= middle
@@ -190,7 +190,7 @@ def _wanted(graph: _Graph, item: int, centres: list[float]) -> float:
     return pulls / sum(weights)
 
 
-def _apart(graph: _Graph, left: int, right: int) -> float:
+def _distance(graph: _Graph, left: int, right: int) -> float:
     """Return the least distance between the centres of two neighbours."""
     gap = GAP if max(left, right) < graph.real else DUMMY_GAP
     return (graph.boxes[left].width + graph.boxes[right].width) / 2 + gap
@@ -200,10 +200,10 @@ def _spread(graph: _Graph, row: list[int], wanted: list[float]) -> list[float]:
     """Return places near the wanted ones, with order and distances kept: the mean of pushing right and of pushing left."""
     right, left = list(wanted), list(wanted)
     for at in range(1, len(row)):
-        least = right[at - 1] + _apart(graph, row[at - 1], row[at])
+        least = right[at - 1] + _distance(graph, row[at - 1], row[at])
         right[at] = max(right[at], least)
     for at in range(len(row) - 2, -1, -1):
-        most = left[at + 1] - _apart(graph, row[at], row[at + 1])
+        most = left[at + 1] - _distance(graph, row[at], row[at + 1])
         left[at] = min(left[at], most)
     return [(one + other) / 2 for one, other in zip(right, left, strict=True)]
 

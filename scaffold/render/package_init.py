@@ -78,7 +78,7 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
         new = _statement(module, [(name, name) for name in names_missing], wanted)
         coming.setdefault(_place(module, known, tree), []).extend(new)
     if not imports:
-        _set_apart(lines, coming)
+        _add_blank_lines(lines, coming)
     for line in sorted({*edits, *coming}, reverse=True):
         count, new = edits.get(line, (0, []))
         lines[line : line + count] = [*coming.get(line, ()), *new]
@@ -155,7 +155,7 @@ def _statement(
     return [f"{start} (\n", *(f"    {name},\n" for name in said), ")\n"]
 
 
-def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
+def _add_blank_lines(lines: list[str], coming: dict[int, list[str]]) -> None:
     """Add blank lines between the first imports and the code around them; `coming` has the new lines by their place."""
     for line, new in coming.items():
         above = ["\n"] if line and lines[line - 1].strip() else []

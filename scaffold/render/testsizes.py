@@ -115,10 +115,10 @@ def _bound(
         *(item.result.names() for item in conditions if item.result)
     )
     bound = [name for name in names if name in read]
-    told = dict(_equations(conditions, bound))
-    last = [name for name in bound if name not in told] + [*told]
+    solved = dict(_equations(conditions, bound))
+    last = [name for name in bound if name not in solved] + [*solved]
     for shared in (fixed, None):
-        for order, equations in ((bound, {}), (last, told)):
+        for order, equations in ((bound, {}), (last, solved)):
             search = _Search(conditions, equations, first)
             found = search.found(fixed, order, shared)
             if found is not None:
@@ -146,10 +146,10 @@ class _Search:
     """A search for sizes, one name after the other; equations give some of them."""
 
     def __init__(
-        self, conditions: tuple[Formula, ...], told: Mapping[str, Node], first: int
+        self, conditions: tuple[Formula, ...], given: Mapping[str, Node], first: int
     ) -> None:
-        """Begin a search; `told` has for some names the other side of their equation. Sizes from `first` on are tried first."""
-        self.conditions, self.told, self.steps = conditions, told, 0
+        """Begin a search; `given` maps some names to the other side of their equation. Sizes from `first` on are tried first."""
+        self.conditions, self.given, self.steps = conditions, given, 0
         self.usual = [size for size in CANDIDATES if size >= first]
         self.unusual = [size for size in CANDIDATES if size < first]
 
@@ -180,7 +180,7 @@ class _Search:
     ) -> Sequence[int]:
         """Return the sizes to try for a name: the one its equation gives, if it has one, else all; with `any_size` small ones too."""
         with suppress(KeyError, UndecidedError):
-            size = evaluated(self.told[name], _reader(sizes))
+            size = evaluated(self.given[name], _reader(sizes))
             if isinstance(size, int):
                 return [size] if 0 < size <= max(CANDIDATES) else []
         return self.usual + (self.unusual if any_size else [])

@@ -309,16 +309,16 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
         hint += f", or declare --dirty {name}" if returned else ""
         raise ScaffoldError(message, formula.location, hint)
     for name in spec.dirty:
-        if any(_assigns_anew(item, name) for item in formula.statements):
+        if any(_rebinds(item, name) for item in formula.statements):
             message = f"'{name}' is declared dirty, but the forward assigns a new tensor to the name"
             hint = f"change it in place: {name}.copy_(...), {name} += ..."
             raise ScaffoldError(message, formula.location, hint)
 
 
-def _assigns_anew(item: Statement, name: str) -> bool:
+def _rebinds(item: Statement, name: str) -> bool:
     """Return whether a statement binds the name to another tensor, rather than changing its own."""
     if isinstance(item, If):
-        return any(_assigns_anew(inner, name) for inner in (*item.body, *item.orelse))
+        return any(_rebinds(inner, name) for inner in (*item.body, *item.orelse))
     if item.operator or item.target.kind == "subscript":
         return False
     return name in item.target.names() and name not in same_tensor(item.value)

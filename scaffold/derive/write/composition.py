@@ -191,7 +191,7 @@ class _Known:
         foreign = effects(self.spec)
         return (
             any(not comment.startswith(ABOUT_A_NAME) for comment in item.comments)
-            or _is_apart(item.value)
+            or _stands_alone(item.value)
             or any(map(foreign, item.value.walk()))
             or bool(changed_in_place(item.value))
         )
@@ -206,7 +206,7 @@ class _Known:
         """Return the line with a value in place of its name; None if the line must stay as it is."""
         if not _is_plain(line) or changed_in_place(line.value):
             return None
-        if _is_apart(line.value):
+        if _stands_alone(line.value):
             return None
 
         def change(part: Node) -> Node | None:
@@ -243,7 +243,7 @@ def _is_counted(name: str, role: str) -> bool:
     return name.startswith(role) and name.removeprefix(role).isdigit()
 
 
-def _is_apart(value: Node) -> bool:
+def _stands_alone(value: Node) -> bool:
     """Return whether a value has a lambda, or is a call that `render` gives a line and a comment."""
     return any(
         part.kind == "lambda" or part.label == "broadcast_shapes"

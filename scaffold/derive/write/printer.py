@@ -124,8 +124,8 @@ class Printer:
 
     def at(self, scope: Scope) -> "Printer":
         """Return a printer of the same values in another scope."""
-        told = self.applier, self.holders, self.names, self.owners, self.asked
-        return Printer(*told, self.temporaries, scope, self.written, self.dialect)
+        common = self.applier, self.holders, self.names, self.owners, self.asked
+        return Printer(*common, self.temporaries, scope, self.written, self.dialect)
 
     def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
         """Return the cached expressions still right with other `names`: no name in them has changed."""
@@ -382,8 +382,8 @@ class Printer:
 
     def _is_met(self, need: Need) -> bool:
         """Return whether the tests around the statement meet a need."""
-        told = any(meets(outcome, need) for outcome in self.scope.tests)
-        return told or self._is_current(need)
+        met = any(meets(outcome, need) for outcome in self.scope.tests)
+        return met or self._is_current(need)
 
     def _by_base(self, shape: Shape) -> Node:
         """Return a value of the shape made from a value of its base shape, `x.mT`; raise `UnsupportedError` if impossible."""
@@ -420,8 +420,8 @@ class Printer:
         holders, owners = self.holders, self.owners
         if op not in holders.held:
             self.asked.add(op)
-        told = self.applier, holders, holders.held, owners, self.asked
-        printer = Printer(*told, scope=self.scope, dialect=self.dialect)
+        common = self.applier, holders, holders.held, owners, self.asked
+        printer = Printer(*common, scope=self.scope, dialect=self.dialect)
         return printer.node(op)
 
     def _size(self, op: Op) -> Node:

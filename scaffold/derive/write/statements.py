@@ -528,7 +528,10 @@ def _terms(value: Node) -> Iterator[Node]:
 def _inline_ops(
     printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
 ) -> Iterator[Op]:
-    """Yield the ops written inside the expression of another, except those a name would not help."""
+    """Yield the ops written inside the expression of another one, to choose one of them to be named.
+
+    Left out are those with a name, and those a name would break: a product in a fused `addcmul`, a one-hot as an index.
+    """
     waiting = [(op, at) for at in range(len(op.args))]
     while waiting:
         user, at = waiting.pop()
@@ -639,7 +642,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
     )
     shapes = shape_owners(program, safe.needs)
     words = {**held, **emission.own}
-    told = emission.applier, emission.holders, words, shapes, emission.asked
+    common = emission.applier, emission.holders, words, shapes, emission.asked
     return _Known(
         roots,
         regions,
@@ -650,7 +653,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         owners,
         _first_below(roots),
         namer,
-        Printer(*told, dialect=emission.dialect),
+        Printer(*common, dialect=emission.dialect),
     )
 
 
@@ -691,9 +694,9 @@ class _Writer:
         # What is written over a temporary is found as a line is written.
         if earlier is not None and self.temporaries is None:
             written = earlier.printer.still_written(self.names)
-        told = emission.applier, emission.holders, self.names, known.shapes
+        common = emission.applier, emission.holders, self.names, known.shapes
         self.printer: Printer = Printer(
-            *told,
+            *common,
             emission.asked,
             self.temporaries,
             written=written,
@@ -847,15 +850,15 @@ class _Writer:
         inner = down_to((op,), self.names.keys() - {op})
         written = [part for part in inner if part is op or part not in self.names]
         powers = filter(None, map(guarded_power, written))
-        told = [
+        comments = [
             f"if {emit(printer.node(power))} is 0 the gradient is 0, not 0 * inf"
             for power in powers
         ]
         casts = self.emission.region and any(part.rule == "cast" for part in written)
         if casts and not self.told_of_casts:
             self.told_of_casts = True
-            told.append("autocast may leave these in different dtypes")
-        return tuple(told)
+            comments.append("autocast may leave these in different dtypes")
+        return tuple(comments)
 
     def _why_recorded(self, op: Op) -> tuple[str, ...]:
         """Return the comment on a choice by whether autograd records the backward: its fused call has no derivative."""

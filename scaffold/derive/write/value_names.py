@@ -249,12 +249,12 @@ class Namer:
         """Yield names for a part of a gradient by the input it is for (`masked_grad_x`): it is not the gradient of its operands."""
         factors = [arg for arg in op.args if not self.is_gradient(arg)]
         names = list(filter(None, map(self._exact, factors)))
-        told = (
+        filled = (
             word.format(name)
             for word in _of_names(op.facts.grad_words)
             for name in names
         )
-        yield from (name for name in told if len(name) <= OF_WORD)
+        yield from (name for name in filled if len(name) <= OF_WORD)
         owners = self.owners.get(op, []) if self.count > 1 else []
         if len(owners) == 1:
             yield from (f"{role}_{owners[0]}" for role in roles)
@@ -271,8 +271,8 @@ class Namer:
         reduced = op.facts.category == "reduction"
         for end in (*words, "_".join(words)):
             pairs = [(end, r) if reduced else (r, end) for r in roles if end]
-            told = (f"{one}_{two}" for one, two in pairs if not _repeats(one, two))
-            yield from (name for name in told if len(name) <= OF_ROLE)
+            joined = (f"{one}_{two}" for one, two in pairs if not _repeats(one, two))
+            yield from (name for name in joined if len(name) <= OF_ROLE)
         if reduced and len(words) == 1:  # in case the user has an `x_norm`
             yield from (f"{role}_{words[0]}" for role in roles)
 
@@ -317,9 +317,9 @@ class Namer:
         if not name:
             return
         roles = [self.held[reader]] if reader in self.held else self._roles(reader)
-        told = (role for role in roles if name not in (role, role.partition("_")[2]))
-        told = (role for role in told if not role.startswith(f"{name}_"))
-        yield from (f"grad_{name}_via_{role}" for role in told)
+        left = (role for role in roles if name not in (role, role.partition("_")[2]))
+        left = (role for role in left if not role.startswith(f"{name}_"))
+        yield from (f"grad_{name}_via_{role}" for role in left)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
         """Yield names for the cotangent of a forward value."""
@@ -337,9 +337,9 @@ class Namer:
 
         `preactivation` for a product below a `tanh`, but `softplus` for the argument in `tanh(softplus(x))`.
         """
-        told, own = [*dict.fromkeys(self._as_argument(value))], self._roles(value)
+        played, own = [*dict.fromkeys(self._as_argument(value))], self._roles(value)
         named = value.facts.category == "elementwise" and not value.facts.operator
-        return [*own, *told] if named else [*told, *own]
+        return [*own, *played] if named else [*played, *own]
 
     def _as_argument(self, value: Op) -> Iterator[str]:
         """Yield a value's roles as an argument of its readers: `preactivation`."""
