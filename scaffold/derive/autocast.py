@@ -5,6 +5,9 @@ text of the forward under autocast.
 
 The forward runs unchanged, and the backward under the forward's autocast (`region`): so both compute in the same
 precision.
+
+Words: a kept formula stands as the user wrote it, with a loop for instance, so only the names in it are known. The policy of a
+primitive is what autocast does to its arguments: cast them to the lower precision ("lower"), or to float32.
 """
 
 from collections.abc import Collection, Iterable

@@ -2,6 +2,9 @@
 
 In: an `OpSpec` and its `Maths`. Out: `Capabilities`. Invariant: in doubt a feature counts as unsupported: better to
 omit a true claim than to make a false one.
+
+Words: a kept forward stands as the user wrote it, with a loop for instance, so only the names in it are known. An opaque op leaves
+PyTorch. `kinds` tells tensors from numbers.
 """
 
 from collections.abc import Collection, Iterable, Iterator

@@ -624,7 +624,10 @@ def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
 
 
 def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
-    """Return notes on such calls in a forward left to autograd, which knows none of the user's rules."""
+    """Return notes on calls treated as constants by autograd, in a forward left to it whole.
+
+    Autograd knows none of the user's rules, so these calls are constants even with a rule.
+    """
     active = frozenset(item.name for item in spec.differentiable)
     active |= active_locals(forward.statements, active)
     return _notes_on_constants(

@@ -4,6 +4,9 @@ In: an `OpSpec` and its forward. Out: one program that assigns `grad_<input>`; t
 from the finished lines, those computed for each tensor of a variadic input. Invariant: each formula computes the same
 as alone; every name that the op owns (inputs, outputs, imports) keeps its meaning, even if it is rewritten to ctx; an
 ambiguous name is an error.
+
+Words: a formula reads outer names, those of the op, and has locals of its own. A variadic input is any number of tensors: its gradient
+is a formula for element `i`.
 """
 
 from collections.abc import Iterable

@@ -85,7 +85,7 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
 
 
 def _comments(statistics: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what is said of the numbers that the formula does not return."""
+    """Return the comment on the statistics of rows: the formula does not return them, so backward computes them again."""
     if not statistics:
         return ()
     pronoun = "it" if len(statistics) == 1 else "them"

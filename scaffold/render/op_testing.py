@@ -313,7 +313,7 @@ class _Kept:
         return any(name in (*self.never, CONDITION, LEFT_OUT) for name in names)
 
     def _calls_what_is_cut(self, node: ast.stmt) -> bool:
-        """Return whether a statement calls a method of those left out."""
+        """Return whether a statement calls a method in `never`: it is cut from the code."""
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))):
                 return name in self.never

@@ -4,6 +4,8 @@ In: an `OpSpec` with a forward. Out: its statements, and one result per output.
 Invariant: same values; a conditional on an absent optional becomes an `if`, every result is a tensor of its own, and no
 assignment shadows an input, an import, the name of a gradient or the name of another output. A forward kept verbatim
 changes no input, and PyTorch can call it with tensors alone, as its autograd needs.
+
+Words: a dirty input is one the user has declared to be changed in place. A variadic input or output is any number of tensors.
 """
 
 from collections.abc import Iterable

@@ -7,6 +7,8 @@ numbers, changes a tensor in place or is foreign to PyTorch.
 Values shared in the graph have their names from `schedule` already. The rest repeats as text alone, in one derived
 backward of five: forward lines repeated as the user wrote them, and values computed for their shape, `(x * y).shape`,
 which appear only when a line is printed. Hence this second pass over the statements.
+
+Words: `fixed` expressions may share memory with one written to; a foreign expression must not be moved.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

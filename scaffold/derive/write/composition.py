@@ -220,7 +220,7 @@ class _Known:
 def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
     """Yield the possible shorter names, best first: the role, or a lower number behind it.
 
-    None, if the name has no number and others of its role are visible (`among_others`): it tells them apart.
+    A name without a number has no shorter one if others of its role are visible (`among_others`): it tells them apart.
     """
     counted = _is_counted(name, role)
     if counted or not among_others:

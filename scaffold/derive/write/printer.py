@@ -451,7 +451,7 @@ class Printer:
         return self._of_tensor(op, "ndim")
 
     def _dtype(self, op: Op) -> Node:
-        """Return `x.dtype`; a value without a name is asked for, so that it gets one."""
+        """Return `x.dtype`; a value without a name is asked for, to get one."""
         (value,) = op.args
         if value not in self.names:
             self.asked.add(value)

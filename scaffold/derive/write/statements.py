@@ -323,7 +323,7 @@ def _attempt(
 
 
 def _coming(backward: BackwardGraph) -> Iterable[Op]:
-    """List the cotangents that are surely there."""
+    """Yield the incoming gradients surely present: not None, and of a result that is a tensor in every call."""
     for seed, result in backward.seeds.items():
         # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
         if is_there(result) and seed not in backward.undefined:
