@@ -265,7 +265,10 @@ def _forward_lines(
 
 
 def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """Return the updates, done in training only, in the buffers' dtype and not for an empty batch, like `nn.BatchNorm1d`."""
+    """Return the lines updating the buffers after a call, in training only.
+
+    As in `nn.BatchNorm1d` they compute in the buffers' dtype, and an empty batch changes nothing.
+    """
     nodes = [node for _, formula in module.updates for node in formula.nodes()]
     read = {node.label for node in nodes if node.kind == "name"}
     given = [

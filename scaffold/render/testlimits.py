@@ -39,7 +39,7 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
 
 
 def singular(spec: OpSpec) -> bool:
-    """Return whether the second derivative may divide by 0 if a sum over nothing is 0."""
+    """Return whether a second derivative may be NaN for empty inputs: the gradient divides by a sum over nothing, or by a size."""
     found = (pair for node in _nodes(spec) for pair in _singular_calls(node))
     called = (item for item, limit in found if limit in ("zero", "length"))
     in_torch = any("math" not in item.args[0].names() for item in called)

@@ -222,7 +222,7 @@ def under_one_name(
     taken: Collection[str],
     given: Collection[str],
 ) -> dict[str, str]:
-    """Map names to the user's: `scores` for `first_scores`, if last read where `scores` is assigned.
+    """Map names to the user's if one can serve for both: `scores` for `first_scores`, last read where `scores` is assigned.
 
     For straight-line statements. A `taken` name without a value in them is not reused, unless its value is `given`
     before the first line; the gradient of a given value keeps its own name.

@@ -107,9 +107,10 @@ def _walk(
     first: frozenset[str],
     rather: frozenset[str],
 ) -> Plan:
-    """Walk back from `wanted`, saving names in `first` if read at all, and names in `rather` if worthwhile.
+    """Walk back from `wanted`: repeat each statement that assigns a live name, or save the name if it must or should not run again.
 
-    Raise `_SavedTooEarlyError` if a value would be read that its name no longer holds.
+    Names in `first` are saved if read at all, names in `rather` if worthwhile. Raise `_SavedTooEarlyError` if a value would
+    be read that its name no longer holds.
     """
     statements = forward.statements
     locals_ = written(*statements)

@@ -80,7 +80,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
     named -= _numbers(backward.lowered.results)
 
     def can_be_saved(op: Op) -> bool:
-        """Return whether a forward value can get a name to be saved by, and takes memory of its own."""
+        """Return whether saving a forward value is possible and of use: it can get a name, and takes memory of its own."""
         # An element is named along with its call: `_, indices = x.max(-1)`.
         if op.rule == "item":
             call = op.args[0]

@@ -781,7 +781,10 @@ def unsliced(printer: Printer, op: Op) -> Node:
 
 
 def _bound(printer: Printer, op: Op, bound: Op) -> Node:
-    """Write a bound counted from the start, as `vmap` needs: `x.shape[1] - 1`; for `-k`, use the part's size."""
+    """Return a bound of a slice counted from the start, as `vmap` needs: `x.shape[1] - 1` for -1.
+
+    For `-k` with `k` unknown, the part's own size gives it: the end of `x[:-k]` is the size of its gradient `g`.
+    """
     value = literal(bound)
     if isinstance(value, int) and value < 0:
         return _counted(printer, op, value)
