@@ -39,7 +39,7 @@ NO_KINDS: Mapping[str, str] = {}
 
 
 class Adopted(NamedTuple):
-    """An op in TOML: its name and its keys in order; the file of its functions."""
+    """An op in TOML, its keys in order, and the file with its functions."""
 
     name: str
     keys: dict[str, Value]
@@ -119,7 +119,7 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
 def _assumed(
     facts: Facts, wanted: Wanted, wrapper: ast.FunctionDef | None
 ) -> tuple[str, ...]:
-    """Return the inputs whose types the caller chose, as neither the Function nor its wrapper states them."""
+    """Return the inputs with types chosen by the caller, as neither the Function nor its wrapper states them."""
     known = _defaults(facts, wrapper) if wrapper else {}
     items = [item for item in facts.inputs if is_untold(facts, item)]
     names = [item.name for item in items if item.name in wanted.kinds]
@@ -127,7 +127,7 @@ def _assumed(
 
 
 def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
-    """Yield notes on tensors once kept on ctx that the op recomputes, as it saves inputs and outputs alone."""
+    """Yield notes on tensors once kept on ctx, now recomputed by the op, as it saves inputs and outputs alone."""
     for item in passed:
         for node in ast.walk(ast.parse(item.given, mode="eval")):
             word = torch_call(node, facts.names) or method_call(node, facts.names)
@@ -138,7 +138,7 @@ def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
 
 
 def _unused(facts: Facts, name: str) -> str:
-    """Return a name that the Function does not use itself."""
+    """Return the name, or one like it, not used by the Function itself."""
     used = {getattr(node, "id", "") for node in ast.walk(facts.function.node)}
     return name if name not in used else fresh(f"{name}_body", used)
 
@@ -149,6 +149,7 @@ AUTOCAST = {"custom_fwd", "custom_bwd"}
 
 
 def _refuse_decorators(facts: Facts) -> None:
+    """Raise Unfit for a decorated method, unless the op has a form for the decorator."""
     function = facts.function
     for method in (function.forward, function.backward, function.setup_context):
         for name in method.decorators if method else ():
@@ -160,7 +161,10 @@ def _refuse_decorators(facts: Facts) -> None:
 
 
 def _wrapper(facts: Facts) -> ast.FunctionDef | None:
-    """Return the function of the module that calls apply; one with the class's own name hides the class."""
+    """Return the function of the module calling apply; None if there is none.
+
+    One with the class's own name does not count: it hides the class.
+    """
     name = facts.function.name
     for node in facts.module.tree.body:
         if isinstance(node, ast.FunctionDef) and node.name != name:
@@ -177,7 +181,7 @@ def _declared(
     wrapper: ast.FunctionDef | None,
     names: Mapping[str, str],
 ) -> Iterator[str]:
-    """Return the inputs as in the table, with the wrapper's defaults."""
+    """Yield the inputs as in the key `inputs`, with the wrapper's defaults, under their names in the op."""
     known = _defaults(facts, wrapper) if wrapper else {}
     items = inputs_of(facts)
     entries = [
@@ -191,6 +195,7 @@ def _declared(
 
 
 def _defaults(facts: Facts, node: ast.FunctionDef) -> dict[str, str]:
+    """Return the literal defaults of a function's parameters, as text."""
     plain = [*node.args.posonlyargs, *node.args.args]
     start = len(plain) - len(node.args.defaults)
     pairs = zip(plain[start:], node.args.defaults, strict=True)
@@ -203,7 +208,7 @@ def _defaults(facts: Facts, node: ast.FunctionDef) -> dict[str, str]:
 
 
 def inputs_of(facts: Facts) -> list[Parameter]:
-    """Return the inputs of `apply`."""
+    """Return the inputs of `apply`; raise Unfit for `*args`, and for a keyword without default."""
     for item in facts.inputs:
         if (
             item.passing == "variadic"
@@ -216,11 +221,12 @@ def inputs_of(facts: Facts) -> list[Parameter]:
 
 
 class _Calls:
-    """The calls of the functions, over the names that inputs and outputs have in the op."""
+    """The calls of the adopted functions in the op's formulas, over the op's names of inputs and outputs."""
 
     def __init__(
         self, facts: Facts, outputs: tuple[str, ...], passed: tuple[Handed, ...]
     ) -> None:
+        """Choose a name in the op for each input, not one an output or a returned local has."""
         self.facts, self.outputs = facts, outputs
         self.made = [item.given for item in passed if item.local]
         self.names: dict[str, str] = {}
@@ -233,6 +239,7 @@ class _Calls:
             taken.add(self.names[item.name])
 
     def forward(self, name: str) -> str:
+        """Return the formula of the forward: a call, or statements if it returns locals beside the outputs."""
         call = f"{name}({', '.join(self.names.values())})"
         if not self.made:
             return call
@@ -240,7 +247,7 @@ class _Calls:
         return f"{results} = {call}\nreturn {', '.join(self.outputs)}\n"
 
     def backward(self, name: str, body: Body) -> dict[str, Value]:
-        """Return one gradient as the formula of its input, several as a statement that unpacks them."""
+        """Return the keys of the gradients: `grad` for one input, else `backward`, a statement to unpack them."""
         kinds = output_kinds(self.facts, len(self.outputs))
         several = len(self.outputs) > 1
         grads = [
@@ -284,6 +291,7 @@ class _Calls:
 
 
 def _behaviour(facts: Facts, names: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
+    """Yield keys for changes in place, absent gradients and autocast, with their values."""
     dirty = facts.marked("mark_dirty")
     if dirty is None or not dirty <= names.keys():
         raise Unfit(facts.function.node, "what mark_dirty is given is not named")

@@ -27,7 +27,7 @@ CALLS = {
 
 
 class Body(NamedTuple):
-    """A function of the file, and the op's arguments for it beside inputs and gradients."""
+    """A function of the file as text, and the arguments for its parameters other than inputs and gradients."""
 
     text: str
     given: tuple[str, ...] = ()
@@ -37,7 +37,10 @@ class Body(NamedTuple):
 def forward_body(
     facts: Facts, name: str, passed: Sequence[Handed], outputs: int
 ) -> Body:
-    """Return the forward; it also returns the locals read by backward."""
+    """Return the forward as a function without ctx; it also returns the locals backward reads.
+
+    `passed` are the values on ctx, `outputs` is the number of outputs.
+    """
     forward = facts.function.forward
     assert forward is not None
     text = _Text(facts, forward)
@@ -58,7 +61,10 @@ def forward_body(
 def backward_body(
     facts: Facts, name: str, passed: Sequence[Handed], outputs: int
 ) -> Body:
-    """Return the backward; its parameters are gradients, saved values and attributes of ctx it reads."""
+    """Return the backward as a function of the gradients, and of the saved tensors and attributes of ctx it reads.
+
+    `passed` are the values on ctx, `outputs` is the number of outputs.
+    """
     backward = facts.function.backward
     assert backward is not None
     text = _Text(facts, backward)
@@ -98,7 +104,7 @@ def backward_body(
 
 
 def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
-    """Return the parameters of backward for the differentiable outputs."""
+    """Return the parameters of backward for the outputs with a gradient; raise if it reads any other."""
     positional = [item.name for item in backward.positional]
     if backward.variadic is not None:
         positional = positional[:outputs]
@@ -119,7 +125,7 @@ def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
 
 
 def _reads_nothing(facts: Facts, given: str) -> bool:
-    """Return whether an expression reads only names of the module."""
+    """Return whether an expression reads only names of the module, no input: it can then be written out in backward."""
     names = names_in([ast.parse(given)])
     known = names <= module_names(facts) | set(dir(builtins))
     return known and not names & {NEEDS, *(item.name for item in facts.inputs)}
@@ -128,9 +134,9 @@ def _reads_nothing(facts: Facts, given: str) -> bool:
 def _parameter(
     text: "_Text", method: Method, attribute: str, usual: str, taken: set[str]
 ) -> str:
-    """Return the parameter for a value on ctx.
+    """Return the name of the parameter for a value on ctx.
 
-    It is the name bound by a sole statement (`eps = ctx.eps`), which is removed, else the usual one.
+    It is the name bound by a sole statement (`eps = ctx.eps`), which is removed, else a free one like `usual`.
     """
     for name, bounds in method.flow.bindings.items():
         statement = method.flow.steps[bounds[0].order].statement
@@ -147,7 +153,10 @@ def _parameter(
 
 
 def _unpacked(text: "_Text", backward: Method, count: int) -> list[str] | None:
-    """Return the names bound by the only statement to unpack the saved tensors; remove it."""
+    """Return the names in `x, w = ctx.saved_tensors`, and remove this statement; None if the tensors are read otherwise.
+
+    It must be the only read of the saved tensors, and `count` the number of its names.
+    """
     reads = [n for n in text.attributes() if n.attr == "saved_tensors"]
     for step in backward.flow.steps:
         statement = step.statement
@@ -178,7 +187,7 @@ def _parameters(method: Method) -> str:
 
 
 def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
-    """Return lines that set locals to None if some branches do not set them."""
+    """Return lines `y = None` for returned locals some branches do not set."""
     given = {item.name for item in facts.inputs}
     return [
         f"{item.local} = None"
@@ -190,7 +199,10 @@ def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
 def _rewrite_context(
     text: "_Text", passed: Sequence[Handed], locals_: dict[str, str]
 ) -> None:
-    """Remove the statements on ctx; give a local name to values without a lasting one."""
+    """Remove the statements on ctx from a forward, and assign locals to values it saves under no lasting name.
+
+    An attribute of ctx the forward reads itself becomes a local: `locals_` maps the attribute to its name.
+    """
     method = text.method
     captured = [
         f"{item.local} = {text.source(item.kept)}"
@@ -234,6 +246,7 @@ class _Text:
     """The lines of a method, and the edits to them."""
 
     def __init__(self, facts: Facts, method: Method) -> None:
+        """Start without edits to the lines of a method."""
         self.facts, self.method = facts, method
         body = method.node.body
         first = body[0]
@@ -273,7 +286,7 @@ class _Text:
         self._edit(statement, "; ".join(instead))
 
     def remove_if_empty(self, statement: ast.stmt) -> None:
-        """Remove an `if` whose statements are all removed, unless its test calls something."""
+        """Remove an `if` with nothing left in it, unless its test calls something."""
         if not isinstance(statement, ast.If):
             return
         inner = [*statement.body, *statement.orelse]
@@ -284,7 +297,7 @@ class _Text:
             self.remove(statement)
 
     def replace_attributes(self, known: dict[str, str]) -> None:
-        """Replace attributes of ctx by values; raise Unfit for other uses of ctx."""
+        """Replace attributes of ctx by their text in `known`; raise Unfit for any other use of ctx."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         owners = set()
         for node in self.attributes():
@@ -308,7 +321,7 @@ class _Text:
                     self._edit(name, self.facts.function.qualname)
 
     def replace_elements(self, names: Sequence[str]) -> None:
-        """Replace `ctx.saved_tensors[0]` and the like by names."""
+        """Replace `ctx.saved_tensors[0]` by the first name, and so on."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         for node in self.nodes(ast.Subscript):
             index, value = node.slice, node.value
@@ -321,7 +334,10 @@ class _Text:
                 self._edit(node, names[at])
 
     def return_more(self, statement: ast.Return, more: list[str], outputs: int) -> None:
-        """Return further values after the outputs."""
+        """Let a return give further values after the outputs: `return y` -> `return y, x_saved`.
+
+        A returned value that is no bare tuple, but gives several outputs, is unpacked: `return *(f(x)), x_saved`.
+        """
         value = statement.value
         if value is None:
             raise Unfit(statement, "forward returns nothing")
@@ -348,7 +364,7 @@ class _Text:
         self.edits.append((_place(node), _end(node), text))
 
     def function(self, name: str, parameters: str, before: Sequence[str] = ()) -> str:
-        """Return the method as a function of a file."""
+        """Return the edited method as a function of a file; the lines `before` come first in its body."""
         first, last = self.body[0], self.body[-1]
         start, stop = first.lineno, last.end_lineno or last.lineno
         while self.lines[start - 2].strip().startswith("#"):
@@ -382,7 +398,7 @@ class _Text:
         return "\n".join([f"def {name}({parameters}):", *unset, *lines])
 
     def _needed(self) -> set[int]:
-        """Return the lines of removed statements without which their block is empty."""
+        """Return the first lines of blocks with all their statements removed: a `pass` must stand there."""
         blocks = (
             block
             for node in ast.walk(self.method.node)
@@ -396,7 +412,7 @@ class _Text:
         }
 
     def _string_lines(self) -> set[int]:
-        """Return the lines that begin inside a string."""
+        """Return the lines beginning inside a string: their indentation is part of it."""
         return {
             line
             for node in self.nodes(ast.Constant | ast.JoinedStr)  # type: ignore[arg-type]
@@ -429,7 +445,10 @@ def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> s
 
 
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
-    """Yield the imports of the bodies, from other modules and their old file; or raise Unfit."""
+    """Yield the import lines the bodies need: from other modules, and from their old file.
+
+    Raise Unfit for a name the old file does not define.
+    """
     own = module_names(facts, own=True)
     free = _free_names(facts, text) - (set(dir(builtins)) - own)
     whole = {
@@ -468,7 +487,10 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
 
 
 def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
-    """Return the names used by calls, from the module or its imports, as for the key `import`."""
+    """Return the imports for the names in `given`, in the form of the key `import`: `module:name`.
+
+    `given` are the arguments of the op's calls.
+    """
     tree = ast.parse("\n".join(given))
     read = names_in([tree])
     read -= {"torch", "math", *(item.name for item in facts.inputs)}
@@ -486,7 +508,7 @@ def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
 
 
 def _free_names(facts: Facts, text: str) -> set[str]:
-    """Return the names read by functions of a text and bound nowhere in it, by scope."""
+    """Return the names the functions of a text read, but neither bind themselves nor define in it."""
     try:
         pending = [symtable.symtable(text, "bodies", "exec")]
     except SyntaxError:  # a use of ctx is replaced by something that cannot stand there
@@ -502,7 +524,7 @@ def _free_names(facts: Facts, text: str) -> set[str]:
 
 
 def module_names(facts: Facts, own: bool = False) -> set[str]:
-    """Return the names bound at the top level of a file; with `own`, without mere imports."""
+    """Return the names bound at the top level of the Function's file; with `own`, imported ones are left out."""
     found = set() if own else set(facts.names.imported)
     pending: list[ast.AST] = list(facts.module.tree.body)
     while pending:

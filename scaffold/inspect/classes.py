@@ -58,7 +58,7 @@ def scan(tree: ast.Module) -> Scan:
 
 
 def applications(found: Scan) -> dict[str, list[Application]]:
-    """Return calls of `Name.apply(...)`, and of names bound to `Name.apply`."""
+    """Return the calls of `Name.apply(...)`, and of names bound to `Name.apply`, by `Name`."""
     aliases = {alias: name for alias, name, _ in _aliases(found)}
     calls: dict[str, list[Application]] = {}
     for call, within in found.calls:
@@ -94,7 +94,7 @@ def _aliases(found: Scan) -> Iterator[tuple[str, str, tuple[ast.AST, ...]]]:
 
 
 def local_names(found: Scan, names: Names) -> dict[str, str]:
-    """Return top-level aliases, such as `Base = torch.autograd.Function`."""
+    """Return the dotted names of top-level aliases, such as `Base = torch.autograd.Function`."""
     return {
         target.id: names.resolve(node.value)
         for node, within in found.assignments
@@ -126,7 +126,7 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 def find_functions(
     found: Scan, names: Names, known: Iterable[str] = ()
 ) -> tuple[Function, ...]:
-    """Return every Function of a file; `known` are last names of those in other files."""
+    """Return every Function of a file; `known` are last names of Functions in other files."""
     return _Finder(found, names, frozenset(known)).functions()
 
 
@@ -134,6 +134,7 @@ class _Finder:
     """A builder of Functions from classes, base first."""
 
     def __init__(self, found: Scan, names: Names, known: frozenset[str]) -> None:
+        """Prepare to find Functions; `known` are names of Functions in other files."""
         self.scan, self.names, self.known = found, names, known
         self.counts = Counter(node.name for node, _ in found.classes)
         self.by_name: dict[str, list[ast.ClassDef]] = {}
@@ -150,6 +151,7 @@ class _Finder:
         return tuple(function for function in every if function is not None)
 
     def _function(self, node: ast.ClassDef) -> Function | None:
+        """Return the Function of a class, found once; None if it is none."""
         if id(node) not in self.made:
             self.made[id(node)] = None  # a class that is its own base is no Function
             self.made[id(node)] = self._make(node)
@@ -195,6 +197,7 @@ class _Finder:
         return None
 
     def _is_torch(self, name: str) -> bool:
+        """Return whether a dotted name is one of torch's base classes of Functions."""
         if name in BASES:
             return True
         if name == "Function":  # from `from torch.autograd import *`
@@ -204,7 +207,7 @@ class _Finder:
         return last and "autograd" in parts[:-1]
 
     def _looks_like_one(self, node: ast.ClassDef, bases: list[str]) -> bool:
-        """Return whether a class has an unknown base and a method over a context, like a Function."""
+        """Return whether a class has an unknown base and a method with a ctx, as only Functions have."""
         outside = [b for b in bases if b and b.split(".")[0] not in self.by_name]
         if not outside or any("Module" in base for base in outside):
             return False
@@ -224,7 +227,7 @@ class _Finder:
         parents: tuple[Function, ...],
         complete: bool,
     ) -> Function:
-        """Return a class as a Function: its methods, its parents, and its calls and aliases in the file."""
+        """Return a class as a Function; `complete` if all its bases are known."""
         styled = any(
             _defines(c, "setup_context") for c in (node, *(p.node for p in parents))
         )
@@ -257,7 +260,7 @@ def _defines(node: ast.ClassDef, name: str) -> bool:
 
 
 def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> Method:
-    """Read a method; with `separate`, setup_context has the context and forward has none."""
+    """Return a method with its parameters; `separate`: setup_context has the ctx, and forward has none."""
     found = tuple(decorators(node, names))
     binding: Binding = "plain"
     if "staticmethod" in found:
@@ -298,6 +301,7 @@ def parameters_of(node: ast.FunctionDef) -> tuple[Parameter, ...]:
 
 
 def _generates_vmap_rule(node: ast.ClassDef) -> bool:
+    """Return whether a class body sets `generate_vmap_rule = True`."""
     for item in node.body:
         if isinstance(item, ast.Assign | ast.AnnAssign):
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
@@ -339,7 +343,7 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
 
 
 def _registrations(found: Scan, names: Names) -> dict[str, ast.Call]:
-    """Return calls of register_autograd by the function's or the operator's name."""
+    """Return the calls of register_autograd, by the function or the operator they register a backward for."""
     registered: dict[str, ast.Call] = {}
     for call, _ in found.calls:
         if names.resolve(call.func) == "torch.library.register_autograd":

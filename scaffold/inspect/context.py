@@ -29,7 +29,7 @@ NEEDS = "needs_input_grad"
 
 
 class Handed(NamedTuple):
-    """A value read in backward."""
+    """A value forward leaves on ctx for backward, and its counterpart in the op."""
 
     attribute: str  # of ctx; "" for a saved tensor
     given: str  # the op's argument for backward
@@ -39,15 +39,19 @@ class Handed(NamedTuple):
 
 
 def handed(facts: Facts, outputs: tuple[str, ...]) -> tuple[Handed, ...]:
-    """Return the saved tensors in their order, then the attributes."""
+    """Return the values backward reads from ctx: saved tensors in their order, then attributes.
+
+    `outputs` are the names of the op's outputs. Raise Unfit if the op could not pass one of them.
+    """
     saver = facts.function.saver
     return tuple(_Keeper(facts, saver, outputs).handed()) if saver else ()
 
 
 class _Keeper:
-    """The method to keep values: a combined forward, or setup_context."""
+    """The method with ctx and the inputs: a combined forward, or setup_context."""
 
     def __init__(self, facts: Facts, saver: Method, outputs: tuple[str, ...]) -> None:
+        """Prepare to read the values `saver` leaves on ctx; the outputs have these names in the op."""
         self.facts, self.saver, self.flow = facts, saver, saver.flow
         plain = (item for item in facts.inputs if item.passing == "positional")
         self.inputs = tuple(item.name for item in plain)
@@ -71,7 +75,7 @@ class _Keeper:
             raise Unfit(calls[-1].call, "the saved tensors depend on the branch")
         for item in calls:
             for node in item.call.args:
-                found = self._saved(_present(node), item.step)
+                found = self._saved(_if_present(node), item.step)
                 yield found._replace(guarded=bool(item.step.guards))
         kept: dict[str, list[tuple[ast.expr, Step]]] = {}
         for one in self.facts.kept(self.saver):
@@ -88,26 +92,30 @@ class _Keeper:
                 yield self._attribute(name, values)
 
     def _saved(self, node: ast.expr, step: Step) -> Handed:
-        if known := self._as_it_is(node, step):
+        """Return the counterpart of a saved tensor: an input, an output, or a local of forward returned beside the outputs."""
+        if known := self._unchanged(node, step):
             return Handed("", known)
         if not self.combined or is_none(node):
-            return Handed("", self._again(node, step, "what is saved"))
+            return Handed("", self._recomputed(node, step, "what is saved"))
         if isinstance(node, ast.Name) and not self._changes_after(node.id, step):
-            return Handed("", self._named(node.id), node.id)
+            return Handed("", self._op_name(node.id), node.id)
         stem = node.id if isinstance(node, ast.Name) else "tensor"
         local = taking(f"{stem}_saved", self.locals)
-        return Handed("", self._named(local), local, node)
+        return Handed("", self._op_name(local), local, node)
 
     def _attribute(self, name: str, values: list[tuple[ast.expr, Step]]) -> Handed:
-        """Return how backward gets an attribute of ctx; raise Unfit unless it holds an input or a tensor of forward."""
+        """Return the counterpart of an attribute of ctx: an expression over inputs, or a tensor of forward; raise Unfit otherwise.
+
+        `values` are all its assignments, each with its step.
+        """
         (value, step), *more = values
         guarded = any(at.guards for _, at in values)
         if not more:
-            if known := self._as_it_is(_present(value), step):
+            if known := self._unchanged(_if_present(value), step):
                 return Handed(name, known)
             again = self._resolved(copy.deepcopy(value), step, DEPTH)
             steady = again is not None and _is_steady(self.facts, again)
-            known = self._where_kept(again, step) if again and steady else ""
+            known = self._with_tests(again, step) if again and steady else ""
             if known:
                 return Handed(name, known)
         tensors = self.facts.values(self.saver)
@@ -118,12 +126,12 @@ class _Keeper:
             plain = isinstance(value, ast.Name) and not (more or guarded)
             if plain and not self._changes_after(value.id, step):  # type: ignore[attr-defined]
                 local = value.id  # type: ignore[attr-defined]
-            return Handed(name, self._named(local), local, value, guarded)
+            return Handed(name, self._op_name(local), local, value, guarded)
         what = f"what ctx.{name} holds"
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
 
-    def _where_kept(self, value: ast.expr, step: Step) -> str:
-        """Return an expression under the tests of its guards; "" if they are unknown."""
+    def _with_tests(self, value: ast.expr, step: Step) -> str:
+        """Return an expression as text, with `if test else None` for each branch it is assigned in; "" if a test is unknown."""
         text = ast.unparse(value)
         for guard in reversed(step.guards):
             if not isinstance(guard.node, ast.If):
@@ -139,20 +147,20 @@ class _Keeper:
             text = f"{text} if {there} else None"
         return text
 
-    def _again(self, node: ast.expr, step: Step, what: str) -> str:
-        """Return an expression for the same value in backward; raise Unfit if there is none."""
+    def _recomputed(self, node: ast.expr, step: Step, what: str) -> str:
+        """Return an expression with the same value in backward; raise Unfit if there is none."""
         found = self._resolved(copy.deepcopy(node), step, DEPTH)
         if found is None or not _is_steady(self.facts, found):
             raise Unfit(node, f"{what} is neither an input nor an output")
         return ast.unparse(found)
 
-    def _named(self, local: str) -> str:
-        """Return the op's name for a local of forward."""
+    def _op_name(self, local: str) -> str:
+        """Return a free name in the op for a local of forward."""
         name = local if is_free(local) else f"{local.strip('_')}_kept"
         return taking(f"{name}_kept" if name in self.taken else name, self.taken)
 
-    def _as_it_is(self, node: ast.expr, step: Step) -> str:
-        """Return the input or output that an expression equals, else ""."""
+    def _unchanged(self, node: ast.expr, step: Step) -> str:
+        """Return the input or output with the value of an expression, else ""."""
         if not self.combined:
             found = self._resolved(copy.deepcopy(node), step, DEPTH)
             known = isinstance(found, ast.Name) and found.id
@@ -162,10 +170,13 @@ class _Keeper:
         plain = node.id in self.inputs and self.flow.is_parameter(node.id, step)
         if plain and node.id not in self.changed:
             return node.id
-        return self._returned(node.id, step)
+        return self._output_of(node.id, step)
 
-    def _returned(self, name: str, step: Step) -> str:
-        """Return the output that has a name's value at this step, else ""."""
+    def _output_of(self, name: str, step: Step) -> str:
+        """Return the output with the value a name has at this step, else "".
+
+        Every return must give the name at one position, and the name must have one value at the step and at all returns.
+        """
         found = {self._position(name, item.values) for item in self.facts.outputs}
         position = found.pop() if len(found) == 1 else None
         before = self.flow.reaching(name, step)
@@ -183,7 +194,10 @@ class _Keeper:
         return any(bound.order > step.order for bound in bounds)
 
     def _resolved(self, node: ast.expr, step: Step, depth: int) -> ast.expr | None:
-        """Rewrite an expression in terms of inputs and outputs; None if that is impossible."""
+        """Return an expression rewritten over inputs and outputs, in place; None if this is impossible.
+
+        Names are followed to their values, through at most `depth` of them.
+        """
         if depth == 0:
             return None
         if known := self._element(node, step):
@@ -191,7 +205,7 @@ class _Keeper:
         if self.facts.values(self.saver).is_ctx(node, NEEDS):
             return ast.Name(NEEDS, ast.Load())
         if isinstance(node, ast.Name):
-            return self._meant(node, step, depth)
+            return self._of_name(node, step, depth)
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
                 parts = [self._part(one, step, depth) for one in value]
@@ -206,6 +220,7 @@ class _Keeper:
         return node
 
     def _part(self, part: ast.AST, step: Step, depth: int) -> ast.AST | None:
+        """Return a part of an expression rewritten likewise; None if this is impossible, as for a comprehension."""
         if isinstance(part, ast.keyword):
             value = self._resolved(part.value, step, depth)
             return ast.keyword(part.arg, value) if value is not None else None
@@ -213,13 +228,13 @@ class _Keeper:
             return None
         return self._resolved(part, step, depth) if isinstance(part, ast.expr) else part
 
-    def _meant(self, node: ast.Name, step: Step, depth: int) -> ast.expr | None:
-        """Return a name as an expression over inputs and names of the module; None if unknown."""
+    def _of_name(self, node: ast.Name, step: Step, depth: int) -> ast.expr | None:
+        """Return a name as an expression over inputs and names of the module; None if its value is unknown."""
         if node.id not in self.flow.bindings and node.id not in self.flow.parameters:
             return node  # a name of the module
         if self.combined and self.flow.is_parameter(node.id, step):
             return node if node.id in self.inputs else self.defaults.get(node.id)
-        if self.combined and (known := self._returned(node.id, step)):
+        if self.combined and (known := self._output_of(node.id, step)):
             return ast.Name(known, ast.Load())
         bound = self.flow.definite(node.id, step)
         if bound is None or bound.value is None:
@@ -227,29 +242,29 @@ class _Keeper:
         earlier = self.flow.steps[bound.order]
         if bound.element is None:
             return self._resolved(copy.deepcopy(bound.value), earlier, depth - 1)
-        names = () if bound.starred else self._several(bound.value, earlier)
+        names = () if bound.starred else self._all_names(bound.value, earlier)
         known = "".join(names[bound.element :][:1])
         return ast.Name(known, ast.Load()) if known else None
 
     def _element(self, node: ast.expr, step: Step) -> str:
-        """Return the input or output for `inputs[0]`, `output[1]` or a sole output, else ""."""
+        """Return the name in the op of `inputs[0]`, of `output[1]` or of a sole output, else ""."""
         if isinstance(node, ast.Name) and len(self.outputs) == 1:
-            return self.outputs[0] if self._is(node, 1, step) else ""
+            return self.outputs[0] if self._is_argument(node, 1, step) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            names, at = self._several(node.value, step), node.slice.value
+            names, at = self._all_names(node.value, step), node.slice.value
             if isinstance(at, int) and -len(names) <= at < len(names):
                 return names[at]
         return ""
 
-    def _several(self, node: ast.expr, step: Step) -> tuple[str, ...]:
-        """Return the names of all inputs, or outputs, if an expression is that tuple."""
+    def _all_names(self, node: ast.expr, step: Step) -> tuple[str, ...]:
+        """Return the names of all inputs, or of all outputs, if an expression is setup_context's tuple of them, else ()."""
         for position, names in enumerate((self.inputs, self.outputs)):
-            if self._is(node, position, step):
+            if self._is_argument(node, position, step):
                 return names
         return ()
 
-    def _is(self, node: ast.expr, position: int, step: Step) -> bool:
-        """Return whether an expression is a given parameter of setup_context."""
+    def _is_argument(self, node: ast.expr, position: int, step: Step) -> bool:
+        """Return whether an expression is still setup_context's parameter at a position: 0 for the inputs, 1 for the output."""
         parameters = () if self.combined else self.saver.positional
         return (
             isinstance(node, ast.Name)
@@ -259,7 +274,7 @@ class _Keeper:
 
 
 def taking(name: str, taken: set[str]) -> str:
-    """Return the name, or a free one like it, and add it to the taken ones."""
+    """Return the name, or a free one like it, and add the result to `taken`."""
     found = name if name not in taken else fresh(name, taken)
     taken.add(found)
     return found
@@ -275,8 +290,11 @@ def _attributes(method: Method, kind: type) -> list[str]:
     ]
 
 
-def _present(node: ast.expr) -> ast.expr:
-    """Return the value if present: `x` for `x if ctx.needs_input_grad[0] else None`."""
+def _if_present(node: ast.expr) -> ast.expr:
+    """Return the value to be saved if there is one: `x` for `x if ctx.needs_input_grad[0] else None`.
+
+    A backward that reads it runs only in such calls.
+    """
     if isinstance(node, ast.IfExp) and is_none(node.orelse):
         test = node.test
         present = (
@@ -295,7 +313,7 @@ def _asks_need(test: ast.expr) -> bool:
 
 
 def _is_steady(facts: Facts, value: ast.expr) -> bool:
-    """Return whether an expression has the same value when recomputed."""
+    """Return whether an expression has the same value when recomputed: no random numbers, no unknown calls."""
     for node in ast.walk(value):
         if isinstance(node, ast.Lambda | ast.Await | ast.NamedExpr | ast.Yield):
             return False
@@ -305,6 +323,7 @@ def _is_steady(facts: Facts, value: ast.expr) -> bool:
 
 
 def _is_pure(facts: Facts, call: ast.Call) -> bool:
+    """Return whether a call has no effect and always the same result: a size, a steady function of torch, of Python or `math`."""
     if is_shapely(call):
         return True
     name = torch_call(call, facts.names) or method_call(call, facts.names)

@@ -31,7 +31,10 @@ class Unfit(Exception):
 def declared_input(
     facts: Facts, item: Parameter, default: str, known: Mapping[str, str]
 ) -> str:
-    """Return an entry of the inputs; `known` gives the kinds of tensors without a gradient."""
+    """Return an entry of the key `inputs`: `x`, `mask[...; bool]?`, `eps: float = 1e-5`; raise Unfit for `*args`.
+
+    `default` is the wrapper's, "" without one; `known` are chosen kinds of tensors without a gradient and of numbers.
+    """
     if item.passing != "positional":
         raise Unfit(facts.function.node, f"it takes '*{item.name}'")
     annotation = facts.names.resolve(item.annotation) if item.annotation else ""
@@ -44,7 +47,7 @@ def declared_input(
         return (
             f"{item.name}{optional}" if plain else f"{item.name}[...; {kind}]{optional}"
         )
-    kind = annotation if annotation in TYPES else _kind(default)
+    kind = annotation if annotation in TYPES else _type_of(default)
     if kind == "object" and not annotation and not default:
         kind = known.get(item.name) or named_kind(item.name)
     assigned = f" = {default}" if default else ""
@@ -65,7 +68,7 @@ def has_gradient(facts: Facts, item: Parameter) -> bool:
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
     """Yield the combinations of kinds for tensors without a gradient, likeliest first.
 
-    Before them come types for the arguments of which the text tells nothing.
+    Before them come types for the arguments of unknown type.
     """
     items = [item for item in facts.inputs if is_constant(facts, item)]
     kinds = [kinds_of(facts, item) for item in items]
@@ -79,7 +82,7 @@ def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
 
 
 def is_untold(facts: Facts, item: Parameter) -> bool:
-    """Return whether an argument is no tensor, and the text does not tell its type."""
+    """Return whether an argument is no tensor and of unknown type: no annotation, no default, no usual name."""
     bare = item.passing == "positional" and item.is_bare
     tensor = has_gradient(facts, item) or _is_tensor(facts, item)
     return bare and not tensor and named_kind(item.name) == "object"
@@ -104,7 +107,10 @@ def _is_tensor(facts: Facts, item: Parameter) -> bool:
 
 
 def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
-    """Return the kinds of values in a tensor without a gradient, by its uses and name, likeliest first."""
+    """Return the kinds a tensor without a gradient may have, likeliest first: ("int", "bool", "const") for an index.
+
+    Its annotation counts first, then its uses, then its name.
+    """
     forward = facts.function.forward
     uses = set(_uses(forward.node, item.name)) if forward else set()
     if "Bool" in item.type or "bool" in uses:
@@ -142,7 +148,7 @@ def _uses(node: ast.AST, name: str) -> Iterator[str]:
 
 
 def named_kind(name: str) -> str:
-    """Return the type of a parameter whose name has a fixed meaning, else "object"."""
+    """Return the type of a parameter by a name with a fixed meaning, else "object"."""
     if name in NAMED:
         return type(ast.literal_eval(NAMED[name])).__name__
     return "float" if NUMERIC.fullmatch(name) else "object"
@@ -154,7 +160,8 @@ def _source(facts: Facts, node: ast.expr | None) -> str:
     return ast.get_source_segment(facts.module.text, node) or ""
 
 
-def _kind(default: str) -> str:
+def _type_of(default: str) -> str:
+    """Return the type of a literal default, "object" for any other text."""
     try:
         value = ast.literal_eval(default) if default else None
     except ValueError:
@@ -167,7 +174,7 @@ def _kind(default: str) -> str:
 
 
 def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
-    """Declare the outputs by name; "" for a single one called output."""
+    """Return the key `outputs`; "" for a single output of the usual name."""
     if names == ("output",) and not facts.is_trivial:
         return ""
     return ", ".join(
@@ -177,7 +184,7 @@ def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
 
 
 def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
-    """Return for each output "" if it has a gradient, else its kind."""
+    """Return for each output "" if it has a gradient, else its kind; raise Unfit if the text does not tell them apart."""
     marked = facts.marked("mark_non_differentiable")
     if marked is None:
         raise Unfit(
@@ -185,7 +192,7 @@ def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
         )
     found = []
     for position in range(count):
-        names = {_name(item.values, position) for item in facts.outputs}
+        names = {_name_at(item.values, position) for item in facts.outputs}
         plain = not (names & marked or facts.is_trivial)
         whole = any(_is_index(facts, name) for name in names)
         found.append("" if plain else "int" if whole else "const")
@@ -194,13 +201,13 @@ def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _name(values: tuple[ast.expr, ...] | None, position: int) -> str:
+def _name_at(values: tuple[ast.expr, ...] | None, position: int) -> str:
     nodes = (values or ())[position:][:1]
     return "".join(node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _is_index(facts: Facts, name: str) -> bool:
-    """Return whether an output holds positions, by its name or the call that makes it."""
+    """Return whether an output holds positions, by its name or the call making it."""
     if re.search(r"ind(ex|ices)|idx|arg(min|max|sort)", name):
         return True
     return any(
@@ -226,7 +233,7 @@ def output_names(facts: Facts) -> tuple[str, ...]:
     if count == 1:
         return ("output",)
     taken = {item.name for item in facts.inputs}
-    found = [_name(facts.outputs[0].values, at) for at in range(count)]
+    found = [_name_at(facts.outputs[0].values, at) for at in range(count)]
     fit = len(set(found) - taken - {""}) == count and all(map(is_free, found))
     own = fit and len(facts.outputs) == 1
     return tuple(found) if own else tuple(f"output_{n}" for n in range(1, count + 1))

@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     dims: str | None = None
 
     def text(self, dims: str | None = None) -> str:
-        """Write the entry, with the dims of its shape, if given."""
+        """Return the entry as in `--inputs`; `dims`, if given, is its shape."""
         if self.value or self.called:
             return f"{self.name}{f' = {self.value}' if self.value else CALLABLE}"
         dims = self.dims if dims is None else dims
@@ -117,7 +117,7 @@ def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry
 
 
 def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
-    """Yield the ways to declare one input, likeliest first."""
+    """Yield the ways to declare one input, likeliest first; `stated` is its argument by the text or by a guess."""
     forward = facts.function.forward
     if item.passing == "variadic":
         yield Entry(item.name, variadic=True)
@@ -180,7 +180,7 @@ BRANCHES: dict[str, list[Any]] = {
 
 
 def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
-    """Return other values of arguments that may be ignored: a number, a bool, a dim, a compared string."""
+    """Return other values for arguments the Function may ignore, by name: another number, bool, dim or compared string."""
     found: dict[str, list[Any]] = {}
     for one in way:
         if one.value and one.name in BRANCHES:
@@ -211,7 +211,7 @@ def _compared(facts: Facts, name: str) -> Iterator[str]:
 
 
 def numbers_in(facts: Facts) -> tuple[float, ...]:
-    """Return numbers in and around those of the text, at which a gradient may change."""
+    """Return the numbers in a Function's text, halved and doubled: a gradient may have a kink at them."""
     nodes = [inner for method in facts.function.own for inner in ast.walk(method.node)]
     values = {
         abs(float(node.value))

@@ -43,6 +43,7 @@ def changes(values: Values) -> Iterator[Change]:
 
 
 def _changed_by(values: Values, step: Step) -> Iterator[Change]:
+    """Yield the changes by a statement itself: `y += x`, `y[0] = x`; the first is sure only if y is a tensor."""
     statement = step.statement
     if isinstance(statement, ast.AugAssign):
         target = unsubscripted(statement.target)
@@ -78,7 +79,7 @@ def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Cha
 
 
 def _is_own_copy(node: ast.Call, target: ast.expr) -> bool:
-    """Return whether it is `x.copy_(x)`, which changes nothing."""
+    """Return whether it is `x.copy_(x)`, a call without effect."""
     return [ast.dump(item) for item in node.args] == [ast.dump(target)]
 
 
@@ -91,7 +92,7 @@ def _is_data(node: ast.expr) -> bool:
 
 
 class Kept(NamedTuple):
-    """`ctx.name = value`."""
+    """An assignment `ctx.name = value`."""
 
     name: str
     value: ast.expr
@@ -100,7 +101,7 @@ class Kept(NamedTuple):
 
 
 class ContextCall(NamedTuple):
-    """`ctx.method(...)`."""
+    """A call `ctx.method(...)`."""
 
     call: ast.Call
     step: Step
@@ -128,6 +129,7 @@ class Facts:
     """The facts of one Function, for rules and stubs."""
 
     def __init__(self, function: Function, module: Module) -> None:
+        """Start without answers; they are computed at the first question."""
         self.function, self.module = function, module
         self.names: Names = module.names
         self._values: dict[int, Values] = {}
@@ -160,17 +162,17 @@ class Facts:
             yield from (item.name for item in method.positional[1:2])
 
     def _attributes(self, method: Method) -> Iterator[str]:
-        """Yield the attributes of ctx that are surely tensors in backward, by each of their values."""
+        """Yield the attributes of ctx surely holding tensors in backward, by each of their values."""
         saver, tensors = self.function.saver, dict[str, bool]()
         if method is self.function.backward and saver is not None:
             values = Values(saver.flow, self.names, saver.ctx)
-            for kept in _kept(saver):
+            for kept in _ctx_attributes(saver):
                 sure = values.is_tensor(kept.value, kept.step)
                 tensors[kept.name] = sure and tensors.get(kept.name, True)
         yield from (name for name, sure in tensors.items() if sure)
 
     def _elements(self, method: Method) -> Iterator[tuple[str, int]]:
-        """Yield (parameter, position) of inputs with a gradient in setup_context's tuple."""
+        """Yield (parameter, position) for each element of setup_context's tuple of inputs with a gradient."""
         if method is self.function.setup_context and method.positional:
             for position, item in enumerate(self.inputs):
                 if self.has_gradient(item.name):
@@ -199,21 +201,21 @@ class Facts:
 
     def kept(self, method: Method) -> tuple[Kept, ...]:
         """Return the attributes of ctx set by a method."""
-        return tuple(_kept(method))
+        return tuple(_ctx_attributes(method))
 
     def returned(self, method: Method) -> tuple[Returned, ...]:
         """Return the values returned by a method."""
         found = []
         for step in method.flow.returns:
             assert isinstance(step.statement, ast.Return)
-            for node in _branches(step.statement.value):
+            for node in _alternatives(step.statement.value):
                 found.append(self._one_return(method, step, node))
         return tuple(found)
 
     def _one_return(
         self, method: Method, step: Step, node: ast.expr | None
     ) -> Returned:
-        """Return the values of one return statement, followed through names bound to a tuple."""
+        """Return the values of one return, or of one side of a returned conditional, through names bound to a tuple."""
         values = self.values(method)
         count = how_many(values, node, step)
         shown = node
@@ -277,7 +279,7 @@ class Facts:
         return tuple(found)
 
     def if_none(self, node: ast.expr, at: Step) -> ast.expr:
-        """Return None's node for a name in backward that is None on every path, else the node."""
+        """Return the literal None for a name of backward with no other value, else the node itself."""
         backward = self.function.backward
         if not isinstance(node, ast.Name) or backward is None:
             return node
@@ -300,7 +302,7 @@ class Facts:
         return any(not is_none(node) for node in found)
 
     def marked(self, name: str) -> frozenset[str] | None:
-        """Return the names given to mark_dirty or the like; None if they are unknown."""
+        """Return the names given to a method of ctx such as mark_dirty; None if an argument is no name."""
         calls = [*self._context_calls(name)]
         if any(item.starred or len(item.names) < len(item.call.args) for item in calls):
             return None
@@ -326,23 +328,25 @@ class Facts:
         return True
 
 
-def _kept(method: Method) -> Iterator[Kept]:
+def _ctx_attributes(method: Method) -> Iterator[Kept]:
+    """Yield the assignments of attributes of ctx in a method."""
     for step in method.flow.steps:
         statement = step.statement
         if isinstance(statement, ast.Assign):
             for target in statement.targets:
-                yield from _pairs(method, target, statement.value, step)
+                yield from _ctx_targets(method, target, statement.value, step)
         elif isinstance(statement, ast.AnnAssign) and statement.value:
-            yield from _pairs(method, statement.target, statement.value, step)
+            yield from _ctx_targets(method, statement.target, statement.value, step)
 
 
-def _pairs(
+def _ctx_targets(
     method: Method, target: ast.expr, value: ast.expr, step: Step
 ) -> Iterator[Kept]:
+    """Yield the assignments of attributes of ctx in one statement: `ctx.a, ctx.b = x, y` has two."""
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         if len(target.elts) == len(value.elts):
             for one, item in zip(target.elts, value.elts, strict=True):
-                yield from _pairs(method, one, item, step)
+                yield from _ctx_targets(method, one, item, step)
     elif isinstance(target, ast.Attribute):
         owner = target.value
         if isinstance(owner, ast.Name) and owner.id == method.ctx:
@@ -350,7 +354,7 @@ def _pairs(
 
 
 def _elements(node: ast.expr | None) -> list[ast.expr] | None:
-    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if they are not told."""
+    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them."""
     if isinstance(node, ast.Tuple):
         starred = any(isinstance(item, ast.Starred) for item in node.elts)
         return None if starred else node.elts
@@ -364,15 +368,17 @@ def _elements(node: ast.expr | None) -> list[ast.expr] | None:
     return None
 
 
-def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:
+def _alternatives(node: ast.expr | None) -> Iterator[ast.expr | None]:
+    """Yield the values a returned conditional may have: both `a` and `b` of `a if test else b`."""
     if isinstance(node, ast.IfExp):
-        yield from _branches(node.body)
-        yield from _branches(node.orelse)
+        yield from _alternatives(node.body)
+        yield from _alternatives(node.orelse)
     else:
         yield node
 
 
 def _all_none(node: ast.expr) -> bool:
+    """Return whether an expression consists of None: `(None, None)`, `(None,) * n`, `[None for x in xs]`."""
     if isinstance(node, ast.Tuple | ast.List):
         return all(_all_none(item) for item in node.elts)
     if isinstance(node, ast.Starred):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Guard(NamedTuple):
-    """A branch of a statement: of an if, a loop, a handler."""
+    """A branch of an if, a loop or a handler, around some statements."""
 
     node: ast.AST
     branch: str
@@ -59,6 +59,7 @@ class Flow:
     """
 
     def __init__(self, node: ast.FunctionDef, parameters: Sequence[str]) -> None:
+        """Read the statements of a function with these parameters."""
         self.node = node
         self.parameters = frozenset(parameters)
         self.steps: list[Step] = []
@@ -72,6 +73,7 @@ class Flow:
         return tuple(s for s in self.steps if isinstance(s.statement, ast.Return))
 
     def _add(self, body: Sequence[ast.stmt], guards: Guards) -> None:
+        """Record the statements of a block, with their bindings, and of the blocks inside them; `guards` are around it."""
         for statement in body:
             step = Step(len(self.steps), statement, guards)
             self.steps.append(step)
@@ -124,6 +126,7 @@ class Flow:
                 self.outer.update(inner.names)
 
     def _target(self, step: Step, target: ast.expr, value: ast.expr | None) -> None:
+        """Record the binding of a target to a value, None if it is not an expression of the text."""
         if isinstance(target, ast.Name):
             self._name(step, target.id, value)
         elif isinstance(target, ast.Starred):
@@ -154,7 +157,7 @@ class Flow:
         self.bindings.setdefault(name, []).append(bound)
 
     def reaching(self, name: str, at: Step) -> list[Bound | None]:
-        """Return a name's possible bindings before a step; None is the parameter or an outer name."""
+        """Return the bindings a name may have before a step; None among them is the parameter, or an outer name."""
         found: list[Bound | None] = [
             later
             for later in self.bindings.get(name, ())
@@ -177,17 +180,18 @@ class Flow:
         return bool(shared)
 
     def _cannot_reach(self, bound: Bound, at: Step) -> bool:
+        """Return whether a binding is in another branch than the step, or in one with a return or raise at its end."""
         for mine, other in zip(bound.guards, at.guards, strict=False):
             if mine.excludes(other):
                 return True
             if mine != other:
                 break
-        common = sum(1 for _ in _common(bound.guards, at.guards))
+        common = sum(1 for _ in _shared(bound.guards, at.guards))
         left = bound.guards[common:]
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
 
     def may_follow(self, first: Step, second: Step) -> bool:
-        """Return whether the second step surely runs on some path after the first."""
+        """Return whether some path surely runs the second step after the first."""
         if first.order >= second.order or self._cannot_reach(
             Bound(first.order, None, first.guards), second
         ):
@@ -201,12 +205,13 @@ class Flow:
         return found[0] if len(found) == 1 and name not in self.outer else None
 
     def is_parameter(self, name: str, at: Step) -> bool:
-        """Return whether a name surely is still the parameter of the function."""
+        """Return whether a name surely still has the value of the function's parameter."""
         known = name in self.parameters and name not in self.outer
         return known and self.reaching(name, at) == [None]
 
 
-def _common(first: Guards, second: Guards) -> Iterator[Guard]:
+def _shared(first: Guards, second: Guards) -> Iterator[Guard]:
+    """Yield the branches around both of two statements."""
     for mine, other in zip(first, second, strict=False):
         if mine != other:
             return
@@ -218,7 +223,7 @@ def _loops(guards: Guards) -> Iterator[ast.AST]:
 
 
 def blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Yield the blocks of statements in a statement; a definition has its own scope."""
+    """Yield the blocks inside a statement, each with the name of its branch; a definition has none."""
     if isinstance(statement, DEFINITIONS):
         return
     for name in ("body", "orelse", "finalbody"):

@@ -56,6 +56,7 @@ class Method:
 
     @property
     def variadic(self) -> Parameter | None:
+        """Return the `*args` of the method, or None."""
         for item in self.parameters:
             if item.passing == "variadic":
                 return item
@@ -86,7 +87,7 @@ class Method:
         )
 
     def has(self, decorator: str) -> bool:
-        """Return whether the method has a decorator of that name, from any module."""
+        """Return whether the method has a decorator of this name, from any module."""
         return any(name.split(".")[-1] == decorator for name in self.decorators)
 
 

@@ -22,6 +22,7 @@ class Names:
     """The imports of a file, at any level."""
 
     def __init__(self, tree: ast.Module, found: list[ast.AST] | None = None) -> None:
+        """Read the imports of a file; `found` are its import statements, if known."""
         self.imported: dict[str, str] = {}
         self.starred: list[str] = []
         for node in found if found is not None else ast.walk(tree):
@@ -33,6 +34,7 @@ class Names:
                 self._from(node)
 
     def _from(self, node: ast.ImportFrom) -> None:
+        """Record the names of a `from` import."""
         module = "." * node.level + (node.module or "")
         for alias in node.names:
             if alias.name == "*":

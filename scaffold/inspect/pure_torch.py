@@ -61,7 +61,7 @@ ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
 def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
-    """Return whether only torch, Python and `also`, such as `numpy.`, are called, at any depth in the file."""
+    """Return whether only torch, Python and `also`, such as `numpy.`, are called, also by functions of the file it calls."""
     function = facts.function
     methods = (function.forward, function.setup_context, function.backward)
     contexts = {m.ctx for m in methods if m is not None}
@@ -75,7 +75,7 @@ def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
 
 
 def reached(facts: Facts, starts: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
-    """Return the functions, and all those of the file and of the class they call."""
+    """Return some functions, and all functions of the file and methods of the class they call, directly or not."""
     known, pending = _functions(facts), list(starts)
     found: dict[int, ast.FunctionDef] = {}
     while pending:
@@ -115,7 +115,7 @@ def _own(
 
 
 def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
-    """Return whether its decorators, if any, are torch's: those of kernels are not."""
+    """Return whether its decorators, if any, are torch's: a kernel's are not."""
     targets = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
     return all(facts.names.resolve(target).startswith("torch.") for target in targets)
 

@@ -40,7 +40,7 @@ class Renaming(NamedTuple):
 
 
 def renamed(text: str, renaming: Renaming) -> str:
-    """Return the text with the new names; text that is not Python stays the same."""
+    """Return the text with the new names; text other than Python stays the same."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):
@@ -61,6 +61,7 @@ def _replace(lines: list[str], token: tokenize.TokenInfo, new: str) -> None:
 def _logical_lines(
     tokens: list[tokenize.TokenInfo],
 ) -> Iterator[list[tokenize.TokenInfo]]:
+    """Yield the tokens of each line of code, one over several physical lines included."""
     line: list[tokenize.TokenInfo] = []
     for token in tokens:
         if token.type not in _BLANK:
@@ -112,6 +113,7 @@ def _is_op(line: list[tokenize.TokenInfo], position: int, renaming: Renaming) ->
 
 
 def _in_test_name(word: str, renaming: Renaming) -> str:
+    """Return the name of a test with the op's name in it replaced; other words stay."""
     if not word.startswith("test_"):
         return word
     old, new = re.escape(renaming.before.op), renaming.after.op

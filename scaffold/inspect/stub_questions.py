@@ -24,7 +24,7 @@ LEFT_OUT = "its gradient differs from the derivative on purpose, so its test lea
 
 
 def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
-    """Yield the names of the questions about a Function."""
+    """Yield the names of the questions to ask of a Function; with a `rough` gradient none about derivatives."""
     pure = facts.marked("mark_dirty") == frozenset()
     if pure:
         yield from ("inputs_stay", "input_changed_after_forward")
@@ -48,7 +48,7 @@ def _maps(function: Function) -> bool:
 
 
 def definitions(source: str, test: str) -> str:
-    """Return the definitions of a source that a test reads, directly or through others; no imports, nor protocols."""
+    """Return the functions and constants of a source read by a test, directly or through others; no imports, no classes."""
     known = {name: node for node in ast.parse(source).body for name in _defined(node)}
     wanted, left = set[str](), [*names_in([ast.parse(test)])]
     while left:
@@ -65,6 +65,7 @@ def definitions(source: str, test: str) -> str:
 
 
 def _defined(node: ast.stmt) -> list[str]:
+    """Return the names a top-level statement defines, by `def` or by an assignment."""
     if isinstance(node, ast.FunctionDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else []

@@ -55,12 +55,15 @@ class Call(NamedTuple):
 
     @property
     def cases(self) -> int:
-        """Return the number of calls that a test makes one after the other."""
+        """Return the number of calls a test makes one after the other."""
         return len(self.recorded or _variants(self.given))
 
 
 def plan(facts: Facts, recorded: Rows = ()) -> Call:
-    """Return the arguments stated by the text; if some are missing, the candidates that `scaffold verify` tries."""
+    """Return the call of a Function's test: its arguments, or candidates to be tried if the text does not state them all.
+
+    `recorded` are arguments of calls in the project's own tests.
+    """
     if recorded and _can_be_called(facts):
         return Call(recorded[0], "", recorded=recorded)
     needs = missing(facts)
@@ -79,13 +82,13 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
 
 
 def _may_differ(given: Sequence[Argument]) -> bool:
-    """Return whether the shapes of several tensors, which are always there, may have to differ."""
+    """Return whether several tensors, none of them optional, may need different shapes."""
     kinds = [item.kind for item in given]
     return kinds.count("tensor") > 1 and "optional" not in kinds
 
 
 def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
-    """Return the candidate arguments, all with the same inputs differentiable."""
+    """Return the candidate arguments of a call; only those with the first one's differentiable inputs."""
     if any(item.passing != "positional" and not item.default for item in facts.inputs):
         return ()
     entries = [way for way in ways_to_declare(facts) if not any(e.called for e in way)]
@@ -110,12 +113,13 @@ def _argument(entry: Entry) -> Argument:
 
 
 def _can_be_called(facts: Facts) -> bool:
+    """Return whether a test can call the Function and ask for a gradient."""
     function = facts.function
     return function.forward is not None and not function.nested and not facts.is_trivial
 
 
 def missing(facts: Facts) -> str:
-    """Return the needs of a call that the text does not tell; '' if there are none."""
+    """Return the needs of a call the text does not state, as words of a message; "" if there are none."""
     function = facts.function
     if function.forward is None:
         return "its forward, which is inherited from another file"
@@ -135,7 +139,7 @@ def missing(facts: Facts) -> str:
 
 
 def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
-    """Yield the lines of a Function's tests."""
+    """Yield the lines of a Function's tests, under names with `stem` in them."""
     function = facts.function
     signature = ast.unparse(function.forward.node.args) if function.forward else ""
     yield f"# {function.qualname}: forward({signature})"
@@ -146,7 +150,7 @@ def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
     yield from _body(stem, call, rough)
     asked = f"[{', '.join(questions_of(facts, rough, compiled))}]"
     yield from _head(call, stem, "in_training", ("question", asked, "Question"))
-    yield f"    question({_called(stem, call)})"
+    yield f"    question({_asked_call(stem, call)})"
 
 
 def _head(
@@ -165,12 +169,13 @@ def _head(
     yield f"def test_{stem}_{what}({', '.join(parameters)}) -> None:"
 
 
-def _called(stem: str, call: Call) -> str:
+def _asked_call(stem: str, call: Call) -> str:
+    """Return the call, in the test, of the function made by `_asked`."""
     return f"{stem}_asked({'' if call.choices else 'case'})"
 
 
 def _asked(facts: Facts, stem: str, call: Call) -> str:
-    """Return the function that makes what the questions are asked of."""
+    """Return the text of the test file's function to make an `Asked`, the object of all questions."""
     names = [item.name or f"argument {place}" for place, item in enumerate(call.given)]
     parameter, case = "case: int", "case"
     if call.choices:
@@ -187,13 +192,16 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
     given += f", further={further}" if further else ""
     return (
         f"def {stem}_asked({parameter}) -> Asked:\n"
-        f"    apply = {_call(facts)}\n"
+        f"    apply = {_callee(facts)}\n"
         f"    return Asked({given})"
     )
 
 
 def _further(facts: Facts, given: Sequence[Argument]) -> list[tuple[str, Any]]:
-    """Return other values of arguments by name; a label of the test's is the one to ignore."""
+    """Return other values for arguments, as (name, value): with them a branch of the code may differ.
+
+    `ignore_index` becomes 1, a label in the test's data, so that it ignores one.
+    """
     known = [x for x in given if x.kind == "value" and is_literal(x.text)]
     found = other_arguments(facts, [Entry(x.name, value=x.text) for x in known])
     found |= {x.name: [1] for x in known if x.name == "ignore_index"}
@@ -201,7 +209,7 @@ def _further(facts: Facts, given: Sequence[Argument]) -> list[tuple[str, Any]]:
 
 
 def _limits(facts: Facts) -> set[str]:
-    """Return the names in limits of clamps: a limit below 0 may cross the other one."""
+    """Return the names in limits of clamps: a negative one would cross the other limit."""
     forward, found = facts.function.forward, set[str]()
     for node in ast.walk(forward.node) if forward else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -213,7 +221,7 @@ def _limits(facts: Facts) -> set[str]:
 
 
 def _cases(stem: str, call: Call) -> str:
-    """Return the function with the arguments of a test's calls."""
+    """Return the text of the test file's function to list the arguments of all calls."""
     comma = "," if len(call.given) == 1 else ""
     if call.choices:
         doc = "Arguments of several shapes: the first that fit are used, the right ones go in their place."
@@ -236,12 +244,13 @@ def _cases(stem: str, call: Call) -> str:
 
 
 def _variants(given: Sequence[Argument]) -> tuple[frozenset[str], ...]:
-    """Return the sets of absent optional tensors: none, and each alone."""
+    """Return the sets of optional tensors to be left out: none of them, and each alone."""
     optional = [a.name for a in given if a.kind == "optional"]
     return (frozenset(), *(frozenset({name}) for name in optional))
 
 
 def _shown(argument: Argument, absent: frozenset[str]) -> str:
+    """Return the text of an argument; names in `absent` get None."""
     if argument.kind in ("tensor", "optional"):
         return "None" if argument.name in absent else _tensor(PLAIN)
     if argument.kind == "value":
@@ -250,7 +259,7 @@ def _shown(argument: Argument, absent: frozenset[str]) -> str:
 
 
 def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
-    """Arguments with tensors of these shapes, in their order."""
+    """Return the texts of candidate arguments, with the shapes for their tensors in order."""
     left, row = list(shapes), []
     for item in given:
         text = _tensor(left.pop(0)) if item.kind in TENSORS else item.text
@@ -265,14 +274,14 @@ def _tensor(shape: Shape) -> str:
 
 
 def _subsets(call: Call) -> tuple[str, str, str]:
-    """Return the parameter for the tensors that require grad: all, and each alone."""
+    """Return the name, values and type of a test parameter: the positions of tensors with a gradient, all and each alone."""
     places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
     alone = [(place,) for place in places] if len(places) > 1 else []
     return "needed", repr([tuple(places), *alone]), "tuple[int, ...]"
 
 
-def _call(facts: Facts) -> str:
-    """Return the name that the code base calls: an alias of apply, a wrapper with the same parameters, or apply."""
+def _callee(facts: Facts) -> str:
+    """Return the text of the function a test calls: an alias of apply, a wrapper with the same parameters, or apply."""
     function = facts.function
     if function.aliases:
         return f"load({function.aliases[0]!r})"
@@ -283,7 +292,7 @@ def _call(facts: Facts) -> str:
 
 
 def _wrapper(function: Function) -> str:
-    """Return the function of the module that hands its own parameters to apply, in their order."""
+    """Return the name of a module-level function whose whole body hands its parameters to apply; "" without one."""
     wanted = [item.name for item in function.inputs()]
     for item in function.applications:
         if len(item.within) != 1 or not isinstance(item.within[0], ast.FunctionDef):
@@ -300,7 +309,8 @@ def _wrapper(function: Function) -> str:
 
 
 def _body(stem: str, call: Call, rough: bool) -> Iterator[str]:
-    yield f"    asked = {_called(stem, call)}"
+    """Yield the lines of the test of gradients; `rough` ones are surrogates, so they are not compared with differences."""
+    yield f"    asked = {_asked_call(stem, call)}"
     yield "    given = asked.inputs(needs=[asked.names[place] for place in needed])"
     if not call.choices and call.cases > 1:
         yield "    if all(given[place] is None for place in needed):"
@@ -414,9 +424,9 @@ def write_stub(
     questions: str,
     compiled: bool = False,
 ) -> Stub:
-    """Return the tests of some Functions of a file; `recorded` are calls of some, by qualified name.
+    """Return the tests of some Functions of a file.
 
-    `questions` is the source of what is asked; the text has no imports yet, nor what it uses of `op_testing.py`.
+    `recorded` are calls by a Function's qualified name, `questions` the source of the questions; imports are added later.
     """
     parts, waiting, left_out = [], [], []
     ready: list[str] = []
@@ -446,6 +456,7 @@ def write_stub(
 
 
 def _path(source: Source) -> str:
+    """Return the lines that put the file's directory on `sys.path`; "" if it is found without them."""
     if source.search_path is None:
         return ""
     place = f"str((Path(__file__).parent / {source.search_path!r}).resolve())"

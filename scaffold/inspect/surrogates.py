@@ -29,25 +29,26 @@ WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
 
 
 def is_rough(facts: Facts) -> bool:
-    """Return whether the gradient is a surrogate by intention."""
+    """Return whether the gradient is a surrogate on purpose: by the words of the code, or by a forward with steps."""
     forward = facts.function.forward
     if forward is None:
         return False
-    if says_so(facts) or _hands_on(facts):
+    if says_so(facts) or _returns_inputs(facts):
         return True
     return any(_is_step(facts, node) for node in _nodes(facts))
 
 
 def _nodes(facts: Facts) -> Iterator[ast.AST]:
-    """Yield the nodes of the forward, and of the functions that it reaches."""
+    """Yield the nodes of the forward, and of the functions of the file it calls."""
     forward = facts.function.forward
     for function in reached(facts, [forward.node]) if forward else ():
         yield from ast.walk(function)
 
 
 def _is_step(facts: Facts, node: ast.AST) -> bool:
+    """Return whether a node computes steps or draws random numbers: `x > 0`, `x.round()`; their derivative says nothing."""
     if isinstance(node, ast.Compare):
-        told = any(_is_told(item) for item in (node.left, *node.comparators))
+        told = any(_is_no_value(item) for item in (node.left, *node.comparators))
         named = any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
         return not (told or named)
     name = torch_call(node, facts.names) or method_call(node, facts.names)
@@ -64,14 +65,14 @@ def _rounds(facts: Facts, node: ast.AST) -> bool:
     return _is_constant(name) and not is_whole(name)
 
 
-def _is_told(node: ast.expr) -> bool:
-    """Return whether a comparison with it is no step: a type, or indices and labels, by their name."""
+def _is_no_value(node: ast.expr) -> bool:
+    """Return whether a text is a type, a device or the like, or an index or label by its name: comparing it is no step."""
     text = ast.unparse(node)
     return bool(PLAIN.fullmatch(text) or text.isidentifier() and CODES.search(text))
 
 
 def says_so(facts: Facts) -> bool:
-    """Return whether the name of the class, of the file, or a docstring says so.
+    """Return whether the name of the class, of the file, or a docstring calls the gradient a surrogate.
 
     A quantizer's gradient passes by the rounding, even where its scale depends on the input.
     """
@@ -85,8 +86,8 @@ def says_so(facts: Facts) -> bool:
     )
 
 
-def _hands_on(facts: Facts) -> bool:
-    """Return whether the forward returns its inputs unchanged, so that only the gradient differs."""
+def _returns_inputs(facts: Facts) -> bool:
+    """Return whether the forward returns its inputs unchanged: then it exists for its gradient."""
     forward = facts.function.forward
     given = {item.name for item in facts.inputs}
     nodes = [_stripped(item.node) for item in facts.outputs]
@@ -96,6 +97,7 @@ def _hands_on(facts: Facts) -> bool:
 
 
 def _stripped(node: ast.expr | None) -> ast.expr | None:
+    """Return the tensor under calls passing it on: `x` for `x.view_as(x).clone()`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr not in PASSING:
             return node

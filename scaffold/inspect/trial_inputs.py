@@ -34,7 +34,7 @@ SIMPLE = {"float", "int", "bool", "len", "isinstance", "range", "tuple", "max", 
 
 
 class Argument(NamedTuple):
-    """A parameter in a call."""
+    """An argument of a call for a parameter, as text."""
 
     name: str
     kind: Kind
@@ -74,7 +74,7 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
 
 
 def _as_seen_from_a_test(default: ast.expr) -> str:
-    """Write a default for another file: a name is loaded from its module; "" if that is not enough."""
+    """Return a default as written in a test: a name of the file is loaded from it; "" if more than a name is needed."""
     names = names_in([default])
     text = ast.unparse(default)
     if names <= {"torch", *dir(builtins)}:
@@ -87,6 +87,7 @@ def _as_seen_from_a_test(default: ast.expr) -> str:
 
 
 def _missing(facts: Facts, item: Parameter) -> str:
+    """Return a description of a missing argument, by its annotation and its uses."""
     if item.type:
         return f"a value of {item.name} ({item.type})"
     if facts.is_tensor(item.name):
@@ -95,7 +96,7 @@ def _missing(facts: Facts, item: Parameter) -> str:
 
 
 def _stated(facts: Facts, name: str) -> Iterator[str]:
-    """Yield constants passed by calls in the file, or defaults of the functions around them."""
+    """Yield constants the file's own calls pass for a parameter, or defaults of the functions around these calls."""
     forward = facts.function.forward
     order = [item.name for item in forward.positional] if forward else []
     position = order.index(name) if name in order else -1
@@ -126,6 +127,7 @@ def _default(name: str, within: tuple[ast.AST, ...]) -> Iterator[str]:
 
 
 def _is_literal(node: ast.expr) -> bool:
+    """Return whether an expression is a number, a string or a bool, perhaps with a sign."""
     if isinstance(node, ast.UnaryOp):
         node = node.operand
     return isinstance(node, ast.Constant) and isinstance(
@@ -153,6 +155,7 @@ def is_plain(facts: Facts) -> bool:
 
 
 def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
+    """Return whether a call works on a tensor of any shape: elementwise, a sum, a size, or a method of ctx."""
     if isinstance(call.func, ast.Name) and call.func.id in SIMPLE:
         return True
     function = call.func
@@ -216,7 +219,7 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
-    """Return a guess by name and type for a missing argument; unchanged if nothing suggests one."""
+    """Return a guess for a missing argument by its name and type; `stated` itself, still missing, without any."""
     if item.passing != "positional":
         return stated
     whole = next((x for x, names in WHOLE.items() if names.fullmatch(item.name)), "")
@@ -260,7 +263,7 @@ VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # if the data have one m
 
 
 def with_vectors(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
-    """Return the shapes of vectors for parameters, by name, and of matrices for data; () unless there are both."""
+    """Return the shapes of vectors for parameters such as `bias`, and of matrices for data; () unless there are both."""
     named = [bool(VECTOR.fullmatch(name)) for name in names]
     if all(named) or not any(named):
         return ()

@@ -42,7 +42,10 @@ OF_OTHERS = frozenset(
 
 
 def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
-    """Yield parameters evidently used as tensors."""
+    """Yield parameters used as only a tensor can be, or annotated as one.
+
+    A parameter the code itself asks for its type, `isinstance(x, Tensor)`, is left out: it may be something else.
+    """
     arguments = flow.node.args
     for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         if names.resolve(item.annotation) in ("torch.Tensor", "Tensor"):
@@ -76,6 +79,7 @@ def _evident_by_attributes(nodes: list[ast.AST]) -> Iterator[str]:
 
 
 def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
+    """Yield names a call shows to be tensors: `x.exp()`, `ctx.save_for_backward(x)`, `torch.exp(x)`."""
     function = node.func
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
         owner = function.value.id
@@ -129,6 +133,7 @@ class Values:
         elements: Iterable[tuple[str, int]] = (),
         attributes: Iterable[str] = (),
     ) -> None:
+        """Prepare to answer; `tensors`, `elements` and `attributes` are known to be tensors."""
         self.flow, self.names, self.ctx = flow, names, ctx
         self.tensors = frozenset(tensors)  # parameters known to be tensors
         self.elements = frozenset(elements)  # of tuple parameters
@@ -143,7 +148,7 @@ class Values:
     def possible_root(
         self, node: ast.expr, at: Step, depth: int = DEPTH
     ) -> Root | None:
-        """Return the origin of an expression's memory, perhaps only for some inputs."""
+        """Return the origin of an expression's memory, perhaps for some inputs only; None if unknown."""
         if depth == 0:
             return None
         if isinstance(node, ast.Name):
@@ -196,7 +201,7 @@ class Values:
         return found
 
     def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
-        """Return the origin of a call's memory: fresh, or that of the tensor it views."""
+        """Return the origin of a call's memory: fresh, or the viewed tensor's; None if unknown."""
         name = torch_call(node, self.names)
         if has_memory(name, "fresh") and not _has_out(node):
             return Root("fresh")
@@ -241,7 +246,7 @@ class Values:
         )
 
     def is_ctx(self, node: ast.AST, attribute: str) -> bool:
-        """Return whether a node is that attribute of the context."""
+        """Return whether a node is `ctx.attribute`."""
         return (
             isinstance(node, ast.Attribute)
             and node.attr == attribute
@@ -292,6 +297,7 @@ class Values:
         return isinstance(node, ast.Name) and self._tensor_name(node.id, at, depth)
 
     def _makes_tensor(self, node: ast.Call, at: Step, depth: int) -> bool:
+        """Return whether a call surely gives one tensor."""
         if is_tensor_call(torch_call(node, self.names)):
             return True
         name = method_call(node, self.names)
@@ -303,6 +309,7 @@ class Values:
         return is_tensor_call(name) and self.is_tensor(base, at, depth - 1)
 
     def _tensor_name(self, name: str, at: Step, depth: int) -> bool:
+        """Return whether a name is a tensor by all its bindings reaching the step."""
         found = self.flow.reaching(name, at)
         if name in self.flow.outer:
             return False
@@ -311,6 +318,7 @@ class Values:
         )
 
     def _tensor_bound(self, name: str, bound: Bound | None, depth: int) -> bool:
+        """Return whether a binding makes the name a tensor; None stands for the parameter."""
         if bound is None:
             return name in self.evident
         if bound.value is None:
@@ -329,9 +337,9 @@ class Values:
         return known and self.flow.is_parameter(taken.value.id, at)
 
     def _are_tensors(self, node: ast.expr, at: Step) -> bool:
-        """Return whether an expression is a tuple of tensors.
+        """Return whether an expression is a tuple of tensors: `ctx.saved_tensors`, `x.topk(2)`.
 
-        Examples: `ctx.saved_tensors`, `x.topk(2)`, `torch.autograd.grad(y, x, grad_output)`.
+        So is `torch.autograd.grad(y, x, grad_output)`, unless unused inputs are allowed: these give None.
         """
         if not isinstance(node, ast.Call):
             return self.is_saved(node, at)
@@ -373,7 +381,7 @@ def _is_basic(node: ast.expr) -> bool:
 
 
 def is_shapely(node: ast.AST) -> bool:
-    """Return whether an expression is a size or the like of a tensor."""
+    """Return whether an expression describes a tensor: a size, `x.shape[0]`, `x.dtype`, `x.item()`."""
     if isinstance(node, ast.Subscript):
         return is_shapely(node.value)
     if isinstance(node, ast.Call):
@@ -384,7 +392,7 @@ def is_shapely(node: ast.AST) -> bool:
 
 
 def is_metadata(node: ast.AST) -> bool:
-    """Return whether an expression is a size or the like, and no value of an element: not `x.item()`."""
+    """Return whether an expression describes a tensor without its elements: `x.shape[0]`, not `x.item()`."""
     while isinstance(node, ast.Subscript):
         node = node.value
     call = node.func if isinstance(node, ast.Call) else None
@@ -394,7 +402,7 @@ def is_metadata(node: ast.AST) -> bool:
 def how_many(
     values: Values, node: ast.expr | None, at: Step, depth: int = DEPTH
 ) -> int | None:
-    """Return the number of values in a return; None if unknown."""
+    """Return the number of values a return statement gives to autograd; None if unknown."""
     if node is None:
         return 1
     if depth == 0:
@@ -402,7 +410,7 @@ def how_many(
     if isinstance(node, ast.Constant):
         return 1
     if isinstance(node, ast.Tuple):
-        return _displayed(values, node, at, depth)
+        return _display_length(values, node, at, depth)
     if isinstance(node, ast.List):
         return None  # for autograd it is one value, and no tensor
     if isinstance(node, ast.Name):
@@ -415,44 +423,45 @@ def how_many(
                 return how_many(values, bound.value, step, depth - 1)
             return None
         return 1 if values.is_tensor(node, at) else None
-    length = _sequence(values, node, at, depth)
+    length = _length(values, node, at, depth)
     if length is not None:
         return length
     return 1 if values.is_tensor(node, at) else None
 
 
-def _displayed(
+def _display_length(
     values: Values, node: ast.Tuple | ast.List, at: Step, depth: int
 ) -> int | None:
+    """Return the length of a written tuple or list, its starred parts included; None if unknown."""
     total = 0
     for item in node.elts:
         if not isinstance(item, ast.Starred):
             total += 1
             continue
-        inner = _sequence(values, item.value, at, depth - 1)
+        inner = _length(values, item.value, at, depth - 1)
         if inner is None:
             return None
         total += inner
     return total
 
 
-def _sequence(values: Values, node: ast.expr, at: Step, depth: int) -> int | None:
+def _length(values: Values, node: ast.expr, at: Step, depth: int) -> int | None:
     """Return the length of a tuple or list; None if unknown."""
     if isinstance(node, ast.Tuple | ast.List):
-        return _displayed(values, node, at, depth)
+        return _display_length(values, node, at, depth)
     if isinstance(node, ast.BinOp):
-        return _combined(values, node, at, depth)
+        return _sum_length(values, node, at, depth)
     if isinstance(node, ast.Name):
         bound = values.flow.definite(node.id, at)
         if bound and bound.value is not None and bound.element is None and depth:
             step = values.flow.steps[bound.order]
             if not _grows(values, node.id, step, at):
-                return _sequence(values, bound.value, step, depth - 1)
+                return _length(values, bound.value, step, depth - 1)
     return None
 
 
 def _grows(values: Values, name: str, since: Step, until: Step) -> bool:
-    """Return whether a list may grow between two steps, as it is used as more than a value."""
+    """Return whether a list may grow between two steps: by `xs.append(x)`, `xs += ...`, or any attribute or item of it."""
     for step in values.flow.steps[since.order + 1 : until.order]:
         for node in step.expressions():
             if isinstance(node, ast.Attribute | ast.Subscript | ast.AugAssign):
@@ -466,18 +475,18 @@ def _grows(values: Values, name: str, since: Step, until: Step) -> bool:
     return False
 
 
-def _combined(values: Values, node: ast.BinOp, at: Step, depth: int) -> int | None:
+def _sum_length(values: Values, node: ast.BinOp, at: Step, depth: int) -> int | None:
     """Return the length of `(None,) * 3` or `grads + (None, None)`; None if unknown."""
     if isinstance(node.op, ast.Mult):
         for one, times in ((node.left, node.right), (node.right, node.left)):
             if isinstance(one, ast.Tuple | ast.List):
                 if isinstance(times, ast.Constant) and type(times.value) is int:
-                    inner = _displayed(values, one, at, depth)
+                    inner = _display_length(values, one, at, depth)
                     return None if inner is None else inner * times.value
                 return None
     if isinstance(node.op, ast.Add):
         lengths = [
-            _sequence(values, side, at, depth - 1) for side in (node.left, node.right)
+            _length(values, side, at, depth - 1) for side in (node.left, node.right)
         ]
         if lengths[0] is not None and lengths[1] is not None:
             return lengths[0] + lengths[1]

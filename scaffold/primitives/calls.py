@@ -23,7 +23,7 @@ def facts_of_call(word: str) -> tuple[Facts, ...]:
 
 @lru_cache(maxsize=1)
 def functions() -> Mapping[str, Facts]:
-    """Return the facts of functions that are no primitives, by name."""
+    """Return the facts of functions without a section in the table of primitives, by name."""
     import tomllib
 
     text = Path(__file__).with_name("functions.toml").read_text("utf-8")
@@ -216,7 +216,7 @@ def computes_in_given_dtype(word: str) -> bool:
 
 @cache
 def optional_tensors(word: str) -> frozenset[tuple[int, str]]:
-    """Return the tensor parameters that may be None, with their positions: the bias of `linear`."""
+    """Return the tensor parameters with None allowed, with their positions: the bias of `linear`."""
     return frozenset(item for facts in facts_of_call(word) for item in facts.optional)
 
 
@@ -261,7 +261,7 @@ def takes_index(word: str) -> bool:
 
 @cache
 def takes_mask(word: str) -> bool:
-    """Return whether a call may choose elements by a mask: `where`, `masked_fill_`."""
+    """Return whether a call may choose elements by a mask: `torch.where`, `masked_fill_`."""
     known = _in_place_or_not(word)
     return any(facts.masks and facts.category != "constant" for facts in known)
 

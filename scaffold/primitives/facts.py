@@ -173,7 +173,7 @@ BOUND = re.compile(r"\bnot [a-z]")  # another argument is where an element has a
 
 def _flags(section: Section, category: str) -> Iterator[str]:
     """Yield the true flags of a section, and `bounded` if an argument bounds another."""
-    yield from (x for x in FLAGS if section.get(x, _is_usual(x, category)))
+    yield from (x for x in FLAGS if section.get(x, _default_flag(x, category)))
     domains = " ".join(section.get("domain", {}).values())
     if category == "elementwise" and BOUND.search(domains):
         yield "bounded"
@@ -226,7 +226,7 @@ def _operator(call: str) -> str:
     return key[1] if key and key[0] == "operator" else ""
 
 
-def _is_usual(flag: str, category: str) -> bool:
+def _default_flag(flag: str, category: str) -> bool:
     """Return the default of a flag in a category: a view has the elements of its base."""
     return flag == "moves" and category == "view"
 
@@ -264,13 +264,14 @@ def _is_dear(section: Section, kinds: tuple[str, ...]) -> bool:
 
 
 def _dtype(section: Section) -> str | int:
+    """Return the key `dtype`, or its default; for a parameter's name its position."""
     said: str = section.get("dtype", DTYPE.get(section["category"], "promoted"))
     names = parameters(section["call"]) if said not in DTYPES else ()
     return names.index(said) if said in names else said
 
 
 def _in_place(section: Section, memory: str) -> str | None:
-    """Return the method that writes the result into the first argument: its name with an underscore."""
+    """Return the method to write the result into the first argument, its name with an underscore; None without one."""
     usual = section["category"] == "elementwise" and memory == "fresh"
     if not section.get("in_place", usual):
         return None
@@ -283,7 +284,7 @@ def _in_place(section: Section, memory: str) -> str | None:
 
 
 def _optional(section: Section) -> tuple[tuple[int, str], ...]:
-    """Return the tensors that may be None, with positions; by default those with default None."""
+    """Return the tensors with None allowed, with positions; by default by their default None."""
     call, found = section.get("call", ""), section.get("optional", ())
     if "=None" in call and not found:
         differentiable = section.get("grad", section.get("differentiable", ()))
@@ -338,7 +339,7 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
 
 
 def inheriting(section: Section, base: Section) -> Section:
-    """Fill the facts missing in a section from another one for the same call."""
+    """Return a section with its missing facts taken from another one for the same call."""
     if section["category"] != base["category"]:
         return section
     return {**{key: base[key] for key in INHERITED if key in base}, **section}

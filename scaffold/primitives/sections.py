@@ -31,6 +31,7 @@ class Primitives:
         read: Callable[[str], Section],
         composed: Mapping[str, tuple[str, ...]],
     ) -> None:
+        """Index the spellings of primitives; `read` parses the section of a name."""
         self.heads, self.composed = heads, composed
         self._read = read
         self._sections: dict[str, Section] = {}
@@ -79,7 +80,7 @@ class Primitives:
         return tuple(map(self.facts, self.names_called(word)))
 
     def names_called(self, word: str) -> tuple[str, ...]:
-        """Return the names of the primitives a call may mean, by its last word."""
+        """Return the names of the primitives a call may mean, by its last word: `max` -> `max_all`, `max`."""
         if self._by_word is None:
             self._by_word = {}
             for (kind, name), several in self._spelled.items():

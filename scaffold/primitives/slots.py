@@ -38,14 +38,14 @@ Call = Mapping[Argument, Slot]  # the slots of a call under one primitive
 def calls_of(
     kind: str, name: str, count: int, keywords: Collection[str]
 ) -> tuple[Call, ...]:
-    """Return the slots of a call under each primitive it may mean.
+    """Return the slots of a call under each primitive it may mean; () if it is none's.
 
     The call has `count` positional arguments; for a method the receiver is the first. Keywords
     found in no section (`dtype`) have no slots.
     """
     table = built_in_primitives()
     known = table.find(kind, name)
-    for words in ([*keywords], _shared(table, known, keywords)):
+    for words in ([*keywords], _known_keywords(table, known, keywords)):
         fitting = tuple(
             slots
             for found, head in known
@@ -56,7 +56,7 @@ def calls_of(
     return ()
 
 
-def _shared(
+def _known_keywords(
     table: Primitives, known: Iterable[tuple[str, str]], keywords: Collection[str]
 ) -> list[str]:
     """Return the keywords known to one of these primitives."""
@@ -76,7 +76,10 @@ class _Parameter(NamedTuple):
 def _slots(
     table: Primitives, primitive: str, head: str, count: int, keywords: Collection[str]
 ) -> Call | None:
-    """Return the slots of a spelling; None if the arguments do not fit it."""
+    """Return the slots of a call under one primitive; None if the arguments do not fit.
+
+    `head` is the spelling of the call; `count` and `keywords` are its arguments.
+    """
     call = table.heads[primitive][0]
     own = list(_parameters(call if is_bare(head) else head))
     positional = [item for item in own if not _only_by_keyword(item)]
@@ -92,7 +95,7 @@ def _slots(
     if any(not i.keyword and not i.starred and i.name not in there for i in own):
         return None
     samples = _samples(table.section(primitive))
-    takes = _takes(table.facts(primitive), samples)
+    takes = _kinds(table.facts(primitive), samples)
     when = table.section(primitive).get("when", "")
     types = _types(own, samples)
     found: dict[Argument, Slot] = {}
@@ -105,8 +108,8 @@ def _slots(
     return found
 
 
-def _takes(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
-    """Return the kind of each parameter that is no Python value.
+def _kinds(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
+    """Return the kind of each parameter, Python values left out.
 
     A parameter that is a number in all samples is a Python value.
     """
@@ -164,6 +167,7 @@ def _types(own: list[_Parameter], samples: list[Given]) -> dict[str, str]:
 
 
 def _type_of(value: ast.expr) -> str:
+    """Return the type of a literal, `tuple[int, ...]` for `(1, 2)`; "" for any other expression."""
     try:
         literal = ast.literal_eval(value)
     except (ValueError, TypeError):
