@@ -221,7 +221,7 @@ def truth(value: object) -> bool | None:
 
 
 def _unary_value(label: str, value: object) -> object:
-    """Return the value of `not`, `-` or `+` of a value; `UNKNOWN` if the operand is."""
+    """Return the value of `not`, `-` or `+` of a value; `UNKNOWN` if the value is unknown, or no number for a sign."""
     if label == "not":
         known = truth(value)
         return UNKNOWN if known is None else not known
@@ -341,7 +341,10 @@ def negated(test: ast.expr) -> ast.expr:
 
 
 def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool | None:
-    """Return the truth value of a test; None if literals do not settle it."""
+    """Return the truth value of a test; None if literals do not settle it.
+
+    Names in `there` are never None, names in `nones` always are.
+    """
     match test:
         case ast.Constant(value):
             return bool(value)

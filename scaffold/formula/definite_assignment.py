@@ -65,7 +65,7 @@ def unassigned(
 class _Walk:
     """A walk of the statements in order.
 
-    `ways` maps each name to the paths on which it was assigned, each as a set of facts.
+    `ways` maps each name to the paths on which it was assigned, each as a set of facts true on it.
     """
 
     def __init__(self, names: frozenset[str], choices: Choices) -> None:
@@ -76,7 +76,10 @@ class _Walk:
         self.found: dict[str, Unassigned] = {}
 
     def block(self, body: Sequence[ast.stmt], way: Way) -> None:
-        """Follow statements along a way through the branches, and check the names they read."""
+        """Follow statements along a path (`way`: the facts true on it), and check the names they read.
+
+        Both branches of an `if` are followed, each with the fact that its test is true or false.
+        """
         for item in body:
             match item:
                 case ast.If(test, inner, other):
@@ -106,7 +109,7 @@ class _Walk:
                     self.facts.note_change(value)
 
     def read(self, node: ast.AST, way: Way) -> None:
-        """Check the names an expression reads, along the ways its tests open."""
+        """Check the names an expression reads; `a` in `a if t else b` is read only if `t` is true."""
         match node:
             case ast.Name(_, ast.Load()):
                 self.check(node, way)
@@ -157,7 +160,10 @@ class TestFacts:
         self.equal: dict[TestFact, tuple[str, object]] = {}  # `name == value`
 
     def of(self, test: ast.expr) -> TestFact:
-        """Return the fact that a test holds."""
+        """Return the fact a test states; `x is not None` and `not x is None` state the same, the negation of `x is None`.
+
+        The parts of `and` and `or`, and comparisons with a constant, are recorded for `_implied`.
+        """
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.of(test.operand).otherwise()
         plain, holds = test, True
@@ -209,7 +215,7 @@ class TestFacts:
         return None
 
     def _implied(self, way: Way) -> Way:
-        """Return the facts of a path and all facts implied by them."""
+        """Return the facts of a path and all they imply: `a` by `a and b`, and `mode == "c"` if no other value is left."""
         known, before = set(way), 0
         while len(known) > before:
             before = len(known)

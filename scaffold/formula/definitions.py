@@ -229,7 +229,7 @@ def names_read(function: Defined) -> set[str]:
 
 
 def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
-    """Return the names, and all names reachable through the file's functions and constants."""
+    """Return the names, and all names their functions and constants read, directly or through others."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
@@ -279,7 +279,10 @@ class NameResolver(ast.NodeTransformer):
         self.definitions, self.locals, self.prefix = definitions, dict(around), prefix
 
     def function(self, name: str, node: Defined) -> Function:
-        """Return a function with its locals renamed and outer names resolved."""
+        """Return a function with its locals renamed and outer names resolved, in place.
+
+        Without a prefix a local keeps its name, unless generated code gives that name a meaning: `F` becomes `new_F`.
+        """
         arguments, body = node.args, statements_of(node)
         constants = [self.visit(item) for item in arguments.defaults]
         arguments.defaults = constants

@@ -458,7 +458,7 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
 
 
 def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugAssign:
-    """Detach the operand of `q /= value`; an operand without a gradient stays as it is."""
+    """Detach the operand of `q /= value`; an operand of names without a gradient (`made`) stays as it is."""
     if names_in([ast.Expr(item.value)]) <= {*made}:
         return item
     value = _constant(item, item.target, item.value).value
@@ -550,7 +550,7 @@ def _is_of_two(call: ast.Call) -> bool:
 
 
 def _root(item: ast.expr) -> str | None:
-    """Return the name at the start of a chain of calls, attributes and subscripts."""
+    """Return the name at the start of a chain of calls, attributes and subscripts: `x` for `x.view(-1)[0]`; else None."""
     match item:
         case ast.Name(name):
             return name

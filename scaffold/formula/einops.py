@@ -254,7 +254,10 @@ class _Moving:
             self._call("permute", *(before[axis] for axis in wanted))
 
     def _add_axes(self, wanted: list[str], new: list[str]) -> None:
-        """Add new axes and repeat the tensor along them."""
+        """Add the new axes, of size 1, and repeat the tensor along them.
+
+        It is `expand`, or with `...` among the axes, whose number is unknown, `repeat_interleave` for each.
+        """
         places = _indices(wanted)
         for at in reversed(_safe_order([places[axis] for axis in new])):
             self._call("unsqueeze", at)
@@ -267,7 +270,7 @@ class _Moving:
             )
 
     def joined(self, right: list[Group]) -> ast.expr:
-        """Return the tensor with one dim for each group."""
+        """Return the tensor with the dims of each group in parentheses flattened, and a dim of size 1 for each `1`."""
         whole = len(self.axes)
         more = self.axes.index(MORE) if MORE in self.axes else whole
         several = [group.axes for group in right if group.joined and group.axes]
@@ -307,7 +310,7 @@ def _one_or_several(places: list[int]) -> int | list[ast.expr]:
 
 
 def _argument(item: int | ast.expr | Sequence[ast.expr]) -> ast.expr:
-    """Return the syntax of an argument: of a number, of a sequence as a tuple."""
+    """Return the syntax of an argument: a number as a literal, a sequence as a tuple."""
     match item:
         case int():
             return _number(item)

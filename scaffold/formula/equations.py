@@ -34,7 +34,10 @@ def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
 def _operands(
     values: Sequence[ast.expr], single: Collection[str]
 ) -> Sequence[ast.expr]:
-    """Return the operands if they can be counted, else none: one value may be a list of all."""
+    """Return the operands of an equation; none if they cannot be counted.
+
+    A single name may be a list of all operands, unless it is in `single`; a starred one is several.
+    """
     match values:
         case [ast.List(items) | ast.Tuple(items)]:
             values = items

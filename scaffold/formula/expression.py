@@ -122,7 +122,7 @@ class ExpressionParser:
         return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return an optional's name if the expression is nothing but this name, possibly None here; else None."""
+        """Return the name of an optional input, not known to be present, if the expression is just this name; else None."""
         if isinstance(item, ast.Name) and item.id in self.optional - present:
             return item.id
         return None
@@ -225,7 +225,7 @@ class ExpressionParser:
         return self._element(item, present | {name} if name else present)
 
     def _check_callee(self, callee: ast.expr) -> None:
-        """Report a call of a number or a tensor, such as `2(x + 1)`."""
+        """Report a call of a number or a tensor, such as `2(x + 1)`: a product is meant."""
         match callee:
             case ast.Constant(int() | float() as number):  # 2(x + 1)
                 hint = f"to multiply: {number} * (...)"

@@ -658,7 +658,10 @@ class Sites(ast.NodeTransformer):
     visit_GeneratorExp = visit_ListComp
 
     def _written_out(self, node: ast.expr) -> ast.expr | None:
-        """Return the elements as a list if they call functions of the file, else None."""
+        """Return a comprehension as a list of its elements if it calls functions of the file, else None.
+
+        A call inlined in it needs statements, and these cannot stand in a comprehension.
+        """
         calls = self._functions_in(node)
         if not calls:
             return None

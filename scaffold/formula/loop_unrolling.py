@@ -55,7 +55,7 @@ def _loops(item: ast.AST) -> bool:
 
 
 def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
-    """Return the literal lists never rebound or changed: `ws = (a, b)`."""
+    """Return the elements of locals bound to literal lists, `ws = (a, b)`, if neither they nor the elements may change."""
     nodes = [node for item in body for node in ast.walk(item)]
     counts = Counter([*(node.id for node in stores(body)), *taken])
     changed = {
@@ -76,7 +76,7 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
 
 
 def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
-    """Yield the names read outside of the loops binding them."""
+    """Yield the names a node reads; a loop's own variables, in `own` below it, are left out."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield from {node.id} - own
     if isinstance(node, ast.For):
@@ -122,7 +122,10 @@ class _Unroller(ast.NodeTransformer):
         return found
 
     def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
-        """Return the steps of a loop as statements in a row; the loop itself if it cannot be unrolled."""
+        """Return the steps of a loop as statements in a row.
+
+        The loop itself is returned if its values are not listed in the text, or if it may end early.
+        """
         values = self._values(item.iter)
         names = frozenset(stored([item.target]))
         written = frozenset(stored(item.body))
@@ -193,7 +196,10 @@ class _Unroller(ast.NodeTransformer):
     def _elements(
         self, elt: ast.expr, generators: list[ast.comprehension]
     ) -> list[ast.expr] | None:
-        """Return a comprehension's elements, written out; None if they are unknown or none."""
+        """Return a comprehension's elements, written out; None if their number is unknown, or zero.
+
+        Of several `for`, the first one is substituted, and the rest are unrolled by recursion.
+        """
         if not generators:
             found = self.visit(copy.deepcopy(elt))
             assert isinstance(found, ast.expr)
@@ -214,7 +220,7 @@ class _Unroller(ast.NodeTransformer):
         return several or None
 
     def _values(self, item: ast.expr) -> list[ast.expr] | None:
-        """Return the values of an iterable if the text lists them and they are few, else None."""
+        """Return the values of an iterable; None if the text does not list them, or lists more than `ROUNDS`."""
         match item:
             case ast.Tuple(elts) | ast.List(elts) if all(map(_is_repeatable, elts)):
                 found: list[ast.expr] | None = elts
@@ -250,7 +256,7 @@ class _Unroller(ast.NodeTransformer):
         return [ast.Tuple(list(each), ast.Load()) for each in zip(*listed)]
 
     def _number(self, item: ast.expr) -> int | None:
-        """Return an integer literal, or the length of a literal list."""
+        """Return the value of an integer literal, of the length of a literal list, or of arithmetic of these; else None."""
         match item:
             case ast.Call(ast.Name("len"), [ast.Name(name)], []) if name in self.lists:
                 return None if "len" in self.taken else len(self.lists[name])

@@ -26,7 +26,10 @@ def word_of(call: ast.Call) -> str:
 
 
 def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
-    """Return the sizes a tensor is created with; [] if unknown."""
+    """Return the sizes a tensor is created with, `[n, n]` for `torch.ones(n, n).tril()`; [] if unknown.
+
+    `known` are the values of locals.
+    """
     match tensor:
         case ast.Name(name) if name in known:
             return sizes_of(known[name], _without(known, name))
@@ -47,7 +50,10 @@ def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
 
 
 def elements_of(tensor: ast.expr, known: Locals) -> Elements:
-    """Return the kind of a tensor's elements: "bool", "int", or "" for floats or unknown."""
+    """Return the kind of a tensor's elements: "bool", "int", or "" for floats or unknown.
+
+    `known` are the values of locals.
+    """
     match tensor:
         case ast.Constant(bool()):
             return "bool"

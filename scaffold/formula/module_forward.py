@@ -377,7 +377,7 @@ class ModuleForward(NamedTuple):
 
 
 def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
-    """Return the classes meant by `Norm` or `Norm.forward`; without a name, all with a forward."""
+    """Return the classes with a forward meant by `Norm` or `Norm.forward`; without a name, all of them."""
     classes = [item for item in module.body if isinstance(item, ast.ClassDef)]
     return [
         owner
@@ -774,9 +774,10 @@ class _Reader(ast.NodeTransformer):
     def of_member(
         self, owner: str, below: _Converter, attribute: str, node: ast.expr
     ) -> ast.expr:
-        """Return an inner module's attribute as an attribute of this one: `up_weight`.
+        """Return an inner module's attribute as a parameter of the outer function: `self.up.weight` -> `up_weight`.
 
-        Raise a `Refusal` if it is itself a module, or if the name is in use.
+        `below` is the converter of the inner module `owner`. A constant is written out; a number from the constructor may keep
+        its argument's name. Raise a `Refusal` if the attribute is itself a module, or if the name is in use.
         """
         known = below.attributes.get(attribute) or below.arguments.get(attribute)
         known = known or Attribute()
@@ -1012,7 +1013,10 @@ def _changed(init: ast.FunctionDef) -> Iterator[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the attributes a statement of `__init__` assigns, with their values."""
+    """Yield the attributes a statement of `__init__` assigns, with their values.
+
+    `self.register_buffer("mean", x)` assigns `mean`, with the value `Buffer(x)`.
+    """
     match node:
         case ast.Assign(targets, value):
             for target in targets:
@@ -1082,7 +1086,10 @@ def _facts_of(
 def size_relations(
     owner: ast.ClassDef, file: ast.Module, deep: int = 0
 ) -> dict[str, str]:
-    """Return relations between the sizes of parameters, inner modules included: `{'dim_4': 'dim * 4'}`."""
+    """Return relations between the sizes of parameters, inner modules included: `{'dim_4': 'dim * 4'}`.
+
+    `deep` counts the modules around this one.
+    """
     init = _init_of(owner)
     sizes = _Sizes(init)
     attributes = dict(_attributes(owner, init, sizes))
@@ -1403,7 +1410,7 @@ def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, s
 
 
 def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the parameters and buffers a statement creates, with the tensor inside."""
+    """Yield the parameters and buffers a statement creates, each with the tensor in `nn.Parameter(...)`."""
     match node:
         case ast.Call(
             ast.Attribute(ast.Name("self"), word), [ast.Constant(str(name)), value, *_]
@@ -1431,7 +1438,10 @@ def _inside(value: ast.expr) -> ast.expr:
 
 
 def _start_of(tensor: ast.expr) -> str:
-    """Return the initialization done by a constructor; "" for `torch.empty`, filled later."""
+    """Return the initialization done by a constructor: `normal(0.0, 0.02)` for `0.02 * torch.randn(n)`.
+
+    It is "" for `torch.empty`, to be filled later, and `OTHERWISE` if no word of torch.nn.init describes it.
+    """
     match tensor:
         case ast.Call(callee, arguments):
             last = (dotted_name(callee) or "").rpartition(".")[2]

@@ -88,7 +88,10 @@ def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[str]:
-    """Return the names assigned only numbers in a body; `known` ones are numbers before it."""
+    """Return the names assigned only numbers in a body; `known` ones are numbers before it.
+
+    `aliases` are the names of NumPy. A name bound in another way, by a loop for example, is no number.
+    """
     found = set(known)
     stored: dict[str, list[ast.expr | None]] = {}
     for node in (inner for item in body for inner in ast.walk(item)):

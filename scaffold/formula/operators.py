@@ -381,7 +381,7 @@ ALIKE = 0.75  # high, as some name resembles any word a little
 
 
 def meant(space: str | None, name: str) -> str | None:
-    """Return a hint with the name probably meant, for a name missing in a namespace or on a tensor."""
+    """Return a hint with the name probably meant, for a name missing in a namespace, or with None on a tensor."""
     same = _elsewhere(name)
     if same is not None and not name[:1].isupper():
         return f"write: {same}(...)"

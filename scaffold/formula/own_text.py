@@ -132,7 +132,11 @@ def _bare_layer(layer: ast.ClassDef, names: Collection[str]) -> ast.ClassDef:
 def _calls_of_layer(
     layer: ast.ClassDef, method: str, entry: ast.FunctionDef, inputs: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return lines to set attributes on an instance and call its method; () if one is unknown."""
+    """Return lines to make an instance of the bare class, set the attributes it reads, and call its method.
+
+    () if it reads others, such as an inner module or a number computed in `__init__`. `entry` is the method as a function
+    of its attributes.
+    """
     found = next(
         item
         for item in layer.body
@@ -187,7 +191,7 @@ def _named(name: str, value: ast.expr) -> ast.stmt:
 
 
 def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
-    """Return the arguments of a call: the inputs among a function's parameters; None if one has to be missing."""
+    """Return the arguments of a call, as text, for the parameters among the inputs; None if a required one is missing."""
     names = {name.lstrip("*") for name in inputs}
     positional = [*arguments.posonlyargs, *arguments.args]
     given = []
@@ -286,7 +290,10 @@ def _is_unread(node: ast.AST) -> bool:
 
 
 def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> bool:
-    """Return whether a name refers to a builtin with side effects, in Python's own scoping."""
+    """Return whether some lines call a builtin with side effects; a name the lines themselves bind is none.
+
+    Python's own tables of symbols decide about the scopes.
+    """
     text = "\n".join(
         [f"def own({', '.join(inputs)}):", *(f" {line}" for line in lines)]
     )

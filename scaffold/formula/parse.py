@@ -40,7 +40,10 @@ def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 
 def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Read a text as straight-line statements, or keep it verbatim because of a loop."""
+    """Read a text as straight-line statements, or keep it verbatim because of a loop.
+
+    Short loops are unrolled first: a loop left over is the reason to keep a text.
+    """
     program = program_of(text, scope)
     if scope.targets is not None:
         program = program._replace(body=_assigning(program.body, scope.targets))

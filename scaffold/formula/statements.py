@@ -227,7 +227,10 @@ class StatementParser:
     def _present_after(
         self, item: ast.stmt, statement: Statement, present: Guarded
     ) -> Guarded:
-        """Return the optional inputs known to be present after a statement; `present` ones are before it."""
+        """Return the optional inputs known to be present after a statement; `present` ones are before it.
+
+        An assert proves them; an assigned name is present unless its value may be None.
+        """
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
@@ -278,7 +281,7 @@ class StatementParser:
     def _augmented(
         self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
-        """Return the statement of `y += value`, under a test if the value may be absent."""
+        """Return the statement of `y += value`; with an optional `bias` as its value, `if bias is not None: y += bias`."""
         operator = BINARY[type(item.op)]
         self.expressions.parse(item.target, present)  # it is read first
         target = self._target(item.target)
@@ -314,7 +317,7 @@ class StatementParser:
         self.fail(item, *words_on(item))
 
     def _target(self, target: ast.expr) -> Node:
-        """Return the node of a target, and take its names as locals; report a name to avoid."""
+        """Return the node of an assignment's target, and note its names as locals; report a name to avoid."""
         if isinstance(target, ast.Name):
             if target.id in RESERVED or target.id.startswith("__"):
                 hint = f"give it another name: {target.id.strip('_').lower()}_"
@@ -349,7 +352,7 @@ class StatementParser:
         return self.graph.node("tuple", args=tuple(args))
 
     def resolve(self, node: ast.Name) -> None:
-        """Report a name a formula cannot read, with the reason."""
+        """Report a name a formula cannot read, with the reason; a name it can read is fine."""
         known = self.scope.names | self.locals
         if node.id in known and (
             node.id != "itertools" or node.id in self.scope.tensors | self.locals

@@ -93,7 +93,7 @@ FACTOR = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)(?=[A-Za-z_(])")  # 2x, 2(x + 1)
 
 
 def _mended(text: Text, error: SyntaxError) -> str:
-    """Return a hint for invalid Python: the line as probably meant, or else to mend it."""
+    """Return a hint for invalid Python: the line as probably meant, `x**2` for `x²`, or else to fix it."""
     lines = text.value.split("\n")
     number = (error.lineno or 1) - 1
     line = lines[number].strip() if number < len(lines) else ""

@@ -166,7 +166,7 @@ def docstring_of(text: Text) -> str | None:
 
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
-    """Return the statements of a function as text."""
+    """Return the statements of a function as text, without their indentation, with comments above the first one."""
     body = without_docstring(function.body)
     if not body:
         message = f"function '{function.name}' has no body"
@@ -363,7 +363,7 @@ def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
 def comments_inside(
     source: str, bodies: Iterable[Sequence[ast.stmt]]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the comments of several bodies by line, the ones right above each body included."""
+    """Return the comments of several bodies by line of the file, the ones right above each body included."""
     lines = source.split("\n")
     found: dict[int, tuple[str, ...]] = {}
     for body in bodies if "#" in source else ():
@@ -538,7 +538,7 @@ class OtherFiles:
         )
 
     def _path(self, path: PurePosixPath, statement: ast.ImportFrom) -> PurePosixPath:
-        """Return the path of a relative import's file; raise an error if there is none."""
+        """Return the path of a relative import's file, by Python's rules; raise an error if there is none."""
         folder = path.parent
         for _ in range(statement.level - 1):
             if not folder.name or not self._is_there(folder / PACKAGE):

@@ -82,7 +82,7 @@ class ValueKinds:
         return self.of_name(name) == "tensor" and name not in self.maybe_numbers
 
     def of(self, node: Node) -> ValueKind:
-        """Return the kind of an expression's value."""
+        """Return the kind of an expression's value; in doubt it is a tensor."""
         match node:
             case Node("binary", _, args):  # first, as most expressions are this
                 return self._common_kind(args, "tensor")
@@ -125,7 +125,7 @@ class ValueKinds:
         return self.of(node) == "scalar"
 
     def _of_call(self, node: Node) -> ValueKind:
-        """Return the kind of a call's result."""
+        """Return the kind of a call's result; a method of a Python value gives a Python value."""
         callee, *args = node.args
         root = callee.root()
         if root.kind == "name" and root.label in self.arrays:

@@ -248,7 +248,7 @@ class VerbatimParser(StatementParser):
         return If(head, (*step, *body, *step, *body, *after), after)
 
     def _with(self, item: ast.With, present: Guarded) -> Statement:
-        """Return a `with` of a mode in outline; report any other."""
+        """Return the sketch of a `with` of `torch.no_grad` or autocast: its body, and reads of its arguments; report any other."""
         read: list[Node] = []
         for part in item.items:
             match part:

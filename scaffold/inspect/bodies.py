@@ -350,7 +350,7 @@ class _Text:
             self.edits.append((end, end, f", {', '.join(more)}"))
 
     def _is_bare(self, value: ast.Tuple) -> bool:
-        """Return whether a tuple has no parentheses."""
+        """Return whether a tuple has no parentheses of its own: `(a), (b)` has none."""
         segment = self.source(value)
         if not segment.startswith("("):
             return True
@@ -364,7 +364,10 @@ class _Text:
         self.edits.append((_place(node), _end(node), text))
 
     def function(self, name: str, parameters: str, before: Sequence[str] = ()) -> str:
-        """Return the edited method as a function of a file; the lines `before` come first in its body."""
+        """Return the edited method as a function of a file, its comments included; the lines `before` come first in its body.
+
+        Edits are applied from the last to the first, so that earlier positions stay true.
+        """
         first, last = self.body[0], self.body[-1]
         start, stop = first.lineno, last.end_lineno or last.lineno
         while self.lines[start - 2].strip().startswith("#"):

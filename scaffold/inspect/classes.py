@@ -34,7 +34,7 @@ class Scan(NamedTuple):
 
 
 def scan(tree: ast.Module) -> Scan:
-    """Return the classes, calls, assignments, functions and imports of a file, in order."""
+    """Return the classes, calls, assignments, functions and imports of a file, in order, with the definitions around each."""
     found = Scan([], [], [], [], [])
     pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
     while pending:
@@ -158,7 +158,10 @@ class _Finder:
         return self.made[id(node)]
 
     def _make(self, node: ast.ClassDef) -> Function | None:
-        """Return a class as a Function if it derives from torch's, directly or through others; else None."""
+        """Return a class as a Function if it derives from torch's, directly or through others; else None.
+
+        A base of another file counts by its name (`known`); a class with an unknown base by its methods.
+        """
         bases = [unsubscripted(base) for base in node.bases]
         dotted = [
             self.local.get(name := self.names.resolve(base), name) for base in bases
@@ -311,7 +314,7 @@ def _generates_vmap_rule(node: ast.ClassDef) -> bool:
 
 
 def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
-    """Return every custom operator of a file."""
+    """Return every custom operator of a file, with the backward registered for it."""
     registered = _registrations(found, names)
     functions = {node.name: node for node, _ in found.functions}
     operators = []

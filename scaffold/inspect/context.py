@@ -69,7 +69,10 @@ class _Keeper:
         self.changed = frozenset(changed) if self.combined else frozenset()
 
     def handed(self) -> Iterator[Handed]:
-        """Yield the values forward hands to backward through ctx; raise Unfit if they depend on the branch."""
+        """Yield the values backward reads from ctx; raise Unfit if the saved tensors depend on the branch.
+
+        Attributes of ctx backward does not read are left out.
+        """
         calls = self.facts.context_calls(self.saver, "save_for_backward")
         if len(calls) > 1 or any(item.starred for item in calls):
             raise Unfit(calls[-1].call, "the saved tensors depend on the branch")
@@ -160,7 +163,10 @@ class _Keeper:
         return taking(f"{name}_kept" if name in self.taken else name, self.taken)
 
     def _unchanged(self, node: ast.expr, step: Step) -> str:
-        """Return the input or output with the value of an expression, else ""."""
+        """Return the input or output with the value of an expression, else "".
+
+        In a combined forward it is an unchanged parameter, or a local returned in every case.
+        """
         if not self.combined:
             found = self._resolved(copy.deepcopy(node), step, DEPTH)
             known = isinstance(found, ast.Name) and found.id

@@ -66,7 +66,7 @@ def has_gradient(facts: Facts, item: Parameter) -> bool:
 
 
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
-    """Yield the combinations of kinds for tensors without a gradient, likeliest first.
+    """Yield combinations of kinds for tensors without a gradient, `{"mask": "bool", "index": "int"}`, likeliest first.
 
     Before them come types for the arguments of unknown type.
     """
@@ -125,7 +125,7 @@ def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
 
 
 def _uses(node: ast.AST, name: str) -> Iterator[str]:
-    """Yield `int` for each use as an index, `bool` for each as a mask."""
+    """Yield `int` for each use of a name as an index, `bool` for each as a mask."""
 
     def is_it(part: ast.expr) -> bool:
         return isinstance(part, ast.Name) and part.id == name
@@ -220,7 +220,7 @@ def _is_index(facts: Facts, name: str) -> bool:
 
 
 def output_names(facts: Facts) -> tuple[str, ...]:
-    """Return a name for each output: its own if it is free, else a number."""
+    """Return a name for each output: the returned local's, else `output_1`; raise Unfit if their number is unknown."""
     count, backward = facts.output_count, facts.function.backward
     forward = facts.function.forward
     annotated = facts.names.resolve(forward.node.returns) if forward else ""

@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 
 
 def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
-    """Return the ways to declare the inputs of a Function, likeliest first."""
+    """Return the ways to declare the inputs of a Function, likeliest first: with shapes the text suggests, then without."""
     stated = {item.name: item for item in guessed(facts)}
     items = [
         item for item in facts.inputs if item.passing in ("positional", "variadic")

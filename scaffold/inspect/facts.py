@@ -136,7 +136,7 @@ class Facts:
         self._changes: dict[int, tuple[Change, ...]] = {}
 
     def values(self, method: Method) -> Values:
-        """Return the answers about a method's expressions."""
+        """Return the object to ask about a method's expressions, made once."""
         if id(method) not in self._values:
             tensors = frozenset(self._tensors(method))
             values = Values(
@@ -151,7 +151,10 @@ class Facts:
         return self._values[id(method)]
 
     def _tensors(self, method: Method) -> Iterator[str]:
-        """Yield tensor parameters: output gradients of backward, inputs with a gradient of forward."""
+        """Yield parameters known to be tensors: gradients in backward, inputs with a gradient in forward.
+
+        In setup_context it is a sole output.
+        """
         if method is self.function.backward:
             yield from (item.name for item in method.positional)
         elif method is self.function.forward:
@@ -264,7 +267,7 @@ class Facts:
         )
 
     def gradient_of(self, name: str) -> tuple[ast.expr, ...] | None:
-        """Return the expressions returned for an input's gradient; None if one is unknown."""
+        """Return the expressions backward returns for an input's gradient, one for each return; None if one is unknown."""
         forward = self.function.forward
         if forward is None:
             return None

@@ -137,7 +137,7 @@ class Flow:
     def _unpack(
         self, step: Step, targets: list[ast.expr], value: ast.expr | None
     ) -> None:
-        """Bind several targets to the elements of a value, one to one if it is written out."""
+        """Record bindings of several targets: to elements of a written tuple, else to a position in the value."""
         plain = not any(isinstance(t, ast.Starred) for t in targets)
         if isinstance(value, ast.Tuple | ast.List) and plain:
             stars = any(isinstance(v, ast.Starred) for v in value.elts)
@@ -157,7 +157,10 @@ class Flow:
         self.bindings.setdefault(name, []).append(bound)
 
     def reaching(self, name: str, at: Step) -> list[Bound | None]:
-        """Return the bindings a name may have before a step; None among them is the parameter, or an outer name."""
+        """Return the bindings a name may have before a step; None among them is the parameter, or an outer name.
+
+        The search goes backwards, and ends at a binding sure to run whenever the step does.
+        """
         found: list[Bound | None] = [
             later
             for later in self.bindings.get(name, ())

@@ -101,7 +101,10 @@ def _calls(node: ast.FunctionDef) -> list[ast.Call]:
 def _own(
     call: ast.Call, facts: Facts, known: dict[str, ast.FunctionDef]
 ) -> ast.FunctionDef | None:
-    """Return the called function of the file, or method of the class, else None."""
+    """Return the called function of the file, or method of the class; None for any other call.
+
+    `known` are the functions of the file.
+    """
     function = call.func
     if isinstance(function, ast.Name):
         found = known.get(function.id)
@@ -123,7 +126,7 @@ def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
 def _is_known(
     call: ast.Call, facts: Facts, contexts: set[str | None], also: tuple[str, ...]
 ) -> bool:
-    """Return whether a call is of Python, of ctx, or of torch."""
+    """Return whether a call is of Python, of ctx, of torch, or of a module in `also`."""
     function = call.func
     if isinstance(function, ast.Name) and function.id not in facts.names.imported:
         return function.id in PYTHON

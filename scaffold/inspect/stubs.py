@@ -99,7 +99,7 @@ def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
 
 
 def _argument(entry: Entry) -> Argument:
-    """Return the argument for a declared input."""
+    """Return the argument for a declared input; for a tensor without a gradient its text names the kind of its values."""
     if entry.value:
         return Argument(entry.name, "value", entry.value)
     if entry.trait:
@@ -156,7 +156,7 @@ def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
 def _head(
     call: Call, stem: str, what: str, parameter: tuple[str, str, str]
 ) -> Iterator[str]:
-    """Yield the marks and the signature of a test with a parameter: its name, its values and its type."""
+    """Yield the decorators and the `def` line of a test; `parameter` is the name, the values and the type of its parameter."""
     name, values, kind = parameter
     yield from ("", "")
     if call.waits:

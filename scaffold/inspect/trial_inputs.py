@@ -51,7 +51,10 @@ def arguments(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _argument(facts: Facts, item: Parameter) -> Argument:
-    """Return the argument for a parameter by the text alone; a description if it is missing."""
+    """Return the argument for a parameter by the text alone: by its gradient, its default or a call in the file.
+
+    A missing one has a description instead of a value.
+    """
     if item.passing != "positional":
         star = {"variadic": "*", "keywords": "**", "keyword": "keyword "}
         return Argument(item.name, "missing", f"{star[item.passing]}{item.name}")
@@ -136,7 +139,10 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def is_plain(facts: Facts) -> bool:
-    """Return whether forward surely works on one tensor of any shape, or several of one shape."""
+    """Return whether forward surely works on one tensor of any shape, or several of one shape.
+
+    Then a test needs no stated shapes; every call must be elementwise or the like.
+    """
     forward, setup = facts.function.forward, facts.function.setup_context
     tensors = [a for a in arguments(facts) if a.kind in ("tensor", "optional")]
     if forward is None or not tensors:

@@ -148,7 +148,10 @@ class Values:
     def possible_root(
         self, node: ast.expr, at: Step, depth: int = DEPTH
     ) -> Root | None:
-        """Return the origin of an expression's memory, perhaps for some inputs only; None if unknown."""
+        """Return the origin of an expression's memory at a step, perhaps for some inputs only; None if unknown.
+
+        Names are followed to their values, through at most `depth` of them.
+        """
         if depth == 0:
             return None
         if isinstance(node, ast.Name):
@@ -255,7 +258,7 @@ class Values:
         )
 
     def is_tensor(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
-        """Return whether an expression is surely one tensor."""
+        """Return whether an expression is surely one tensor at a step."""
         key = (id(node), at.order)
         if key not in self._tensor:
             self._tensor[key] = False  # a name defined by itself is unknown
@@ -263,7 +266,7 @@ class Values:
         return self._tensor[key]
 
     def _is_tensor(self, node: ast.expr, at: Step, depth: int) -> bool:
-        """Return whether an expression is surely a tensor."""
+        """Return the answer of `is_tensor`, computed."""
         if isinstance(node, ast.Call):
             return self._makes_tensor(node, at, depth)
         if isinstance(node, ast.BinOp):
@@ -402,7 +405,10 @@ def is_metadata(node: ast.AST) -> bool:
 def how_many(
     values: Values, node: ast.expr | None, at: Step, depth: int = DEPTH
 ) -> int | None:
-    """Return the number of values a return statement gives to autograd; None if unknown."""
+    """Return the number of values a return statement gives to autograd; None if unknown.
+
+    Names are followed to their values, through at most `depth` of them.
+    """
     if node is None:
         return 1
     if depth == 0:

@@ -180,7 +180,7 @@ def _flags(section: Section, category: str) -> Iterator[str]:
 
 
 def facts_of(section: Section) -> Facts:
-    """Return the facts of a valid section."""
+    """Return the facts of a valid section, with the defaults of its category for missing ones."""
     category, domains = section["category"], section.get("domain", {}).items()
     kinds = several(section.get("kind", "kept" if category in KEEPING else "float"))
     memory = section.get("memory", _memory(section))
@@ -308,7 +308,7 @@ def _positions(section: Section, found: Collection[str]) -> tuple[tuple[int, str
 
 
 def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
-    """Yield the errors in the facts of a section whose keys have the right types."""
+    """Yield the errors in the facts of a section; types of its keys are checked before."""
     kinds = several(section.get("kind", ()))
     for kind in kinds:
         if kind not in KINDS and kind not in parameters:

@@ -95,7 +95,10 @@ class Primitives:
 
 
 def read_primitives(text: str) -> Primitives:
-    """Return the primitives of a text with `[name]`, `call`, `also` and `composed` on lines of their own."""
+    """Return the primitives of a table's text; a section is parsed as TOML at its first use.
+
+    Until then `[name]`, `call`, `also` and `composed`, each on a line of its own, are found by patterns.
+    """
     import tomllib
 
     parts = _SECTION.split(text)

@@ -139,7 +139,7 @@ def _only_by_keyword(item: _Parameter) -> bool:
 
 
 def _parameters(call: str) -> Iterator[_Parameter]:
-    """Yield the parameters of a call or an operator, in order."""
+    """Yield the parameters of a primitive's spelling, in order: of `x.sum(dim)` x and dim, of `x + y` x and y."""
     tree = ast.parse(call, mode="eval").body
     if not isinstance(tree, ast.Call):
         names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))

@@ -58,7 +58,7 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]
 
 
 def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
-    """Return errors for variables with names close to ours; others may be another tool's."""
+    """Return errors for environment variables with names close to ours; all other unknown ones may be another tool's."""
     known = {variable_of(key).removeprefix(PREFIX) for key in KEYS}
     found = []
     for name in environment:

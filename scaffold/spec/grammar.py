@@ -219,7 +219,7 @@ class Entry(NamedTuple):
 
 
 def parse_entries(text: str, start: Location) -> tuple[Entry, ...]:
-    """Parse a comma-separated list of entries; raise the errors of all entries together."""
+    """Return the entries of a comma-separated list; raise the errors of all entries together."""
     parts = split_entries(tokenize(text, start))
     if len(parts[0]) == 1 and len(parts) == 1:
         raise ScaffoldError("the list is empty", start, "write: 'x, weight, bias?'")
@@ -318,7 +318,7 @@ class _EntryParser(Cursor):
         return self.unexpected("',' or the end")
 
     def shape(self) -> tuple[tuple[Words, ...] | None, tuple[Trait, ...]]:
-        """Read `[dims; traits]`; None for dims not stated."""
+        """Read `[dims; traits]`; the dims are None if none are stated, as in `[; bool]`."""
         if self.take(";"):
             if self.next.kind != "name":
                 raise self.unexpected("a trait", "for example: mask[N; bool]")

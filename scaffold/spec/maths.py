@@ -333,7 +333,10 @@ class _Reader:
         return self.inputs | locals_ | names
 
     def _gradients(self, readable: Names) -> tuple[tuple[str, Formula], ...]:
-        """Parse the gradients stated by input; report gradients of unknown inputs."""
+        """Return the gradients stated for single inputs, by name; report unknown inputs and tuples.
+
+        For `*tensors` the formula is that of element `i`, so it must be one expression.
+        """
         found = []
         for name in self.raw.get("grad", {}):
             path = ("grad", name)

@@ -192,7 +192,10 @@ def _is_number(value: ast.expr) -> bool:
 def _check_rank(
     parameter: str, name: str, ranks: tuple[int, int], rank: int, place: Location
 ) -> None:
-    """Raise if a function of torch.nn.init does not accept a parameter of this rank."""
+    """Raise if a function of torch.nn.init does not accept a parameter of this rank.
+
+    `ranks` are the least and the largest accepted; 99 stands for no limit.
+    """
     low, high = ranks
     if low <= rank <= high:
         return
@@ -241,7 +244,10 @@ def read_module(
     configuration: Configuration,
     problems: Problems,
 ) -> ModuleSpec | None:
-    """Return the module of the op; None if `module` is false."""
+    """Return the nn.Module of the op: its parameters and buffers, their updates and initialization.
+
+    None if `module` is false; settings only a module needs are then reported.
+    """
     if raw.get("module") is False:
         for key in ("params", "buffers", "update", "init"):
             if raw.get(key):

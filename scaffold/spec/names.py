@@ -206,7 +206,7 @@ def op_names(
 
 
 def _check_spelling(name: str, snake: str, place: Location) -> None:
-    """Raise unless the name of an op is snake_case or CamelCase."""
+    """Raise unless the name of an op is snake_case or CamelCase; `snake` is the name in snake_case."""
     if is_identifier(name) and snake == snake.lower() and snake.strip("_"):
         problem = check_name(snake, place, "an op")
         if problem and not snake.startswith("grad_"):  # grad_reverse is a fine op

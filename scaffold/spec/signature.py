@@ -283,7 +283,7 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
 
 
 def parse_default(words: Words, typed: bool) -> Value:
-    """Parse a default, a literal or a dtype of torch; infer its type unless `typed`."""
+    """Return the value of a default, a literal or a dtype of torch; its type is inferred unless one is stated (`typed`)."""
     constant = _torch_constant(words)
     if constant is not None:
         return constant
@@ -538,7 +538,7 @@ def parse_inputs(text: str, start: Location) -> tuple[Input, ...]:
 
 
 def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
-    """Check the entries of an op's inputs and convert them.
+    """Return the inputs of some entries; raise the errors of all of them together.
 
     A variadic input becomes the last one; attributes after it are keyword-only.
     """
@@ -560,7 +560,7 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
 
 
 def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
-    """Check the entries of an op's outputs and convert them."""
+    """Return the outputs of some entries; raise the errors of all of them together."""
     problems: list[ScaffoldError] = []
     outputs = _read_each(entries, _output, problems)
     names = {entry.name.text for entry in entries}

@@ -110,7 +110,7 @@ class Places:
         return Places(self.text, self.path, (*self.prefix, *prefix))
 
     def __call__(self, path: KeyPath, *, key: bool = False) -> Location:
-        """Return the place of a key's value, or of the key itself."""
+        """Return the place of a key's value, or with `key` of the key itself; for a missing key the nearest table's around it."""
         wanted = (*self.prefix, *path)
         found = _scanned(self.text).found
         for end in range(len(wanted), 0, -1):
@@ -162,7 +162,7 @@ class Escaped(Location):
 
 
 def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
-    """Convert an offset in a string's value to lines and columns in its source."""
+    r"""Return the lines and columns from a string's start in the source for an offset in its value: `\n` is two characters there."""
     line = column = end = 0
     for piece in _PIECE.finditer(written):
         if (line, column) >= steps and not piece["nothing"]:
