@@ -39,7 +39,7 @@ def changed_in_place(value: Node) -> tuple[str, ...]:
 
 
 def written_to(node: Node) -> Iterator[Node]:
-    """Yield the tensors a call itself changes, as expressions."""
+    """Yield the tensors a call itself changes, as expressions: `x` of `x.exp_()`, `y` of `torch.exp(x, out=y)`."""
     if node.kind != "call":
         return
     callee, args, named = node.args[0], node.args[1:], keywords(node)
@@ -116,7 +116,7 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
                     args = args[1:] if len(args) == 2 else []  # a product is new
                 first = args if may_be(label, "several") else args[:1]
                 return tuple(first)
-            return tuple(written_to(value))
+            return tuple(written_to(value))  # `out=y` and `y.exp_()` return y
     return ()
 
 
@@ -217,6 +217,7 @@ class Trace:
             self._choose(item, position)
             return
         changed = list(changed_in_place(item.value))
+        # `y += x` changes y, `y[0] = x` too.
         parts = (item.target,) if item.operator else changed_parts(item.target)
         changed += [name for part in parts for name in sorted(bound(part))]
         for name in changed:

@@ -359,7 +359,10 @@ def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
-    """Return statements with appends to `lists` and the bodies of `with` blocks written out."""
+    """Return statements with appends to `lists` and the bodies of `with` blocks written out.
+
+    An append in a branch stays: straight-line code cannot tell the list's length after it.
+    """
     found: list[ast.stmt] = []
     for item in body:
         match item:

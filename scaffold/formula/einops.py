@@ -248,7 +248,7 @@ class _Moving:
         ends = [[places[axis] for axis in moves] for places in (before, after)]
         if len(moves) == 2 and ends[0] == ends[1][::-1]:
             self._call("transpose", *sorted(ends[0]))
-        elif MORE in axes:
+        elif MORE in axes:  # `permute` would need all dims, and their number is unknown
             self._call("movedim", *map(_one_or_several, ends))
         else:
             self._call("permute", *(before[axis] for axis in wanted))

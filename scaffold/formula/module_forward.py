@@ -665,7 +665,7 @@ class _Reader(ast.NodeTransformer):
         self.names: list[ast.Name] = []  # nodes of attributes
 
     def named(self, name: str, at: ast.expr) -> ast.Name:
-        """Return an attribute as a parameter of the function."""
+        """Return the node of the parameter for an attribute, and note the attribute as read."""
         self.read.setdefault(name, at)
         self.names.append(ast.copy_location(ast.Name(name, ast.Load()), at))
         return self.names[-1]
@@ -723,7 +723,7 @@ class _Reader(ast.NodeTransformer):
                 )
                 raise Refusal(node, message, "write out what it computes")
         self.generic_visit(node)
-        if self.of.is_member:
+        if self.of.is_member:  # PyTorch's forwards state all arguments
             _leave_out_defaults(node)
         return node
 
@@ -846,7 +846,10 @@ INSTEAD = {
 
 
 def _instead_of(name: str, made: ast.expr) -> str:
-    """Return a hint: code to write instead of a module with an unknown forward."""
+    """Return a hint: code to write instead of `self.name`, a module with an unknown forward.
+
+    `made` is the expression assigned to it in `__init__`.
+    """
     calls = [node for node in ast.walk(made) if isinstance(node, ast.Call)]
     called_ = {
         (dotted_name(call.func) or "").rpartition(".")[2]: call for call in calls
@@ -1159,14 +1162,15 @@ class _Sizes:
     def over_arguments(self, value: ast.expr) -> ast.expr | None:
         """Return a value as arithmetic over the parameters of `__init__`; None if it is anything else.
 
-        Attributes of `self` and locals in it are first replaced by their values.
+        Attributes of `self` and locals in it are first replaced by their values. `config.dim` becomes `dim`, unless
+        `dim` is another parameter.
         """
         filling = _Filling({**self.locals})
         filling.held = {
             name: one for name, (one, *more) in self.held.items() if not more
         }
         found: ast.expr = value
-        for _ in range(DEEPEST):
+        for _ in range(DEEPEST):  # a value may read another attribute
             found = filling.visit(copy.deepcopy(found))
         inside = [node for node in ast.walk(found) if isinstance(node, ast.Attribute)]
         owned = {node.attr for node in inside}
@@ -1291,7 +1295,7 @@ class _Starts(ast.NodeVisitor):
     """
 
     def __init__(self, owner: ast.ClassDef) -> None:
-        """Prepare to read the methods of a class."""
+        """Prepare to read how the methods of a class create and fill its parameters."""
         self.methods = _methods(owner)
         init = _init_of(owner)
         self.methods |= {"__init__": init} if init else {}

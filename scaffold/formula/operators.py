@@ -56,7 +56,7 @@ class Names(NamedTuple):
 
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Names]:
-    """Return the names of each namespace with operators."""
+    """Return the names in each namespace with operators: `table()["torch"].operators` holds `exp`."""
     text = Path(__file__).with_name("torch_names.txt").read_text("utf-8")
     parts = {
         head: frozenset(body.split())

@@ -60,6 +60,7 @@ def guards(test: ast.expr) -> tuple[Guarded, Guarded]:
             return gone, there
         case ast.BoolOp(operator, values):
             parts = [guards(value) for value in values]
+            # If `a and b` is false, either may be: nothing is proved.
             if isinstance(operator, ast.And):
                 return nothing.union(*(there for there, _ in parts)), nothing
             return nothing, nothing.union(*(gone for _, gone in parts))

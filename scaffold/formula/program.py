@@ -58,6 +58,7 @@ def program_of(text: Text, scope: Scope) -> Program:
         return _of_file(text, text.origin, scope)
     text = dedented(with_plain_newlines(text))
     module = parse_source(text)
+    # A text of no file: its own functions are nested ones.
     body, problems = with_sizes(module.body, scope), list[ScaffoldError]()
     comments = comments_above(text.value, body)
     if any(map(_defines, body)):

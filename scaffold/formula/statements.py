@@ -177,7 +177,10 @@ class StatementParser:
         return min(found, key=lambda place: (place.line, place.column), default=None)
 
     def spelled(self, item: ast.Constant) -> str:
-        """Return a number as the user wrote it, any other literal as its `repr`."""
+        """Return a number as the user wrote it, any other literal as its `repr`.
+
+        A literal that does not end on its line is marked as made by a rewrite: the text there does not hold it.
+        """
         if (
             isinstance(item.value, int | float | complex)
             and item.lineno == item.end_lineno
@@ -323,7 +326,7 @@ class StatementParser:
                 hint = f"give it another name: {target.id.strip('_').lower()}_"
                 self.fail(target, f"'{target.id}' cannot be assigned", hint)
             self.locals.add(target.id)
-            self.written_out.discard(target.id)
+            self.written_out.discard(target.id)  # it has another value now
             return self.graph.name(target.id)
         if isinstance(target, ast.Tuple | ast.List):
             return self._targets(target)
@@ -354,6 +357,7 @@ class StatementParser:
     def resolve(self, node: ast.Name) -> None:
         """Report a name a formula cannot read, with the reason; a name it can read is fine."""
         known = self.scope.names | self.locals
+        # An imported `itertools` is refused with its plain form; an input may have the name.
         if node.id in known and (
             node.id != "itertools" or node.id in self.scope.tensors | self.locals
         ):

@@ -77,7 +77,7 @@ class _Sizes(_Substitution):
 
 
 def _placed(value: ast.expr, place: ast.AST) -> ast.expr:
-    """Give a whole expression the place of a node, but no end: the text there does not hold its numbers."""
+    """Give a whole expression the place of a node, but no end: the mark of literals absent in the user's text."""
     for part in ast.walk(value):
         ast.copy_location(part, place)
         vars(part).update(end_lineno=None)

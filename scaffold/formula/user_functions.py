@@ -256,7 +256,7 @@ def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> No
 def _parameters(
     function: ast.FunctionDef, imports: Meanings, text: Text
 ) -> tuple[str, ...]:
-    """Return the names of a function's parameters; raise for `self` and for a used `**kwargs`."""
+    """Return the names of a function's parameters, `*args` included; raise for `self` and for a used `**kwargs`."""
     name, arguments = function.name, function.args
     place = place_in(text, function)
     try:
@@ -368,7 +368,7 @@ def comments_inside(
     found: dict[int, tuple[str, ...]] = {}
     for body in bodies if "#" in source else ():
         first, last = lines_of(body, lines)
-        blank = "\n" * first
+        blank = "\n" * first  # so that lines are numbered as in the file
         found |= comments_above(
             blank + textwrap.dedent("\n".join(lines[first:last])), body
         )
@@ -570,7 +570,10 @@ class OtherFiles:
         return True
 
     def _loaded(self, path: PurePosixPath, statement: ast.ImportFrom) -> _File:
-        """Return a file, read once. Its text is appended to `self.text`, and its line numbers are shifted to match."""
+        """Return a file, read once.
+
+        Its text is appended to `self.text`, and its line numbers are shifted to match, so that one text has all positions.
+        """
         if path in self.files:
             return self.files[path]
         try:

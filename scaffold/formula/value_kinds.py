@@ -61,7 +61,10 @@ class ValueKinds:
         self.arrays = frozenset(arrays)  # imports of NumPy and its like
 
     def after(self, statements: Iterable[Statement]) -> "ValueKinds":
-        """Update these kinds by the statements' assignments, and return them."""
+        """Update these kinds by the statements' assignments, and return them.
+
+        `y += x` leaves the kind of a tensor, but turns a Python number into a tensor if `x` is one.
+        """
         for item in statements:
             if isinstance(item, If):
                 self._choose(item)

@@ -125,7 +125,10 @@ class VerbatimParser(StatementParser):
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
     ) -> None:
-        """Prepare to sketch a program; all names it assigns count as known, since a loop may read one assigned further down."""
+        """Prepare to sketch a program.
+
+        All names it assigns count as known: a loop may read one assigned further down.
+        """
         super().__init__(text, program, scope, graph)
         self.drawn: list[Assign] = []
         self.returned: list[Node] = []

@@ -74,7 +74,7 @@ class Wanted(NamedTuple):
 
 
 def adopt(facts: Facts, wanted: Wanted) -> Adopted:
-    """Return the op of a Function; raise Unfit with the reason if there is none."""
+    """Return the op of a Function: its table, and a file with its forward and backward; raise Unfit if there can be none."""
     function = facts.function
     if function.forward is None or function.backward is None:
         raise Unfit(function.node, "it has no forward and backward of its own")
@@ -247,7 +247,10 @@ class _Calls:
         return f"{results} = {call}\nreturn {', '.join(self.outputs)}\n"
 
     def backward(self, name: str, body: Body) -> dict[str, Value]:
-        """Return the keys of the gradients: `grad` for one input, else `backward`, a statement to unpack them."""
+        """Return the keys of the gradients: `grad` for one input, else `backward`, a statement to unpack them.
+
+        `body` is the function of the backward; a gradient of an input without one gets the name `_`.
+        """
         kinds = output_kinds(self.facts, len(self.outputs))
         several = len(self.outputs) > 1
         grads = [

@@ -201,7 +201,8 @@ def _rewrite_context(
 ) -> None:
     """Remove the statements on ctx from a forward, and assign locals to values it saves under no lasting name.
 
-    An attribute of ctx the forward reads itself becomes a local: `locals_` maps the attribute to its name.
+    `ctx.scale = scale` goes if the local `scale` is returned, or not needed. An attribute the forward reads itself becomes
+    a local: `locals_` maps it to the name.
     """
     method = text.method
     captured = [
@@ -246,7 +247,7 @@ class _Text:
     """The lines of a method, and the edits to them."""
 
     def __init__(self, facts: Facts, method: Method) -> None:
-        """Start without edits to the lines of a method."""
+        """Start without edits to the lines of a method; its docstring is no part of its body."""
         self.facts, self.method = facts, method
         body = method.node.body
         first = body[0]

@@ -210,7 +210,10 @@ class _Finder:
         return last and "autograd" in parts[:-1]
 
     def _looks_like_one(self, node: ast.ClassDef, bases: list[str]) -> bool:
-        """Return whether a class has an unknown base and a method with a ctx, as only Functions have."""
+        """Return whether a class has an unknown base and a method with a ctx, as only Functions have.
+
+        Its base may be a subclass of Function elsewhere; if its name does not say so, a backward or setup_context must.
+        """
         outside = [b for b in bases if b and b.split(".")[0] not in self.by_name]
         if not outside or any("Module" in base for base in outside):
             return False

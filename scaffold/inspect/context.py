@@ -235,7 +235,10 @@ class _Keeper:
         return self._resolved(part, step, depth) if isinstance(part, ast.expr) else part
 
     def _of_name(self, node: ast.Name, step: Step, depth: int) -> ast.expr | None:
-        """Return a name as an expression over inputs and names of the module; None if its value is unknown."""
+        """Return a name as an expression over inputs and names of the module; None if its value is unknown.
+
+        It may be an input, an output, a name bound once, or an element of setup_context's tuple: `x, w = inputs`.
+        """
         if node.id not in self.flow.bindings and node.id not in self.flow.parameters:
             return node  # a name of the module
         if self.combined and self.flow.is_parameter(node.id, step):

@@ -180,7 +180,10 @@ BRANCHES: dict[str, list[Any]] = {
 
 
 def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
-    """Return other values for arguments the Function may ignore, by name: another number, bool, dim or compared string."""
+    """Return other values for arguments, by name: another number, bool, dim or compared string.
+
+    A test calls with them too, since a Function may ignore an argument.
+    """
     found: dict[str, list[Any]] = {}
     for one in way:
         if one.value and one.name in BRANCHES:
@@ -211,7 +214,10 @@ def _compared(facts: Facts, name: str) -> Iterator[str]:
 
 
 def numbers_in(facts: Facts) -> tuple[float, ...]:
-    """Return the numbers in a Function's text, halved and doubled: a gradient may have a kink at them."""
+    """Return the numbers in a Function's text, their halves and doubles, with either sign, and some large ones.
+
+    A gradient may have a kink at the former, and overflow at the latter.
+    """
     nodes = [inner for method in facts.function.own for inner in ast.walk(method.node)]
     values = {
         abs(float(node.value))

@@ -207,7 +207,7 @@ class Facts:
         return tuple(_ctx_attributes(method))
 
     def returned(self, method: Method) -> tuple[Returned, ...]:
-        """Return the values returned by a method."""
+        """Return the values a method returns, for each return statement, and for each side of a returned conditional."""
         found = []
         for step in method.flow.returns:
             assert isinstance(step.statement, ast.Return)
@@ -218,7 +218,10 @@ class Facts:
     def _one_return(
         self, method: Method, step: Step, node: ast.expr | None
     ) -> Returned:
-        """Return the values of one return, or of one side of a returned conditional, through names bound to a tuple."""
+        """Return the values of one return, or of one side of a returned conditional, through names bound to a tuple.
+
+        Its `values` are None if the text does not show them one by one.
+        """
         values = self.values(method)
         count = how_many(values, node, step)
         shown = node
@@ -282,7 +285,7 @@ class Facts:
         return tuple(found)
 
     def if_none(self, node: ast.expr, at: Step) -> ast.expr:
-        """Return the literal None for a name of backward with no other value, else the node itself."""
+        """Return the literal None for a name of backward with no other value, else the node itself: `return grad_x, grad_w`."""
         backward = self.function.backward
         if not isinstance(node, ast.Name) or backward is None:
             return node

@@ -190,7 +190,7 @@ class Flow:
             if mine != other:
                 break
         common = sum(1 for _ in _shared(bound.guards, at.guards))
-        left = bound.guards[common:]
+        left = bound.guards[common:]  # branches the step is not in
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
 
     def may_follow(self, first: Step, second: Step) -> bool:

@@ -141,7 +141,7 @@ def _is_literal(node: ast.expr) -> bool:
 def is_plain(facts: Facts) -> bool:
     """Return whether forward surely works on one tensor of any shape, or several of one shape.
 
-    Then a test needs no stated shapes; every call must be elementwise or the like.
+    Then a test needs no stated shapes. Every call must be elementwise or the like; an index could pick a dim.
     """
     forward, setup = facts.function.forward, facts.function.setup_context
     tensors = [a for a in arguments(facts) if a.kind in ("tensor", "optional")]
@@ -225,7 +225,7 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
-    """Return a guess for a missing argument by its name and type; `stated` itself, still missing, without any."""
+    """Return a guess for a missing argument by its name and type; `stated` itself, still missing, if nothing suggests one."""
     if item.passing != "positional":
         return stated
     whole = next((x for x, names in WHOLE.items() if names.fullmatch(item.name)), "")

@@ -204,7 +204,10 @@ class Values:
         return found
 
     def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
-        """Return the origin of a call's memory: fresh, or the viewed tensor's; None if unknown."""
+        """Return the origin of a call's memory: fresh, or the viewed tensor's; None if unknown.
+
+        An in-place method returns its own tensor; `x.float()` may, so its origin is not sure.
+        """
         name = torch_call(node, self.names)
         if has_memory(name, "fresh") and not _has_out(node):
             return Root("fresh")

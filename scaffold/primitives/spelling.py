@@ -55,7 +55,7 @@ def _operator_or_subscript(head: str) -> Key | None:
 
 
 def parameters(call: str) -> tuple[str, ...]:
-    """Return the names of the parameters of a call, in order."""
+    """Return the names of the parameters of a call, in order: of `x.sum(dim)` x and dim, of `x + y` x and y."""
     match ast.parse(call, mode="eval").body:
         case ast.Call(ast.Attribute(ast.Name(name)), args, keywords):
             first = [] if name in ROOTS else [name]

@@ -111,7 +111,7 @@ def _spec(
     sharding: Sharding | None,
     configuration: Configuration,
 ) -> OpSpec:
-    """Join the parts into an `OpSpec`."""
+    """Join the parts, read one by one, into an `OpSpec`; `raw` has the project's defaults in it."""
     spec = OpSpec(
         name=names[0],
         class_name=raw.get("class-name", names[1]),

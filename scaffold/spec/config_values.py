@@ -61,7 +61,7 @@ def read_directory(stated: Stated) -> str | None:
 
 
 def read_manifests(stated: Stated) -> tuple[str, ...]:
-    """Read files of the project, or patterns of them."""
+    """Return paths of files of the project, or patterns of them with `*`; report others and leave them out."""
     listed = isinstance(stated.value, list)
     found = (
         _inside(item, stated, "name files of the project", "ops.toml", *below)

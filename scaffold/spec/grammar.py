@@ -93,7 +93,10 @@ def _computes(text: str, position: int, piece: str) -> bool:
 
 
 def _with_name(text: str, position: int) -> str:
-    """Return a hint for a computed dim: write one name for it, and a condition such as `M == 2 * D`."""
+    """Return a hint for a computed dim: write one name for it, `M` for `2*D`, and the condition `M == 2 * D`.
+
+    Without all its names declared elsewhere, a known factor still gives a condition: `M % 2 == 0`.
+    """
     start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
     written = re.split(r"[],;]", text[start:])[0]
     dim = re.sub(r"\b(\d+)(?=[^\W\d])", r"\1 * ", written)  # 2 * D for 2D
@@ -127,7 +130,7 @@ def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
         last = open_[-1]
         hint = f"close it with '{CLOSERS[last.text]}', as in: 'x[N, D], eps: float'"
         raise ScaffoldError(f"'{last.text}' is never closed", last.place, hint)
-    parts.pop()
+    parts.pop()  # begun at the last token
     if len(parts) > 1 and len(parts[-1]) == 1:  # a comma at the end
         parts.pop()
     return parts

@@ -109,7 +109,10 @@ _GROUP = re.compile(r"\s*(\.\.\.)?\s*([A-Za-z_]\s*)*")
 def read_sharding(
     style: str, text: str | None, arguments: Arguments, problems: Problems
 ) -> Sharding | None:
-    """Return the sharding of an op, None without one; report problems with it."""
+    """Return the sharding of an op in library style, `mk, nk -> mn`; None without one or with one that cannot be.
+
+    Problems are reported.
+    """
     if text is None:
         return None
     path = ("sharding",)

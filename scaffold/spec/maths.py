@@ -411,7 +411,7 @@ class _Reader:
         return replace(formula, result=None)
 
     def _size_names(self, shapes: Shapes) -> Names:
-        """Return the names a condition may read: dims, and integers among the inputs."""
+        """Return the names a condition may read: dims of declared and of given `shapes`, and inputs of type int."""
         declared = [item.dims or () for item in self.arguments.tensors]
         dims = [dim for item in (*declared, *dict(shapes).values()) for dim in item]
         return frozenset(filter(is_size_name, dims)) | {

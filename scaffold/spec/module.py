@@ -295,7 +295,10 @@ def _check_owned(
     raw: Raw,
     problems: Problems,
 ) -> None:
-    """Report impossible parameters and buffers, and a module owning every tensor."""
+    """Report parameters changed in place or without a gradient, optional buffers, names in both lists.
+
+    A module owning every tensor is reported too: its forward would have no input.
+    """
     known = {item.name: item for item in arguments.tensors}
     for position, name in enumerate(raw.get("params", ())):
         path = ("params", str(position))

@@ -146,7 +146,10 @@ class Escaped(Location):
     def __init__(
         self, start: Location, written: str, steps: tuple[int, int] = (0, 0)
     ) -> None:
-        """Address a position in the string written at `start`; `steps` are lines and columns of its value."""
+        """Address a position in the string written at `start`; `steps` are lines and columns of its value.
+
+        A `Location` is frozen, so its fields are set around that.
+        """
         place = start.shifted(*_written_steps(written, steps))
         for name in ("source", "line", "column"):
             object.__setattr__(self, name, getattr(place, name))
@@ -218,7 +221,7 @@ class _Scanner:
     """
 
     def __init__(self, text: str) -> None:
-        """Read a whole text."""
+        """Read a whole text, at once."""
         self.text, self.position = text, 0
         self.found: dict[KeyPath, tuple[int, int]] = {}
         self.escaping: dict[int, int] = {}
@@ -323,7 +326,7 @@ class _Scanner:
         return None
 
     def value(self, path: KeyPath, key: int) -> None:
-        """Read a value and note its offset and its key's; of a string, the offset of its first character."""
+        """Read a value; note under `path` its offset (in a string, of its first character) and `key`, the offset of its key."""
         match = self.string()
         self.found[path] = (key, match.start("text") if match else self.position)
         if match is not None:
