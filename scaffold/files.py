@@ -44,6 +44,7 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
 
 
 def _check(found: os.stat_result, path: Path) -> None:
+    """Raise OSError unless the open file is a regular one of at most `LARGEST` bytes."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(found.st_mode):

@@ -490,7 +490,7 @@ def _proven(
             differs = [r.message for r in reasons if r.message.startswith("grad_")]
             loose = "surrogate" in op.keys
             if chosen and op == found.op or loose and not differs:
-                continue
+                continue  # tried already, or no gradient differs
             try:
                 generated = prove(_generated(source, op, settings), proving)
             except ScaffoldError as refused:

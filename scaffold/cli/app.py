@@ -217,6 +217,7 @@ def _shared_options() -> list[Any]:
 
 
 def _switch(*names: str, callback: "Callable[..., None]") -> Any:
+    """Return an option without a value for every command; `callback` is called as soon as it is parsed."""
     help = SHARED[", ".join(names)]
     return typer.Option(
         *names, expose_value=False, callback=callback, help=help, is_eager=True

@@ -33,6 +33,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
         and column <= len(rows[place.line - 1])
     ]
     named = {line for line in lines if line != name and _begins(line, column, name)}
+    # The place of an error about a text as a whole: nothing is to be marked there, unless the quoted name begins it.
     whole = (place.line, place.column) == (1, 1)
     found = named or (set() if whole else {*lines})
     if len(found) != 1 or not (line := found.pop()).strip():

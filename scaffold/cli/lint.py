@@ -356,7 +356,10 @@ class Mended(NamedTuple):
 
 
 def _mended(run: Run, path: str) -> Mended:
-    """Return a file's text with its fixes applied: fixes and findings in turn, until no fix is left, since one may enable another."""
+    """Return a file's text with its fixes applied, and the findings left.
+
+    Fixes and findings take turns until no fix is left, at most `ROUNDS` times: one fix may enable another.
+    """
     left = tuple(finding for finding in run.findings if finding.path == path)
     if not _is_editable(path, left):
         return Mended(None, _without_edits(left))

@@ -55,6 +55,7 @@ def _wanted(
     function = re.compile(re.escape(patterns.function).replace(r"\{Op\}", r"\w+"))
 
     def gone(module: str, names: frozenset[str]) -> bool:
+        """Return whether an import from `module` is of an op removed; `names` are the imported names."""
         if os.path.normpath(source / f"{module}.py") in leaving:
             return True
         ours = any(function.fullmatch(name) for name in names)

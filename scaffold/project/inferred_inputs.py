@@ -492,7 +492,7 @@ class _Proven(NamedTuple):
 
 
 def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
-    """Return the entry of `--inputs` for one name by its uses; if they do not settle it, with the reason to ask the user, `refused`.
+    """Return the entry of `--inputs` for one name by its uses, the surest evidence first; without any, with the reason to ask the user, `refused`.
 
     `by_name`: a name like `eps` is taken for a number.
     """

@@ -359,9 +359,9 @@ class NameUses:
             self.of.setdefault(name, []).append(use._replace(doubtful=doubtful))
 
     def elements_of(self, node: ast.expr) -> _Meaning:
-        """Return the inputs a value has its elements from, `moved`; `computed` for arithmetic with an integer result of integers, `-i + 1`.
+        """Return the inputs a value has its elements from: `moved` if they are the same ones (`i.view(-1)`), `computed` of arithmetic (`-i + 1`).
 
-        `NOTHING` for any other value: its dtype tells nothing about the inputs.
+        Such a value has the dtype of its inputs: if it must hold integers, so must they. `NOTHING` for any other value.
         """
         match node:
             case ast.Name(name):
@@ -575,7 +575,10 @@ def _starred(items: Sequence[ast.expr]) -> bool:
 
 
 def _is_spread(call: Call, given: Arguments) -> bool:
-    """Return whether a signature has one parameter for all arguments from a star on: `x.view(*dims, n)` takes sizes."""
+    """Return whether a signature has one parameter for all arguments from a star on, and several of them: `x.view(*dims, n)` takes sizes.
+
+    For `f(*pair)` alone the number of values is unknown, so nothing is known of them.
+    """
     places = (at for at in given if isinstance(at, int))
     rest = dropwhile(lambda at: not isinstance(given[at], ast.Starred), places)
     found = [call[at].parameter for at in rest]

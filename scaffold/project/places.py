@@ -46,8 +46,10 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
     source = out_dir or _absolute(base / configuration.source)
     configured = None if out_dir or configuration.tests is None else configuration.tests
     tests = test_dir or (_absolute(base / configured) if configured else source)
+    # An op elsewhere is none of the project's: it is in no manifest, and shares no module of tests.
     joins = configuration.project and out_dir is None and test_dir is None
     root = _root(base, source, tests, moves=not joins)
+    # With `exports`, this run makes the directory a package, if it is not one yet.
     will_be = configuration.exports and out_dir is None and source != base
     package = _configured_package(configuration, base, source)
     top = base if configuration.project else None
@@ -198,7 +200,11 @@ def _op_testing(
     tests: Path,
     package: str | None,
 ) -> OpTesting:
-    """Return the place of the shared test module, and the needs of a test importing it; `package` is the ops' own."""
+    """Return the place of the shared test module, and the needs of a test importing it; `package` is the ops' own.
+
+    It stands where the configuration says, else in the directory of the tests. Beside the ops it is imported as they are. pytest
+    with `prepend` puts the directory of a test file on the path: that helps if the import starts there (`beside`).
+    """
     base = _absolute(configuration.root)
     named = configuration.testing.file
     path = base / named if named else tests / FILE

@@ -219,7 +219,7 @@ def _formula(spec: OpSpec, subject: str) -> Formula | None:
 
 
 def _normal(code: str) -> str:
-    """Return Python code as `ast` unparses it; "" if it is invalid."""
+    """Return Python code as `ast` writes it, to compare code whatever its spacing and quotes; "" if it is invalid."""
     try:
         return ast.unparse(ast.parse(code.removeprefix("return ")))
     except (SyntaxError, ValueError):
@@ -271,6 +271,7 @@ def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
 
 
 def _lines(derivation: Derivation, name: str) -> tuple[str, ...]:
+    """Return the lines of a derivation's backward with a part in the gradient of `name`."""
     return tuple(
         line.strip()
         for block in derivation.blocks

@@ -170,6 +170,7 @@ class _Digests:
         return tuple((path, self._digest(path)) for path, _ in reads)
 
     def _digest(self, path: str) -> str:
+        """Return the present digest of a file, "" if it is missing or unreadable: it then differs from the recorded one."""
         if path not in self._known:
             try:
                 text = read_text(self._root / path)

@@ -147,7 +147,8 @@ def weigh(
 ) -> tuple[Work, ...]:
     """Return the work on each op with something to do: its rendered files, compared with the disk.
 
-    `rendered` has ops rendered already. With a `run` of proofs, each op has its known proof or the texts to make one.
+    `rendered` has ops rendered already. With a `run` of proofs, each op has its known proof or the texts to make one; a run of all proofs
+    renders each unproven op.
     """
     open_ = [op for op in ops if _is_open(project, op, run)]
     if not open_:
