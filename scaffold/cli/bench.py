@@ -99,7 +99,7 @@ def _cannot_draw(plot: str) -> list[ScaffoldError]:
 def _measured(
     work: "Workload", python: str, settings: "Values", said: Mapping[str, Any]
 ) -> "tuple[str, list[Table]]":
-    """Return the version of PyTorch, and a table for each choice of sizes and dtype, after all rounds."""
+    """Return the version of PyTorch, and a table for each choice of sizes and dtype; `said` are the options with their defaults."""
     from scaffold.project.measuring import measure
     from scaffold.verify.bench import Bench, Setting
 

@@ -162,7 +162,7 @@ class Terminal(Console):
     def progress(
         self, total: int, things: str = "files"
     ) -> AbstractContextManager[Update]:
-        """Show a line with the number done, if there are enough things for it to matter; the context yields the function to update it."""
+        """Show a line with the number done, if `total` is large enough; the context yields the function to update it."""
         if total <= OFTEN:
             return super().progress(total, things)
 

@@ -270,7 +270,7 @@ def _state(
     rendering: Rendering,
     proof: Proof | None,
 ) -> dict[str, str | None]:
-    """Return the path and text of the op's record under its new name; {} outside a project."""
+    """Return the path and text of the op's record under its new name; {} outside a project. `moved` has its files by role."""
     if not project.configuration.project:
         return {}
     name = op.listed.name

@@ -227,7 +227,7 @@ def _row_of_file(
 
 
 def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
-    """Yield the row of the op's file, and after it one for a missing proof, unless the file has another problem first.
+    """Yield `told`, the row of the op's file, and after it one for a missing proof, unless the file has another problem first.
 
     An unedited file without a proof has the second row alone.
     """

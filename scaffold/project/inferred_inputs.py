@@ -138,7 +138,10 @@ def inferred_inputs(
 
 
 def _of_text(text: Text, imported: Names, write: str) -> Inferred:
-    """Return the free names of an expression or of statements as inputs, in order of use; `write` is the option named in hints."""
+    """Return the free names of an expression or of statements as inputs, in order of use, without `imported` ones.
+
+    `write` is the option named in hints.
+    """
     program = program_of(text, Scope(frozenset()))
     uses = NameUses(imported)
     uses.block(program.body)

@@ -413,7 +413,8 @@ def render_ops(
 ) -> dict[str, Rendering]:
     """Render the ops, in several processes; return the results by op. Raise all their problems together, shared ones once.
 
-    With `known`, the recorded proofs by op, each rendering has the valid one, or the texts to make one.
+    With `known`, the recorded proofs by op, each rendering has the valid one, or the texts to make one. If not `formatted`, texts are "",
+    and only the digests of the unformatted ones are known: enough to see changes.
     """
     if not ops:
         return {}

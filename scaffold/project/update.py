@@ -192,7 +192,8 @@ def carry_out(
     """Update the files of the ops and the shared test module; `prune` removes files no longer part of an op.
 
     A changed Function is proven first, unless `run` is None. With `leave`, all files of an op that was edited and is out of
-    date stay as they are; when `adding` an op, an edited shared module does. `manifests` are written in the same step.
+    date stay as they are; when `adding` an op, an edited shared module does. `manifests` are written in the same step; `rendered` has ops
+    rendered already.
     """
     of_ops = weigh(project, ops, run, console, rendered)
     shared = shared_works(project, leave_edited=adding)

@@ -58,9 +58,9 @@ class _Start(NamedTuple):
 def diff3(
     base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
 ) -> Iterator[Hunk]:
-    """Yield the parts of three versions from start to end: stable `Hunk`s, equal in all three, and between them unstable ones.
+    """Yield the parts of `base` and its descendants `mine` and `new`, from start to end: stable `Hunk`s, equal in all three, and unstable ones.
 
-    In an unstable part at least one of the three differs; it may be empty in one or two of them.
+    In an unstable part, between two stable ones, at least one of the three differs; it may be empty in one or two of them.
     """
     at = _Start(0, 0, 0)
     for start, size in _agreements(base, mine, new):
@@ -413,7 +413,7 @@ def _merged(sides: _Sides) -> Merged:
 def _spelling(base: Statement, mine: Statement, new: Statement) -> str:
     """Return the text of a statement with the same form on all sides, but perhaps with different formatting.
 
-    The file's, if the user or a formatter reformatted it; else the new one.
+    The file's, `mine`, if the user or a formatter changed its formatting since it was generated; else the new one.
     """
     return new.text if mine.text == base.text else mine.text
 
@@ -617,7 +617,8 @@ def _edited(
 ) -> dict[str, Merged]:
     """Return, by key, the text of each statement the user wrote, changed or removed ("" for a removed one).
 
-    If the generator changed it too, the two are merged, perhaps with conflicts.
+    `base` has the statements as generated last, `mine` the file's, `new` those generated now; if this changed one too, the two are merged,
+    perhaps with conflicts.
     """
     found: dict[str, Merged] = {}
     for key in dict.fromkeys([*mine, *base]):

@@ -318,9 +318,10 @@ def state_paths(record: Record) -> tuple[str, ...]:
 def kept_file(
     role: str, path: str, draft: str, text: str, before: Kept | None = None
 ) -> Kept:
-    """Return the record of a file with this text, packed; `before`, its record so far, gives the packed text if the text is unchanged.
+    """Return the record of a file with this text, packed; `draft` is the digest of the text before formatting.
 
-    Builds of zlib pack a text differently, and a record must change only with its content.
+    `before`, the file's record so far, gives the packed text if the text is unchanged: builds of zlib pack it differently, and a record must
+    change only with its content.
     """
     meant = digest(text.encode())
     if before is not None and before.text == meant and before.written is not None:

@@ -126,7 +126,7 @@ def _marks(node: ast.AST, depth: int, places: _Places) -> Iterator[_Mark]:
 def _marks_of(
     parent: ast.AST, node: ast.AST, depth: int, places: _Places
 ) -> Iterator[_Mark]:
-    """Yield the marks of one statement: its decorators, its head, then the statements in its blocks."""
+    """Yield the marks of one statement in `depth` blocks: its decorators, its head, then the statements in its own blocks."""
     for decorator in getattr(node, "decorator_list", ()):
         start = places.position(decorator.lineno, decorator.col_offset)
         yield _Mark(start, f"{depth} @{_said(decorator)}")
