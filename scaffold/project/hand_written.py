@@ -179,6 +179,7 @@ def _namespace(place: Path, start: Path) -> Path | None:
         for root in (start, *above):
             if any(_is_of(start, root, names) for names in imported):
                 return root
+        # `from ... import a` with more dots than directories below `start`: each further dot is one directory above it.
         beyond = dots - len(file.relative_to(start).parent.parts)
         if beyond > 0:
             return above[min(beyond, len(above)) - 1]

@@ -130,7 +130,11 @@ def _output_names(items: Iterable[ast.expr], taken: Collection[str]) -> list[str
 
 
 def meant(spec: OpSpec, raw: Raw) -> Completed:
-    """Return the keys with facts of the built op: inputs changed in place by an op named `relu_`, a surrogate for derivatives of zero."""
+    """Return the keys with two more the built op implies, if they are not stated, and a note on each.
+
+    An op named like `relu_` changes inputs in place (`dirty`); stated gradients of inputs whose derivative is zero everywhere, as that of
+    `round`, are surely meant to differ from it (`surrogate`).
+    """
     if spec.forward is None or spec.forward.kept is not None:
         return Completed(raw)
     _refuse_caret(spec, spec.forward)

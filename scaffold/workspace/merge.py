@@ -346,10 +346,11 @@ def merge(base: str, mine: str, new: str) -> Merged:
         return Merged(new, 0)
     texts = [_ended(unix(text)) for text in (base, mine, new)]
     sides = [cut(text) for text in texts]
-    if None in sides:
+    if None in sides:  # no Python: the lines of the texts are merged
         return _merged(_Sides(*map(_lines, texts)))
     merged = _merged(_with_imports(_Sides(*(side or () for side in sides))))
     if not merged.conflicts and cut(merged.text) is None:
+        # Both sides' changes fit by their lines, and give no valid Python.
         merged = _one_conflict(*map(split, texts))
     if merged.conflicts:
         return min(merged, merge_definitions(*texts) or merged, key=_marked_lines)
@@ -527,11 +528,12 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
     pairs = ((old, here), (old, then), (here, then))
     if any(_clash(one.imports, other.imports) for one, other in pairs):
         return None
-    if old.nameless - here.nameless:
+    if old.nameless - here.nameless:  # one was changed, nobody can say into which
         return None
     decided = _edited(old.parts, here.parts, then.parts)
     kept = {key for key in here.parts if key in decided and not decided[key].conflicts}
     kept |= _needed(here.parts, kept, then.parts.keys())
+    # Imports of the file to add: the user's own, and those the kept definitions read.
     read = frozenset[str]().union(*(here.parts[key].reads for key in kept))
     wanted = [
         one
