@@ -235,6 +235,7 @@ class Expressions(Evaluator):
         # Whether the backward runs under the autocast of the forward.
         self._in_autocast = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
+        self.returned: frozenset[Node] = frozenset()  # results of a forward that saves
         # For the `value` and `when` of rules; ops of the forward are not simplified.
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
