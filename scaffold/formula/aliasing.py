@@ -204,7 +204,10 @@ class Trace:
         return change.holders | others
 
     def of_value(self, value: Node) -> Memory:
-        """Return the memory an expression's value may have, given the statements so far."""
+        """Return the memory an expression's value may have, given the statements so far.
+
+        An item of a name with several tensors, `ys[0]`, is one of them; of any other name it is a part of the tensor.
+        """
         names = self.sources(value)
         match value:
             case Node("subscript", _, (Node("name", name), _)) if name in self.groups:

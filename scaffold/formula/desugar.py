@@ -388,13 +388,13 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
 def _without_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
     """Return the statements of a `with` block, detached for `torch.no_grad()`; None if the context is not supported.
 
-    `torch.enable_grad()`, and `torch.autocast` when disabled and without effect, change
-    nothing.
+    `torch.enable_grad()`, and `torch.autocast` when disabled and without effect, change nothing. A block that switches
+    gradients on again is not supported.
     """
     if mode == "torch.enable_grad()" or _is_without_autocast(mode, inner):
         return _straightened(inner, frozenset())
-    again = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
-    if mode != "torch.no_grad()" or again:
+    recorded = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
+    if mode != "torch.no_grad()" or recorded:
         return None
     return _constants(_straightened(inner, frozenset()), set())
 

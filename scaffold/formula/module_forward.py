@@ -1340,7 +1340,7 @@ class _Starts(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         """Note parameters created or filled by a call; follow methods of the class, `self.reset_parameters()`.
 
-        A fill of a fill's result, or under a test not about the parameter's presence, is none that can be named.
+        A parameter changed again after its fill, or filled under a test about anything but its presence, gets `OTHERWISE`.
         """
         self.make(node)
         filled = dict(_filled(node))

@@ -314,7 +314,7 @@ def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -
 def method_called(
     wanted: str, role: str, module: ast.Module
 ) -> tuple[str, ast.FunctionDef] | None:
-    """Return the class and the method meant by `forward`, `Norm` or `Norm.forward`, or None."""
+    """Return the name of the class, and the method, meant by `forward`, `Norm` or `Norm.forward`; None if there is none."""
     for owner, method in _methods(module):
         if wanted in (method.name, f"{owner}.{method.name}"):
             return owner, method

@@ -113,7 +113,10 @@ def _read_by(item: Statement) -> frozenset[str]:
 
 
 def data_read(*statements: Statement, elements: bool = False) -> frozenset[str]:
-    """Return the names read for their data; with `elements`, also variadic inputs read as `tensors[i].shape`."""
+    """Return the names read for their elements, not only for a shape or a dtype.
+
+    With `elements` they include variadic inputs read as `tensors[i].shape`.
+    """
     return frozenset(
         read.name
         for node in expressions(*statements)

@@ -134,7 +134,10 @@ class _Finder:
     """A builder of Functions from classes, base first."""
 
     def __init__(self, found: Scan, names: Names, known: frozenset[str]) -> None:
-        """Prepare to find Functions; `known` are names of Functions in other files."""
+        """Prepare to find Functions; `known` are names of Functions in other files.
+
+        The tables by name are for bases, calls of apply, and aliases.
+        """
         self.scan, self.names, self.known = found, names, known
         self.counts = Counter(node.name for node, _ in found.classes)
         self.by_name: dict[str, list[ast.ClassDef]] = {}

@@ -95,7 +95,10 @@ class _Keeper:
                 yield self._attribute(name, values)
 
     def _saved(self, node: ast.expr, step: Step) -> Handed:
-        """Return the counterpart of a saved tensor: an input, an output, or a local of forward returned beside the outputs."""
+        """Return the counterpart of a saved tensor: an input, an output, or a local of forward returned beside the outputs.
+
+        A local rebound later is returned under another name. In setup_context, with no such locals, backward must recompute it.
+        """
         if known := self._unchanged(node, step):
             return Handed("", known)
         if not self.combined or is_none(node):

@@ -61,7 +61,10 @@ ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
 def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
-    """Return whether only torch, Python and `also`, such as `numpy.`, are called, also by functions of the file it calls."""
+    """Return whether all calls are of torch, of Python or of `also`, such as `numpy.`.
+
+    Functions of the file are followed: their calls count too.
+    """
     function = facts.function
     methods = (function.forward, function.setup_context, function.backward)
     contexts = {m.ctx for m in methods if m is not None}

@@ -49,7 +49,7 @@ class Arguments(NamedTuple):
 
 
 def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
-    """Return the op's inputs and outputs; None if they cannot be read."""
+    """Return the op's inputs and outputs; None if they cannot be read, with the problems reported."""
     schema = _schema(raw, problems)
     if schema is None and "schema" in raw:
         return None
