@@ -235,7 +235,7 @@ class Expressions(Evaluator):
         # Whether the backward runs under the autocast of the forward.
         self._in_autocast = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
-        self.returned: frozenset[Node] = frozenset()  # results of a forward that saves
+        self.saves, self.returned = False, frozenset[Node]()  # of a forward that saves
         # For the `value` and `when` of rules; ops of the forward are not simplified.
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
@@ -363,15 +363,15 @@ class Expressions(Evaluator):
         """Return the value of a call written in parts, one of them worth saving: `F.max_pool2d(x, 2, return_indices=True)[0]`.
 
         None if its rule has no parts, or if autocast has a say: it may treat a part otherwise than the call. On a CPU
-        `log_softmax` is not computed in float32, as `cross_entropy` is. Not so one result of a single call: a norm that is
-        returned has the dtype of the gradient that comes in, for which its other results are saved.
+        `log_softmax` is not computed in float32, as `cross_entropy` is. Not so one result of a single call, such as a norm:
+        its other results are saved if their dtype beside the gradient is known, see `_saves_parts`.
         """
         table, autocast = self.applier.table, bound.rule.facts.autocast
         spelled = table.parts(bound.rule)
-        if spelled is None:
+        in_autocast = autocast and self._in_autocast
+        if spelled is None or in_autocast and spelled.kind == "call":
             return None
-        single = spelled.kind == "subscript"
-        if autocast and (node not in self.returned if single else self._in_autocast):
+        if spelled.kind != "call" and autocast and not self._saves_parts(node, bound):
             return None
         if node not in self.parts:
             inner = self.program.graph.rewrite(node, self.parts.get)
@@ -380,6 +380,11 @@ class Expressions(Evaluator):
                 return None
             self.parts[node] = parts
         return self.value(self.parts[node])
+
+    def _saves_parts(self, node: Node, bound: Bound) -> bool:
+        """Return whether the other results of a norm are saved: if it is returned, so that the gradient has its dtype, or of inputs alone."""
+        of_inputs = all(op.rule == "input" for op in tensors(bound.args.values()))
+        return node in self.returned or of_inputs and self.saves
 
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
         """Return a choice among the rules of all cases by their conditions; None if some call may have no rule.

@@ -79,6 +79,7 @@ def lower(
     lowering = Lowering(spec, applier, inputs, writes, lines, results)
     graph = applier.program.graph
     if saves:
+        lowering.expressions.saves = True
         lowering.expressions.returned = _returned(forward)
     for item in forward.statements:
         lowering.block(without_checks(graph, (item,)))

@@ -64,6 +64,8 @@ def _in_one_dtype(
         cast = {
             arg: _cast(make, arg, like, None if arg is x else wide) for arg in alike
         }
+    elif statistics and all(arg.rule == "input" for arg in alike if arg is not args[0]):
+        cast = {arg: _cast(make, arg, statistics[-1]) for arg in alike}
     else:
         cast = {arg: _cast(make, arg, like) for arg in alike}
         cast |= {arg: _of_cast(make, arg, like) for arg in statistics}

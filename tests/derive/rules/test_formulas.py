@@ -364,15 +364,18 @@ def test_of_one_result_alone_a_part_of_no_cotangent_is_none() -> None:
 
 
 @pytest.mark.parametrize("given", [True, False])
-@pytest.mark.parametrize("result", ["{}", "F.silu({})"])
-def test_the_statistics_of_a_norm_are_computed_once(given: bool, result: str) -> None:
-    """Saved of a norm that is returned; else in one call of the backward, on what may have another dtype under autocast."""
-    forward = result.format("F.layer_norm(x, x.shape[-1:], weight)")
+@pytest.mark.parametrize(
+    ("result", "x"), [("{}", "x"), ("F.silu({})", "x"), ("F.silu({})", "x * x")]
+)
+def test_the_statistics_of_a_norm_are_computed_once(
+    given: bool, result: str, x: str
+) -> None:
+    """Saved where it is known of which dtype the gradient must be; else in one call of the backward."""
+    forward = result.format(f"F.layer_norm({x}, x.shape[-1:], weight)")
     text = op_text("x[..., D], weight[D]?", forward=forward)
-    saved = result == "{}"
     assert text.count(", mean, rstd = torch.native_layer_norm(") == 1
-    assert ("ctx.mark_non_differentiable(mean, rstd)" in text) == saved
-    assert ("x_cast, x.shape[-1:], weight_cast, None, 1e-5" in text) != saved
+    assert ("ctx.mark_non_differentiable(mean, rstd)" in text) == (x == "x")
+    assert ("_cast, x.shape[-1:], weight_cast, None, 1e-5" in text) != (x == "x")
     weight = tensor(4).requires_grad_() if given else None
     call, args = load(text).some_op, (tensor(3, 4).requires_grad_(), weight)
     plain = reference(["x", "weight"], forward)
