@@ -212,9 +212,9 @@ def a_result_has_the_shape_that_is_said(rule: Rule) -> None:
         if rule.results[0].startswith("*"):
             continue
         for position, result in enumerate(results):
-            if len(results) > 1 and result.is_floating_point():
-                if not rule.leads_back(rule.results[position]):
-                    continue  # as the mean of a norm: its shape is not known
+            number = len(results) > 1 and result.is_floating_point()
+            if number and not rule.leads_back(rule.results[position]):
+                continue  # as the mean of a norm: its shape is not known
             shape = shape_said(program, rule.facts.shape, args)
             if shape is not None and shape.dims is not None:
                 numbers = [dim for dim in shape.dims if isinstance(dim, int)]
