@@ -113,8 +113,7 @@ def backward_kernel(
         x_hat = centred * rstd
         if NEEDS_GRAD_X:
             grad_x_hat = grad_output * weight
-            product = grad_x_hat * x_hat
-            inner = tl.sum(tl.where(mask, product, 0.0), axis=1, keep_dims=True) / D
+            inner = tl.sum(grad_x_hat * x_hat, axis=1, keep_dims=True) / D
             mean_grad = tl.sum(grad_x_hat, axis=1, keep_dims=True) / D
             grad_x = rstd * (grad_x_hat - inner * x_hat - mean_grad)
             tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)

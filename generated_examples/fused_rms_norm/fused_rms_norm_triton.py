@@ -94,8 +94,7 @@ def backward_kernel(
         x_hat = x * rstd
         if NEEDS_GRAD_X:
             grad_x_hat = grad_output * weight
-            product = grad_x_hat * x_hat
-            inner = tl.sum(tl.where(mask, product, 0.0), axis=1, keep_dims=True) / D
+            inner = tl.sum(grad_x_hat * x_hat, axis=1, keep_dims=True) / D
             grad_x = rstd * (grad_x_hat - inner * x_hat)
             tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
         if NEEDS_GRAD_WEIGHT:

@@ -288,7 +288,9 @@ class Printer:
         return False
 
     def _ends_finite(self, value: Value, rows: bool) -> bool:
-        """Return whether it is surely finite there: 0 times infinity is NaN."""
+        """Return whether it is surely finite there, or infinite in the whole row, as a number of the row may be: 0 times infinity is NaN."""
+        if not rows and not value.space.has_columns:
+            return True
         match value:
             case Name(text) if text in self.values:
                 return self._ends_finite(self.values[text], rows)

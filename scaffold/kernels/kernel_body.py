@@ -309,12 +309,11 @@ class KernelBody:
     def _store_sum(self, item: Result) -> list[str]:
         """Return the lines to write what a program has summed."""
         name, at, masked = item.name, f"{item.name}_ptr + {self.own.program}", ""
-        inside = self.printer.inside(item.space)
         total = f"tl.sum(tl.where({self.own.cols} < {self.width}, {name}, 0.0))"
         if item.space.has_columns:
             total = f"tl.sum({name}, axis=0, keep_dims=True)"
             at += f" * {self.width} + {self.own.cols}"
-            masked = f", mask={inside}"
+            masked = f", mask={self.printer.inside(item.space)}"
         return [f"{name} = {total}", f"tl.store({at}, {name}{masked})"]
 
     def _added(self, item: Result, value: Value, text: str) -> str:

@@ -428,9 +428,9 @@ def _extremum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 def _softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value = self.named(_rows(self, op, args)[0], self._scores())
     if self.shapes.lse:
-        return self.apply("exp", self.apply("sub", value, _lse(self, value)))
+        return _exp(self, value, _lse(self, value))
     row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
-    exp = self.named(self.apply("exp", self.apply("sub", value, row_max)), "exp")
+    exp = self.named(_exp(self, value, row_max), "exp")
     return self.apply("div", exp, self.total(exp, "total"))
 
 
@@ -442,8 +442,13 @@ def _lse(self: Lowering, value: Value) -> Value:
 
 def _above(self: Lowering, value: Value, shift: Value) -> Value:
     """Return the logarithm of the sum of exponentials, which are of a row minus a number."""
-    exp = self.apply("exp", self.apply("sub", value, shift))
-    return self.apply("add", shift, self.apply("log", self.total(exp)))
+    total = self.total(_exp(self, value, shift))
+    return self.apply("add", shift, self.apply("log", total))
+
+
+def _exp(self: Lowering, value: Value, shift: Value) -> Value:
+    """Return the exponentials of a row minus a number."""
+    return self.apply("exp", self.apply("sub", value, shift))
 
 
 @meaning("log_softmax")
@@ -494,6 +499,14 @@ def _added(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     change = rest.args[0] if rest.rule == "detach" else rest
     if change is not rest and change.facts.operator == "-" and change.args[1:] == (x,):
         return self.value(change.args[0])
+    return self.applied(op, args)
+
+
+@meaning("pow_exponent")
+def _power(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a power; a square ends in zeros if its base does."""
+    if literal(args["exponent"]) == 2:
+        return self.apply("square", self.value(args["x"]))
     return self.applied(op, args)
 
 

@@ -563,16 +563,13 @@ def _compares(lines: Lines, outputs: Mapping[str, Space]) -> bool:
 def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]:
     """Return the gradients as results of the backward."""
     results = []
-    pairs = zip(spec.differentiable, lowering.lowered.results, strict=True)
-    for item, op in pairs:
+    for item, op in zip(spec.differentiable, lowering.lowered.results, strict=True):
         name = f"grad_{item.name}"
         space, repeat = shapes.spaces[item.name], shapes.repeats.get(item.name)
         value, summed = finished(lowering, op, item.name)
         if not summed:
             value = lowering.named(value, name, own=True)
-        pieces = ((None, value),)
-        result = Result(name, pieces, space, summed, item.name, repeat)
-        results.append(result)
+        results.append(Result(name, ((None, value),), space, summed, item.name, repeat))
     return results
 
 
@@ -647,10 +644,6 @@ def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, tuple[str, s
 
 
 def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:
-    return RowProgram(
-        tuple(lowering.loads.values()),
-        tuple(lowering.lines),
-        tuple(results),
-        lowering.shapes.width,
-        tuple(lowering.constants.items()),
-    )
+    loads, lines = (*lowering.loads.values(),), (*lowering.lines,)
+    constants = (*lowering.constants.items(),)
+    return RowProgram(loads, lines, (*results,), lowering.shapes.width, constants)

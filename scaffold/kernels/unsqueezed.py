@@ -26,8 +26,7 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
     views: dict[str, set[Dims]] = {}
 
     def gather(node: Node) -> Node | None:
-        found = _view(node, declared, lead)
-        if found is None:
+        if (found := _view(node, declared, lead)) is None:
             return None
         views.setdefault(found[0], set()).add(found[1])
         return graph.constant("None")

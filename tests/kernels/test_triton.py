@@ -64,10 +64,9 @@ def test_what_lies_past_the_last_row_has_no_part_in_a_sum_over_rows() -> None:
 def test_what_only_one_gradient_needs_stands_under_its_test() -> None:
     lines = lines_of("rms_norm", "backward")
     start = lines.index("if NEEDS_GRAD_X:")
-    assert lines[start + 1 : start + 6] == [
+    assert lines[start + 1 : start + 5] == [
         "grad_x_hat = grad_output * weight",
-        "product = grad_x_hat * x_hat",
-        "inner = tl.sum(tl.where(mask, product, 0.0), axis=1, keep_dims=True) / D",
+        "inner = tl.sum(grad_x_hat * x_hat, axis=1, keep_dims=True) / D",
         "grad_x = inv_rms * (grad_x_hat - inner * x_hat)",
         "tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)",
     ]
@@ -350,6 +349,20 @@ def test_what_lies_behind_a_row_has_no_part_in_a_sum() -> None:
     lines = lines_of("cross_entropy")
     total = "tl.sum(tl.where(mask, exp, 0.0), axis=1, keep_dims=True)"
     assert f"lse = row_max + tl.log({total})" in lines
+
+
+def test_a_product_with_a_number_of_the_row_needs_no_mask() -> None:
+    """The product is 0 past the end, or no number of the row is finite."""
+    lines = lines_of("rms_norm", "backward")
+    assert "inner = tl.sum(grad_x_hat * x_hat, axis=1, keep_dims=True) / D" in lines
+    squares = OPS["rms_norm"]._replace(
+        forward="x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight"
+    )
+    _, view = triton_kernels(squares.spec("op"), Location("op"))
+    mean = "tl.sum(x * x, axis=1, keep_dims=True) / D"
+    assert f"inv_rms = tl.rsqrt({mean} + eps)" in view.forward.lines
+    lines = lines_of("shares", "backward")  # a quotient may be 0 / 0 there alone
+    assert any("tl.where(mask, grad_ratio * ratio, 0.0)" in line for line in lines)
 
 
 def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
