@@ -150,5 +150,4 @@ def takes(x: Tensor) -> bool:
 
 
 def forward(x: Tensor) -> Tensor:
-    dtype = x.dtype
-    return fused_swish_forward(x, dtype)
+    return fused_swish_forward(x, x.dtype)

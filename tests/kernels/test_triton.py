@@ -365,6 +365,14 @@ def test_a_product_with_a_number_of_the_row_needs_no_mask() -> None:
     assert any("tl.where(mask, grad_ratio * ratio, 0.0)" in line for line in lines)
 
 
+def test_a_dtype_that_is_an_inputs_own_needs_no_name() -> None:
+    _, view = triton_kernels(OPS["swiglu"].spec("op"), Location("op"))
+    assert kernel_draft(view).endswith("    return op_forward(x, x.dtype)\n")
+    _, view = triton_kernels(OPS["layer_norm"].spec("op"), Location("op"))
+    end = "    return op_forward(x, weight, bias, eps, dtype)\n"  # autocast changes it
+    assert kernel_draft(view).endswith(end)
+
+
 def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
     lines = lines_of("masked_softmax")
     assert "in_row = (row_index < rows) & (cols < D)" in lines
