@@ -27,7 +27,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
-TILE = 16 if INTERPRETED else 1024  # numbers in a block of short rows
+TILE = 8 if INTERPRETED else 1024  # numbers in a block of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 

@@ -190,7 +190,7 @@ def test_a_row_of_several_parts_has_the_block_of_all_its_numbers() -> None:
     assert (*blocks(1024).values(),) == (1, 1024, 4)
     assert (*blocks(4096).values(),) == (1, 4096, 16)
     _, view = triton_kernels(OPS["rotary_heads"].spec("op"), Location("op"))
-    assert "TILE = 16 if INTERPRETED else 512" in kernel_draft(view)
+    assert "TILE = 8 if INTERPRETED else 512" in kernel_draft(view)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,11 @@ MISTAKES = {
     "a row stride left out": ("rms_norm", "row * x_stride", "row * D"),
     "a partial sum left out": ("rms_norm", "grad_weight.sum(0)", "grad_weight[0]"),
     "a factor left out": ("rms_norm", "x_hat = x * ", "x_hat = 1 * "),
+    "every other row left out": (
+        "rms_norm",
+        "rows, tl.num_programs(0) * ROWS",
+        "rows, 2 * tl.num_programs(0) * ROWS",
+    ),
     "a mask left out": ("softmax", "tl.where(mask, exp, 0.0)", "exp"),
     "a wrong part": ("swiglu", "x_row + half + cols", "x_row + cols"),
     "a wrong neutral element": ("normalize", "other=0.0", "other=1.0"),
