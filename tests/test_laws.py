@@ -561,7 +561,7 @@ BUDGET = {
     "project": 5398,  # ... and asked for; sizes that fall, if those that grow are refused
     "render": 6150,  # a Function calls kernels and saves their statistics, their file, their tests; vmap rules name the outputs
     "spec": 4670,  # kernels; conditions joined by `and`, or on a float
-    "verify": 7104,  # forward mode; results that lose all digits; forward mode; results that lose all digits; autograd of a forward as it stands; thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
+    "verify": 7102,  # forward mode; results that lose all digits; forward mode; results that lose all digits; autograd of a forward as it stands; thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
     "workspace": 2026,  # an import that may fail is part of a Function
 }
 

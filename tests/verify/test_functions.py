@@ -24,12 +24,13 @@ FAULTY = (
     *("RawMemory", "DetachedSecond", "MaxOfTies", "MeanOfNone"),
     *("UsualEps", "MaxOfEmptyGroups", "BiasUnlessNeeded", "DistanceAtZero"),
     *("Float32Buffer", "PowersToThree", "WrongTangent", "FallingRows"),
+    "UnsortedByItsOrder",
 )
 CORRECT = (
     *("RoundSTE", "NumpySort", "SingleGradient", "ForExport", "GatedBound"),
     *("ModReLU", "BackwardAlone", "PermutedRows"),
     *("OneScale", "ExpOfBounded", "CountedMean", "PolarForm", "CopiedSum"),
-    *("JvpOfFourier", "JvpInFloat32"),
+    *("JvpOfFourier", "JvpInFloat32", "RealGain", "LatentCost"),
 )
 # Digits that another version of PyTorch may change.
 UNSTABLE = re.compile(r"largest difference.*? instead of \S+|by \d+%|factor [\d./]+")
@@ -300,6 +301,42 @@ def test_sizes_of_a_singular_system_are_no_fault(tmp_path: Path) -> None:
     assert verdict.failure is None
     assert verdict.call == "Q (3, 3), p (3,), A (2, 3), b (2,)"
     assert {one.status for one in verdict.checks} == {"passed", "skipped"}
+
+
+PRODUCT = """
+from torch.autograd import Function
+
+
+class Product(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad * y.conj(), grad * x.conj()
+"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "call"),
+    [
+        ("x[N], y[N]", "x (2,), y (2,)"),
+        (None, "x (2, 3) complex128, y (2, 3) complex128"),
+    ],
+)
+def test_declared_numbers_are_real_unless_declared_complex(
+    tmp_path: Path, inputs: str | None, call: str
+) -> None:
+    path = tmp_path / "product.py"
+    path.write_text(PRODUCT)
+    (meant,) = find_functions((str(path),)).meant
+    stated = Stated(inputs=inputs) if inputs else Stated()
+    (function,) = meant.functions
+    (verdict,) = judge([Question(meant, function, stated)], sys.executable, LIMIT, 1)
+    assert verdict.call == call
 
 
 ROWS = """

@@ -213,10 +213,8 @@ def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
     parts = []
     for name, value in zip(names, inputs, strict=True):
         if isinstance(value, Tensor):
-            unusual = (
-                "" if value.dtype == torch.double else f" {dtype_name(value.dtype)}"
-            )
-            parts.append(f"{name} {shape_of(value)}{unusual}")
+            kind = f" {dtype_name(value.dtype)}" * (value.dtype != torch.double)
+            parts.append(f"{name} {shape_of(value)}{kind}")
         elif value is None:
             parts.append(f"{name} absent")
         else:

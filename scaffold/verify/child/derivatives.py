@@ -59,10 +59,8 @@ def _gradient(
         for direction in directions:
             sums = []
             for sign in (1, -1):
-                moved = value.detach().clone()
-                place = moved.contiguous().view(-1)
-                place[index] += sign * step * direction
-                moved = place.view(value.shape)
+                moved = value.detach().clone(memory_format=torch.contiguous_format)
+                moved.view(-1)[index] += sign * step * direction
                 called = [moved if x is value else x for x in inputs]
                 sums.append(_weighted(_call(checks, called), weights))
             flat[index] += direction * (sums[0] - sums[1]) / (2 * step)
@@ -70,11 +68,8 @@ def _gradient(
 
 
 def _weighted(outputs: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> float:
-    total = 0.0
-    for output, weight in zip(outputs, weights, strict=True):
-        if output.is_floating_point() or output.is_complex():
-            total += float((weight.conj() * output).sum().real)
-    return total
+    pairs = zip(outputs, weights, strict=True)  # of other dtypes a weight is 0
+    return sum(float((weight.conj() * output).sum().real) for output, weight in pairs)
 
 
 def _call(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:

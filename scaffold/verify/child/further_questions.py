@@ -564,7 +564,8 @@ def _has_its_slope(
                 sums.append(_summed(ends, weights))
         middle, above, below = sums
         right, left = (above - middle) / step, (middle - below) / step
-        allowed = SLOPE * (right.abs() + left.abs() + 1)
+        rounded = ROUNDED * torch.finfo(middle.dtype).eps * middle.abs() / step
+        allowed = SLOPE * (right.abs() + left.abs() + 1) + rounded
         if not (right - left).abs() <= allowed:
             return True  # a kink, or no digits
         if ((right + left) / 2 - slope).abs() <= allowed:

@@ -52,6 +52,7 @@ KINDS = (*product((torch.double, torch.float32), INSIDE),)
 # All inputs are complex, or the first alone, or the others: if a refusal speaks of it, or the text.
 COMPLEX = (*product((torch.cdouble,), INSIDE),)
 OF_COMPLEX = {"conj", "conj_physical", "imag", "complex"}  # names in its code
+OF_REAL = {"rfft", "real"}  # ... that takes the real part of a spectrum of real inputs
 SEARCHED = 1.5  # seconds for the shapes of one way to declare the inputs
 IN_ALL = 9  # seconds for those of all ways
 WAYS = 4  # ... for the first of these
@@ -452,10 +453,9 @@ def _tensors(outputs: Any) -> tuple[Tensor, ...]:
 
 def as_reference(found: Any) -> Callable[..., Any]:
     """Return a function, or a module in double precision, built first if it is a class."""
-    made = (
-        found() if isinstance(found, type) and issubclass(found, nn.Module) else found
-    )
-    return made.double() if isinstance(made, nn.Module) else made
+    if isinstance(found, type) and issubclass(found, nn.Module):
+        found = found()
+    return found.double() if isinstance(found, nn.Module) else found
 
 
 Samples = list[dict[str, Any]]  # calls: the inputs by name
@@ -517,7 +517,9 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     began = time.process_time()
     methods = subjects[0].function.forward, subjects[0].function.backward
     codes = (getattr(unwrap(one), "__code__", None) for one in methods)
-    first = COMPLEX * any(OF_COMPLEX & {*getattr(x, "co_names", ())} for x in codes)
+    words = {name for x in codes for name in getattr(x, "co_names", ())}
+    real = subjects[0].asked.declared or words >= OF_REAL
+    first = COMPLEX * (not real and not OF_COMPLEX.isdisjoint(words))
     for backward in (True, False):
         for kind, (at, subject) in product(
             (*first, *KINDS, *COMPLEX), enumerate(subjects)

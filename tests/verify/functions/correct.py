@@ -1619,3 +1619,39 @@ class CopiedSum(Function):
         src, dst = ctx.saved_tensors
         zeros = grad.new_zeros(ctx.rows, grad.shape[1])
         return zeros.index_add(0, src, grad[dst]), None, None
+
+
+class RealGain(Function):
+    """Its gain is real: the conj in backward is that of a spectrum of real inputs."""
+
+    @staticmethod
+    def forward(ctx, x, gain):
+        ctx.save_for_backward(x, gain)
+        return torch.fft.irfft(torch.fft.rfft(x) * gain, n=x.shape[-1])
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, gain = ctx.saved_tensors
+        n, of_grad = grad.shape[-1], torch.fft.rfft(grad)
+        counts = torch.full((n // 2 + 1,), 2.0 / n, dtype=grad.dtype)
+        counts[0] = 1.0 / n
+        if n % 2 == 0:
+            counts[-1] = 1.0 / n
+        of_gain = (torch.fft.rfft(x).conj() * of_grad).real * counts
+        grad_x = torch.fft.irfft(of_grad * gain, n=n)
+        return grad_x, of_gain.sum_to_size(gain.shape)
+
+
+class LatentCost(Function):
+    """Beside the exp of a large logvar, differences lose the gradient of mu."""
+
+    @staticmethod
+    def forward(ctx, mu, logvar):
+        ctx.save_for_backward(mu, logvar)
+        return 0.5 * (mu * mu + logvar.exp() - 1 - logvar).sum(1).mean()
+
+    @staticmethod
+    def backward(ctx, grad):
+        mu, logvar = ctx.saved_tensors
+        scale = grad / mu.shape[0]
+        return scale * mu, scale * 0.5 * (logvar.exp() - 1)

@@ -1539,3 +1539,22 @@ class FallingRows(Function):
     def backward(ctx, grad):
         (indices,) = ctx.saved_tensors
         return torch.zeros_like(grad).scatter(-1, indices, grad)
+
+
+class UnsortedByItsOrder(Function):
+    """The gradient is gathered where it is to be scattered: the same where the order is its own inverse, as that of two."""
+
+    @staticmethod
+    def forward(ctx, x, weights):
+        values, order = x.sort(dim=-1, descending=True)
+        ctx.save_for_backward(values, order, weights)
+        return (values * weights).sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        values, order, weights = ctx.saved_tensors
+        grad = grad.unsqueeze(-1)
+        spread = (grad * weights).expand_as(values)
+        of_weights = (grad * values).reshape(-1, weights.numel()).sum(0)
+        return spread.gather(-1, order), of_weights
