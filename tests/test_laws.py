@@ -551,18 +551,18 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have, with its largest parts. A clean-up lowers a number; only a new capability
 # raises one, in its own commit, by the lines it takes, which names what it is and what went for it.
 BUDGET = {
-    "cli": 4764,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant; errors show their line; whole sentences in messages, as in the packages below
-    "derive": 19296,  # a norm that is returned saves its mean and deviation; a number that two products share is multiplied once; one softmax for a logsumexp beside it, and no one-hot of it; calls in parts, of which one is saved; a line says why it casts, or guards an exponent
-    "formula": 7390,
-    "inspect": 3707,  # other whole numbers as arguments; other whole numbers as arguments; a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers; shapes of convolutions, optional sizes
-    "lint": 4768,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
-    "primitives": 858,  # of which argument bounds another; of which argument bounds another; the names of dtypes  # of what a result is surely positive
-    "kernels": 3000,  # short rows share a program; fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, each in its dtype; a number at an index, saved statistics; optional inputs, inputs with more dims
-    "project": 5398,  # ... and asked for; sizes that fall, if those that grow are refused
-    "render": 6150,  # a Function calls kernels and saves their statistics, their file, their tests; vmap rules name the outputs
-    "spec": 4670,  # kernels; conditions joined by `and`, or on a float
-    "verify": 7102,  # forward mode; results that lose all digits; forward mode; results that lose all digits; autograd of a forward as it stands; thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
-    "workspace": 2026,  # an import that may fail is part of a Function
+    "cli": 4764,  # one module a command; an error shows its line
+    "derive": 19296,  # lowering, gradients, simplification, plan, writing; autocast, forward mode, ops in library style
+    "formula": 7390,  # the Python of forwards: functions, modules, loops, branches, changes in place
+    "inspect": 3707,  # hand-written Functions; arguments for them, shapes of convolutions among them
+    "lint": 4768,  # 47 rules, --fix, output formats
+    "primitives": 858,  # the reader of the table: rules and facts, as signs, bounds and dtypes
+    "kernels": 3000,  # row programs, and their printer for Triton
+    "project": 5398,  # inputs and sizes inferred from a forward, adopted Functions, updates
+    "render": 6150,  # files of ops, tests and kernels
+    "spec": 4670,  # options, keys, `--inputs`, conditions on sizes
+    "verify": 7102,  # proofs, checks of a hand-written Function, recorded calls, searched shapes
+    "workspace": 2026,  # records, merges of statements, transactions
 }
 
 
