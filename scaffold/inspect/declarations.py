@@ -230,9 +230,9 @@ def output_names(facts: Facts) -> tuple[str, ...]:
         count = len(backward.positional)
     if not count:
         raise Unfit(facts.function.node, "how many outputs it has cannot be told")
-    if count == 1:
-        return ("output",)
     taken = {item.name for item in facts.inputs}
+    if count == 1:
+        return ("result" if "output" in taken else "output",)
     found = [_name_at(facts.outputs[0].values, at) for at in range(count)]
     fit = len(set(found) - taken - {""}) == count and all(map(is_free, found))
     own = fit and len(facts.outputs) == 1

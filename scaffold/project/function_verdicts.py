@@ -204,18 +204,17 @@ def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
         return own
     if len(told) != len(own):
         hint = f"the inputs of its forward: {', '.join(own)}"
-        raise ScaffoldError(
-            f"{len(told)} inputs are given, but its forward takes {len(own)}",
-            INPUTS,
-            hint,
-        )
+        words = f"{len(told)} inputs are given, but its forward takes {len(own)}"
+        raise ScaffoldError(words, INPUTS, hint)
     return told
 
 
 def _rendered(text: str, conditions: Sequence[str]) -> Verification:
     """Return the module of checks for inputs as in `--inputs`, with conditions on their sizes."""
     required = {"require": [*conditions]} if conditions else {}
-    given = read_options({"inputs": text, "module": False, **required})
+    taken = any(item.name == "output" for item in parse_inputs(text, INPUTS))
+    named = {"outputs": "result"} if taken else {}
+    given = read_options({"inputs": text, "module": False, **required, **named})
     raise_all(given.problems)
     spec = build(NAME, given.raw, given.locate)
     return verification(spec, derive(spec), frozenset())

@@ -1,5 +1,6 @@
 """Adopting: the specification of what is there leads back to it, or there is a reason."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -372,6 +373,15 @@ class Pick(Function):
     (tmp_path / "ops.py").write_text(HEAD + code)
     outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
     assert declared in outcome.out, outcome.err
+
+
+def test_an_input_may_be_called_output(tmp_path: Path) -> None:
+    code = re.sub(r"\bx\b", "output", SCALE)
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    assert scaffold(tmp_path, "adopt", "ops.py").code == 0
+    assert "outputs = 'result'" in (tmp_path / "scale.toml").read_text()
+    made = scaffold(tmp_path, "new-op", "scale", "--spec", "scale.toml", "--no-test")
+    assert made.code == 0 and made.proven.startswith("proven: "), made.err
 
 
 def test_a_surrogate_is_said_to_be_one(tmp_path: Path) -> None:

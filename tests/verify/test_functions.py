@@ -30,7 +30,7 @@ CORRECT = (
     *("RoundSTE", "NumpySort", "SingleGradient", "ForExport", "GatedBound"),
     *("ModReLU", "BackwardAlone", "PermutedRows"),
     *("OneScale", "ExpOfBounded", "CountedMean", "PolarForm", "CopiedSum"),
-    *("JvpOfFourier", "JvpInFloat32", "RealGain", "LatentCost"),
+    *("JvpOfFourier", "JvpInFloat32", "RealGain", "LatentCost", "AttachedLoss"),
 )
 # Digits that another version of PyTorch may change.
 UNSTABLE = re.compile(r"largest difference.*? instead of \S+|by \d+%|factor [\d./]+")
