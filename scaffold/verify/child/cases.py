@@ -55,7 +55,7 @@ OF_NO_DIMS: tuple[tuple[str, int, Change], ...] = (
 
 
 def list_cases(checks: Any) -> Iterator[Case]:
-    """Yield the cases: the test's own, broadcast inputs, other attributes, other sizes, empty tensors."""
+    """Yield the cases: those of the test, broadcast inputs, more dims, other attributes, other sizes, empty tensors."""
     for name, arguments in checks.CASES.items():
         yield Case(name, arguments)
     yield from _broadcast(checks)
@@ -69,7 +69,7 @@ def list_cases(checks: Any) -> Iterator[Case]:
 def _with_values(
     checks: Any, arguments: dict[str, Any], values: dict[int, Any]
 ) -> Case:
-    """Return a case with other values of attributes."""
+    """Return a case with other values of attributes, by position; its name tells them, as `dim=0, without bias`."""
     named = [f"{checks.NAMES[at]}={value!r}" for at, value in values.items()]
     absent = [f"without {name}" for name in arguments.get("absent", ())]
     name = ", ".join((*named, *absent))
@@ -77,7 +77,10 @@ def _with_values(
 
 
 def _of_attributes(checks: Any) -> Iterator[Case]:
-    """Yield cases with other values of attributes: each alone, combinations, and with inputs absent."""
+    """Yield cases with other values of attributes: each alone, all at once, and all with the most inputs absent.
+
+    A gradient formula of a user's is also tried with pairs of values, and in the cases of the tests with a flag or a string.
+    """
     for position, values in checks.ATTRIBUTES.items():
         for value in values:
             yield _with_values(checks, {}, {position: value})
@@ -103,7 +106,7 @@ def _of_attributes(checks: Any) -> Iterator[Case]:
 
 
 def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
-    """Yield other values of two attributes at once, branch-choosing ones first."""
+    """Yield other values of two attributes at once, by position; flags and strings first: they choose branches, numbers do so seldom."""
     several = [
         (type(one) in (int, float), {at: one})
         for at, values in checks.ATTRIBUTES.items()
@@ -116,7 +119,7 @@ def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:
-    """Yield base cases with one input broadcast: fewer leading dims, dims of size 1, or one dim for none."""
+    """Yield cases with one input broadcast: without leading dims, or with dims of size 1; a tensor without dims gets one."""
     bases = ("base", "higher-rank")
     for base in [name for name in bases if name in checks.CASES]:
         values = checks.make(**checks.CASES[base])
@@ -133,7 +136,10 @@ def _broadcast(checks: Any) -> Iterator[Case]:
 
 
 def _of_more_dims(checks: Any) -> Iterator[Case]:
-    """Yield calls with more dims of an input, all of one size, if the gradients are derived and its shape was searched for."""
+    """Yield cases in which an input with an undeclared shape has one or two more dims, and all dims are of size EQUAL.
+
+    Only for derived gradients, which must hold for all shapes; a user's formula need not.
+    """
     parameters = signature(checks.make).parameters.items()
     sizes = {k: EQUAL for k, x in parameters if type(x.default) is int and k != "seed"}
     searched = sizes and not checks.ASKED_MORE
@@ -149,6 +155,7 @@ EQUAL = 4  # the size of all dims
 
 
 def _wider(value: Tensor, _: int = 0) -> Tensor:
+    """Return a tensor with one more dim at its end, along which its values differ."""
     return value[..., None] * torch.linspace(1, 0.5, EQUAL).to(value.dtype)
 
 
@@ -159,7 +166,7 @@ MORE_DIMS: dict[str, Change] = {
 
 
 def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | None]]:
-    """Return names and functions of the memory orders to try; None without a gradient."""
+    """Return the memory layouts to try, each with words and the function to copy a tensor to it; ("", None) without a gradient."""
     if not checks.HAS_GRADIENT:
         return (("", None),)
     return (("", torch.clone), ("not contiguous", checks.permuted))
@@ -180,7 +187,10 @@ def make_inputs(
     layout: Callable[[Tensor], Tensor] | None,
     needs: Needs | None = None,
 ) -> tuple[Any, ...]:
-    """Return the inputs of a call; the ones in `needs` are leaves and require grad."""
+    """Return the inputs of a call; tensors named in `needs`, by default all differentiable ones, are leaves and require grad.
+
+    `layout` copies a tensor to a memory layout; None: as the module's `make` does.
+    """
     chosen: dict[str, Any] = {} if layout is None else {"layout": layout}
     if needs is not None:
         chosen["needs"] = needs
@@ -209,7 +219,7 @@ def value_names(checks: Any, count: int) -> list[str]:
 
 
 def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
-    """Describe a call: shapes of tensors, other values as they are."""
+    """Describe a call: `x (2, 3), weight (3,) float32, bias absent, dim=-1`."""
     parts = []
     for name, value in zip(names, inputs, strict=True):
         if isinstance(value, Tensor):

@@ -2,6 +2,10 @@
 
 In: the module of checks, which imports the op. Out: a `Verdict` as a dict for JSON: the first failure in words, or none.
 Invariant: a failure is a case that the forward accepts, and for which the op or its backward is wrong.
+
+The module of checks has OPERATOR, the op; FORWARD, the same in plain PyTorch; REFERENCE, plain PyTorch with the gradients to expect, or
+None if autograd has none (finite differences replace it); OWN_FORWARD and OWN_GRADIENT, the user's text as written. Its text is
+`templates/verification.py.jinja`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +66,7 @@ from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
 def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
-    """Return a failure for the first name of something other than a PyTorch operator.
+    """Return a failure for the first dotted name, as "torch.new_op", of anything but a PyTorch operator; None if there is none.
 
     A missing name is passed over: the forward raises an error of its own.
     """
@@ -80,7 +84,7 @@ def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _is_operator(found: Any, name: str) -> bool:
-    """Return whether PyTorch lists it as an operator or as overridable."""
+    """Return whether PyTorch lists the object as an operator, or as overridable by `__torch_function__`."""
     if hasattr(torch._C._VariableFunctions, name):
         return True
     known = get_overridable_functions().values()
@@ -155,16 +159,16 @@ GIVE = "give inputs that reach it: --samples '@file.py:function'"
 
 
 def _unreached(checks: Any) -> Iterator[str]:
-    """Yield a note for each branch of the forward never taken by any call."""
+    """Yield a note for each condition of the forward with one value in all calls: its other branch never ran."""
     for test, came in one_way(checks).items():
         always = "always" if came else "never"
         yield f"'{test}' was {always} true in the calls tried: the other branch is not proven; {GIVE}"
 
 
 def compare(checks: Any) -> dict[str, Any]:
-    """Run every case accepted by the reference; if it accepts none, there is no failure.
+    """Compare the gradients of every case accepted by the reference, up to the first failure; return the fields of a verdict.
 
-    The first note is a call whose gradients were compared, or the reason why there was none.
+    The first note is a call whose gradients were compared, or the reason why there was none; then `cases` is 0, and there is no failure.
     """
     run = Run()
     noted: list[str] = []
@@ -190,6 +194,7 @@ def check_case(
     run: Run,
     compared: "Compared | None" = None,
 ) -> None:
+    """Check a case's outputs, then its gradients for each set of inputs requiring grad; add to `run`. `words` name the layout."""
     title = f"{case.name}, {words}" if words else case.name
     refused = refusal(checks, case, layout)
     if refused.words:
@@ -202,10 +207,10 @@ def check_case(
     for subject, check in OF_FORWARD.items():
         judge: Judge = partial(check, checks)
         found = _attempt(partial(judge, inputs), subject)
-        if found and found.subject == OUTPUTS and _is_another_number(case):
+        if found and found.subject == OUTPUTS and _has_another_number(case):
             return  # `dim=0`, while the shape is declared for the default, -1
         if found is not None:
-            found = _of_memory(checks, case, layout, (), found, judge)
+            found = _due_to_layout(checks, case, layout, (), found, judge)
             run.failure = _failure(checks, found, title, inputs, ())
             return
     several = subsets(checks)
@@ -217,24 +222,27 @@ def check_case(
             continue  # the needed input is absent
         found = _attempt(partial(judge, inputs), "backward")
         run.cases += 1
-        if found is not None and found.raised and _is_aside(checks, case, found):
-            told = run.notes or _is_another_number(case) and found.subject == OWN
+        if found is not None and found.raised and _is_no_fault(checks, case, found):
+            told = run.notes or _has_another_number(case) and found.subject == OWN
             run.notes += [] if told else _note(checks, case, found, inputs)
             return
-        if unasked := _unasked(checks, case, inputs, found):
+        if unasked := _only_noted(checks, case, inputs, found):
             run.notes += [] if run.notes else _note(checks, case, unasked, inputs)
             return
         if found is not None:
-            found = _of_memory(checks, case, layout, needs, found, judge)
+            found = _due_to_layout(checks, case, layout, needs, found, judge)
             run.failure = _failure(checks, found, title, inputs, needs)
             return
         run.proven = run.proven or _have_elements(inputs)
 
 
-def _of_memory(
+def _due_to_layout(
     checks: Any, case: Case, layout: Layout, needs: Needs, found: Found, judge: Judge
 ) -> Found:
-    """Replace the words of a failure if making a tensor contiguous removes it."""
+    """Return the failure; if a contiguous grad_output, or contiguous inputs, remove it, say so instead.
+
+    `judge` is the failed check, and is repeated with these. An exception is returned as it is: its own words tell more.
+    """
     usual = checks.gradients
     layouts = (("grad_output", layout), ("an input", torch.clone))
     for what, laid in () if found.raised else layouts:
@@ -251,7 +259,10 @@ def _of_memory(
 
 
 def ask_further(checks: Any, run: Run) -> None:
-    """Ask further questions on the tests' cases, up to the first failure."""
+    """Ask the further questions about the tests' cases; add notes, and the first failure, to `run`.
+
+    An answer is "legal", and only a note, if the gradient differs from autograd's and may be right, as at a kink.
+    """
     for case, answer in asked_further(checks):
         subject = f"grad_{answer.name}"
         if answer.legal:
@@ -263,22 +274,25 @@ def ask_further(checks: Any, run: Run) -> None:
         return
 
 
-def _unasked(
+def _only_noted(
     checks: Any, case: Case, inputs: Sequence[Any], found: Found | None
 ) -> Found | None:
-    """Return a note if the call is out of the forward's domain, or if PyTorch's own gradient is wrong."""
+    """Return the finding if it is to be noted instead of reported; None if it is a failure, or none.
+
+    Noted: the call is outside the forward's domain; or finite differences confirm the op, not autograd, in a case beyond the generated tests.
+    """
     if found is None or found.raised:
         return None
     if is_outside(checks, case, inputs):
         return found
-    if not case.further or not _is_pytorchs(checks, inputs):
+    if not case.further or not _is_pytorch_wrong(checks, inputs):
         return None
     subject, words = f"PyTorch's own {found.subject}", "differs from finite differences"
     return found._replace(subject=subject, words=words)
 
 
-def _is_pytorchs(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Return whether finite differences confirm the op, not PyTorch: `F.cosine_similarity` with a large eps."""
+def _is_pytorch_wrong(checks: Any, inputs: Sequence[Any]) -> bool:
+    """Return whether finite differences confirm the op and contradict PyTorch: `F.cosine_similarity` with a large eps."""
     if checks.REFERENCE is None or checks.SURROGATE:
         return False
     once: dict[str, Any] = {"raise_exception": False, "check_undefined_grad": False}
@@ -288,8 +302,8 @@ def _is_pytorchs(checks: Any, inputs: Sequence[Any]) -> bool:
     return False
 
 
-def _is_another_number(case: Case) -> bool:
-    """Return whether the case changes a numeric attribute."""
+def _has_another_number(case: Case) -> bool:
+    """Return whether the case has another value of a numeric attribute, such as `dim` or `eps`."""
     values = [value for _, value in case.attributes]
     return any(type(value) in (int, float) for value in values)
 
@@ -298,10 +312,10 @@ OWN = "PyTorch's own backward"
 ORIGINAL_OWN = "its own backward"  # of an op's reference Function
 
 
-def _is_aside(checks: Any, case: Case, found: Found) -> bool:
-    """Return whether an error is no fault of the op.
+def _is_no_fault(checks: Any, case: Case, found: Found) -> bool:
+    """Return whether an exception in the backward is no fault of the op.
 
-    The shape was never declared, the reference raises too, a matrix has no inverse, or a dim of fixed size is 1.
+    The shape was a guess of ours, the reference's backward raises too, a matrix has no inverse, or a dim of fixed size was set to 1.
     """
     singular = case.further and found.words.startswith(SINGULAR)
     if case.guessed or singular or found.subject in (OWN, ORIGINAL_OWN):
@@ -312,6 +326,7 @@ def _is_aside(checks: Any, case: Case, found: Found) -> bool:
 def _failure(
     checks: Any, found: Found, title: str, inputs: Sequence[Any], needs: Needs
 ) -> dict[str, Any]:
+    """Return a finding with its case and call, for JSON: the fields of `prover.Failure`. `needs` are the inputs requiring grad."""
     names = value_names(checks, len(inputs))
     return {
         "subject": found.subject,
@@ -328,7 +343,7 @@ def _failure(
 
 
 def _note(checks: Any, case: Case, found: Found, inputs: Sequence[Any]) -> list[str]:
-    """Return a note on an unsupported or undecided call."""
+    """Return a note on an unsupported or undecided call, as a list of one; if its shapes were guessed, with advice to declare them."""
     call = describe(value_names(checks, len(inputs)), inputs)
     ours = found.subject not in (OWN, ORIGINAL_OWN)
     mend = "; declare the shapes" * (case.guessed and ours)
@@ -336,7 +351,7 @@ def _note(checks: Any, case: Case, found: Found, inputs: Sequence[Any]) -> list[
 
 
 def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
-    """Return the finding of a call; an exception counts as one."""
+    """Return the finding of a call, None without one; an exception becomes a finding about `subject`."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
@@ -345,9 +360,10 @@ def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
 
 
 def _conclude(checks: Any, run: Run) -> None:
-    """Turn refusals into a failure or a note.
+    """Set the failure, notes and shapes of a run after its last case.
 
-    Nothing ran, the declaration is wrong, or the tests have cases that the forward does not accept.
+    It fails if no gradient had elements to compare, or if the forward refuses "base", the first case of the tests: then accepted shapes are
+    searched for. A refusal of another case of the tests is a note.
     """
     told = run.refusals and run.refusals[0]
     if told and told[0] == "base" and told[1].words != INFINITE and not run.proven:
@@ -360,7 +376,7 @@ def _conclude(checks: Any, run: Run) -> None:
                 "subject": "the op",
                 "words": "; ".join([UNSEEN, *run.notes]),
             }
-        elif _takes_parts_of_1(checks):
+        elif _accepts_unequal_chunks(checks):
             found = shapes_taken(checks)
             run.shapes = found if isinstance(found, Shapes) else None
         return
@@ -384,8 +400,11 @@ UNLIKE_3 = ((2, 5), (2, 8))  # halves and thirds that do not fit by broadcasting
 LEADING = "; name the leading dims it takes: x[B, T, D] instead of x[..., D]"
 
 
-def _takes_parts_of_1(checks: Any) -> bool:
-    """Return whether the forward takes the tests' shape (2, 3) by accident: its chunks of 2 and 1 broadcast."""
+def _accepts_unequal_chunks(checks: Any) -> bool:
+    """Return whether the forward accepts the tests' shape (2, 3) by accident: chunks of 2 and 1 elements broadcast.
+
+    It does if it makes such chunks, and refuses a larger last dim, whose unequal chunks cannot broadcast.
+    """
     if "shape" not in signature(checks.make).parameters:
         return False
     with EqualParts():
@@ -395,7 +414,10 @@ def _takes_parts_of_1(checks: Any) -> bool:
 
 
 def _note_refusal(checks: Any, run: Run, name: str, refused: Refusal) -> None:
-    """Note a case of the tests that the forward refuses, with the sizes it accepts; sizes that divide are used."""
+    """Note a case of the tests refused by the forward, with advice on the sizes it accepts.
+
+    If these are multiples, `D % 2 == 0`, they become `run.shapes`, conditions to add to the op.
+    """
     of_sizes = name == "other-sizes" and may_be_of_shapes(refused.words)
     conditions = size_conditions(checks) if of_sizes else []
     run.shapes = _of_factors(conditions)
@@ -406,15 +428,16 @@ def _note_refusal(checks: Any, run: Run, name: str, refused: Refusal) -> None:
 
 
 def _of_factors(conditions: Sequence[str]) -> Shapes | None:
-    """Return conditions to add to the op: those on factors of sizes, if there are no others."""
+    """Return the conditions as `Shapes`, to add to the op, if each is on a factor, `D % 2 == 0`; else None: others are only advice."""
     factors = conditions and all(" % " in one for one in conditions)
     return Shapes({}, tuple(conditions)) if factors else None
 
 
 def _search_shapes(checks: Any, run: Run) -> None:
-    """Search for shapes for the forward.
+    """Search for shapes accepted by the forward: put them in `run.shapes`, or in the hint of its failure.
 
-    They replace undeclared shapes in the tests. If all are declared, look for a relation between sizes, or suggest the shapes in a hint.
+    Shapes found for undeclared inputs replace those of the tests; if none are found, the failure says how far the forward came. If all are
+    declared: one size computed from others, conditions on sizes, and last other shapes than the declared ones, as a hint.
     """
     assert run.failure is not None
     found = shapes_taken(checks)
@@ -444,7 +467,7 @@ UNSEEN = "every gradient was empty: nothing could be compared"
 
 
 def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
-    """Return a failure: the forward refuses its declared inputs."""
+    """Return the failure of a forward that refuses its declared inputs, with their shapes if they can be made."""
     found = refused._asdict() | {"subject": "forward", "case": name}
     with suppress(Exception):  # the user's samples may raise, as reported already
         inputs = make_inputs(checks, Case(name, dict(checks.CASES[name])), None)
@@ -461,7 +484,10 @@ def _have_elements(inputs: Sequence[Any]) -> bool:
 
 
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """Compare the op's outputs with its forward in plain PyTorch."""
+    """Compare the op's outputs with its forward in plain PyTorch; None if they agree.
+
+    Before that, inputs and outputs are compared with their declaration, and after it the outputs with those of the user's text as written.
+    """
     names = value_names(checks, len(inputs))
     unlike = undeclared_input(checks, inputs, names)
     if unlike:
@@ -488,7 +514,7 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
 
 
 def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """Compare the op's tangents, if it has a jvp, with its forward in plain PyTorch."""
+    """Compare the op's tangents with its forward's in plain PyTorch; None if they agree, or if the op has no jvp."""
     if not getattr(checks.TESTS, "supports_forward_ad", False):
         return None
     names = value_names(checks, len(inputs))
@@ -504,7 +530,7 @@ def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
 
 
 def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """Compare the result on two devices, split by the DTensor rule, with the undivided result."""
+    """Compare the result on two devices, split by the op's DTensor rule, with the undivided one; None if they agree, or without a rule."""
     if checks.TESTS.sharding is None:
         return None
     op, names = checks.TESTS.registered, value_names(checks, len(inputs))
@@ -563,7 +589,7 @@ MISREAD = "scaffold misreads the forward: please report it, and write it differe
 def _check_own_values(
     checks: Any, expected: Sequence[Tensor], actual: Sequence[Tensor]
 ) -> Found | None:
-    """Compare the op's outputs with the user's own text."""
+    """Compare the op's outputs with those `expected`, of the user's text as written; if they differ, our parser misread the text."""
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))
@@ -577,7 +603,10 @@ def _check_own_values(
 def _check_own_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str], returned: Sequence[Any]
 ) -> Found | None:
-    """Compare the returned gradients with autograd's of the user's own text, if all are needed."""
+    """Compare the gradients returned by backward with autograd's of the user's text as written; None if they agree.
+
+    None too if a differentiable input does not require grad: one call, with all of them, is enough here.
+    """
     wanted = {name.partition("[")[0] for name in checks.DIFFERENTIABLE}
     for name, value in zip(names, inputs, strict=True):
         asked = name.partition("[")[0] in wanted and isinstance(value, Tensor)
@@ -594,7 +623,10 @@ def _check_own_gradients(
 
 
 def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
-    """Check the gradients from backward: their number, shapes, dtypes and values."""
+    """Check the gradients from backward: their number, shapes, dtypes and values; None if all are right.
+
+    An error of the op's backward is raised only after PyTorch's own has passed: if both raise, it is no fault of the op.
+    """
     returned, error = returned_gradients(checks, inputs)
     if returned is None and error is None:
         return Found("backward", "is never called, though an input requires grad")
@@ -630,9 +662,9 @@ Compared = Callable[[Any, Case, Sequence[Any]], Found | None]
 
 
 def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
-    """Compare the gradients reaching the inputs, of the op and of the reference.
+    """Compare the gradients autograd gives the inputs, of the op and of the reference; None if they agree, or are not finite.
 
-    Autograd has summed those that backward returns too large.
+    These are not what backward returns: autograd sums a gradient that is larger than its input by broadcasting.
     """
     names = value_names(checks, len(inputs))
     try:
@@ -669,7 +701,10 @@ def _judge(
     gradient: Any,
     expected: dict[str, Tensor],
 ) -> Found | None:
-    """Judge one gradient; without an expected value, only its shape and dtype."""
+    """Judge the gradient of the input `name`, None if it is right; without an expected value, only its shape and dtype.
+
+    If it is wrong only where autograd's own is not finite, the forward is to blame.
+    """
     value, wanted = inputs[names.index(name)], expected.get(name)
     scene = Scene(
         f"grad_{name}",
@@ -699,7 +734,7 @@ def _is_right_where_finite(gradient: Any, wanted: Tensor | None, scene: Scene) -
 def _factors(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return possible missing factors of a product: the inputs, and the named outputs."""
+    """Return tensors by name that a wrong gradient may lack as a factor: the inputs, and the outputs."""
     outputs = as_tuple(checks.OPERATOR(*inputs))
     named = [*zip(names, inputs, strict=True)]
     named += [(name, output) for (name, *_), output in zip(checks.OUTPUTS, outputs)]
@@ -711,5 +746,6 @@ def _factors(
 
 
 def _tolerance(checks: Any) -> dict[str, float]:
+    """Return the op's limits `atol` and `rtol`; without a reference, those of finite differences are the default."""
     numeric = NUMERIC if checks.REFERENCE is None else {}
     return {**numeric, **checks.TOLERANCE}

@@ -37,7 +37,7 @@ class Contrary(NamedTuple):
 
 
 def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -> str:
-    """Describe the first user sample with an undeclared shape; "" if all agree."""
+    """Describe the first input of a user's sample whose shape contradicts its declaration; "" if all agree."""
     sizes: Sizes = {}
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
@@ -52,7 +52,7 @@ def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -
 def undeclared_output(
     checks: Any, names: Sequence[str], inputs: Sequence[Any], outputs: Sequence[Tensor]
 ) -> Contrary | None:
-    """Return the first contradiction between the declared and the returned outputs."""
+    """Return the first contradiction between the declared and the returned outputs, in number, kind of numbers, or shape; None if none."""
     if checks.OUTPUTS and len(outputs) != len(checks.OUTPUTS):
         counts = f"{_counted(checks.OUTPUTS)} declared, but the forward returns"
         kinds = (_kind(output) for output in outputs)
@@ -87,7 +87,7 @@ def undeclared_output(
 
 
 def _outputs_as_returned(checks: Any, outputs: Sequence[Tensor]) -> str:
-    """Return an `--outputs` option to declare all outputs with their actual kinds."""
+    """Return an `--outputs` option to declare all outputs with the kinds returned: `--outputs 'y[N], index[N; int]'`."""
     entries = list[str]()
     for (name, dims, _), output in zip(checks.OUTPUTS, outputs, strict=False):
         shape, trait = "" if dims is None else _text(dims), TRAITS[_kind(output)]
@@ -101,14 +101,14 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def _declared(checks: Any, name: str) -> Dims | None:
-    """Return the declared dims of an input, or of each tensor of a variadic one."""
+    """Return the declared dims of an input, None if undeclared; `tensors[0]` has those of the variadic input `*tensors`."""
     shapes: Mapping[str, Dims | None] = checks.INPUT_SHAPES
     variadic = f"*{name.partition('[')[0]}"
     return shapes.get(name, shapes.get(variadic))
 
 
 def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
-    """Return whether a shape matches the dims; bind names without a size to theirs."""
+    """Return whether a shape matches the dims; add to `sizes` the names that are new: `(N, 3)` and shape (2, 3) -> N = 2."""
     least = len(dims) - _has_leading(dims)
     if len(shape) < least or (len(shape) > least and not _has_leading(dims)):
         return False
@@ -131,7 +131,7 @@ def _has_leading(dims: Dims) -> bool:
 def _pairs(
     dims: Dims, shape: tuple[int, ...]
 ) -> Iterator[tuple[str | int, int | tuple[int, ...]]]:
-    """Yield each dim with its size, and named leading dims with theirs, but skip `...`."""
+    """Yield each dim with its size; `*batch` with a tuple of sizes; `...` is skipped, as it may differ between tensors."""
     first = leading_position(dims)
     if first is None:
         yield from zip(dims, shape, strict=False)
@@ -145,7 +145,7 @@ def _pairs(
 
 
 def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the sizes for `...` or `*batch`; an empty list without one."""
+    """Return the sizes taken by `...` or `*batch`, in a list of one: `(..., D)` and shape (2, 3, 4) -> `[(2, 3)]`; [] without one."""
     first = leading_position(dims)
     if first is None:
         return []
@@ -153,7 +153,7 @@ def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def _fits(dims: Dims, shape: tuple[int, ...], leading: list[tuple[int, ...]]) -> bool:
-    """Return whether an output's leading dims broadcast to those of the inputs."""
+    """Return whether an output's `...` or `*batch` broadcasts to `leading`, those of the inputs, without enlarging them."""
     own = _leading_sizes(dims, shape)
     if not own:
         return True
@@ -170,6 +170,7 @@ def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _kind(value: Tensor) -> str:
+    """Return the kind of a tensor's numbers in words: "integers", "bools", ..."""
     if value.dtype == torch.bool:
         return KINDS["bool"]
     if value.is_complex():
@@ -182,7 +183,7 @@ def _text(dims: Dims) -> str:
 
 
 def _shown(shape: tuple[int, ...], sizes: Sizes) -> str:
-    """Write a shape with the names of its sizes, unless two names share a size."""
+    """Write a shape with names for its sizes, `[N, D]`; with numbers if two names share a size, or a size has no name."""
     sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
     named = {size: name for name, size in sizes.items()}
     clear = len(named) == len(sizes) and all(size in named for size in shape)

@@ -24,14 +24,17 @@ STEP = 1e-6
 def numeric_gradients(
     checks: Any, inputs: Sequence[Any], step: float = STEP
 ) -> list[Tensor]:
-    """Return gradients by central differences: two calls for each element and direction."""
+    """Return gradients of the inputs requiring grad by central differences: two calls for each element and direction."""
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     weights = _grad_outputs(checks, inputs)
     return [_gradient(checks, inputs, value, weights, step) for value in needed]
 
 
 def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Return the output gradients of `checks.gradients`: pass the outputs as leaves."""
+    """Return the output gradients used by `checks.gradients`, which does not show them: they are its gradients for leaves as outputs.
+
+    Zeros for outputs of integers or bools.
+    """
     outputs = _call(checks, inputs)
     leaves = tuple(
         x.clone().requires_grad_(x.is_floating_point() or x.is_complex())
@@ -51,7 +54,7 @@ def _gradient(
     weights: tuple[Tensor, ...],
     step: float,
 ) -> Tensor:
-    """Differentiate the weighted sum of all outputs, element by element."""
+    """Return the gradient of the weighted sum of all outputs by one input, element by element; a complex element has two directions."""
     gradient = torch.zeros_like(value).detach().contiguous()
     directions = (1.0, 1j) if value.is_complex() else (1.0,)
     flat = gradient.view(-1)
@@ -68,6 +71,7 @@ def _gradient(
 
 
 def _weighted(outputs: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> float:
+    """Return the real part of the sum of all outputs, each element times its conjugate weight."""
     pairs = zip(outputs, weights, strict=True)  # of other dtypes a weight is 0
     return sum(float((weight.conj() * output).sum().real) for output, weight in pairs)
 
@@ -80,7 +84,10 @@ def _call(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
 def returned_gradients(
     checks: Any, inputs: Sequence[Any]
 ) -> tuple[tuple[Any, ...] | None, Exception | None]:
-    """Return the gradients of the first backward call, and the exception raised, if any."""
+    """Return the gradients as the first call of backward returned them, None if none did; and the exception raised, or None.
+
+    A Function is subclassed to record them; of a registered op (`torch.library`) the backward is replaced meanwhile.
+    """
     function, registered = checks.TESTS.function, checks.TESTS.registered
     own = function.backward if registered is None else registered._backward_fn
     returned: list[tuple[Any, ...]] = []
@@ -121,7 +128,7 @@ def _recorded(registered: Any, backward: Callable[..., Any]) -> Iterator[None]:
 def expected_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return gradients by autograd of the reference, or by differences without one."""
+    """Return gradients by input name, by autograd of the reference or by differences; {} for a surrogate without a reference."""
     if checks.REFERENCE is not None:
         found = gradients_of(checks, checks.REFERENCE(*inputs), inputs)
     elif checks.SURROGATE:
@@ -178,7 +185,7 @@ def _flat(outputs: Any) -> Iterator[Any]:
 
 
 def _as_end(output: Tensor) -> Tensor:
-    """Return an output to start the backward at, even if it depends on no input needing one."""
+    """Return an output for autograd to start at: a leaf in its place if it is constant, as backward of a Function is called all the same."""
     plain = output.is_floating_point() or output.is_complex()
     if output.requires_grad or not plain:
         return output
@@ -195,7 +202,10 @@ def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
 def compared_tangents(
     checks: Any, inputs: Sequence[Any], chosen: Sequence[bool]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs of the op's and the expected tangents; none without a reference."""
+    """Return pairs of the op's and the expected tangent for each differentiable output; [] if there is nothing to compare with.
+
+    `chosen` tells which inputs get a random tangent. Without one for a tensor, without a reference, or without its tangents: [].
+    """
     if checks.REFERENCE is None:
         return []
     given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
@@ -227,7 +237,7 @@ def _tensor(tangent: Tensor | None, output: Tensor) -> Tensor:
 def _expected(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents | None:
-    """Return the tangents of plain PyTorch; None if it has none."""
+    """Return the tangents of a function in plain PyTorch, by forward mode or by its vjp; None if PyTorch has neither."""
     for way in (pushed, _transposed):
         try:
             return way(function, inputs, tangents)
@@ -239,7 +249,7 @@ def _expected(
 def pushed(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents:
-    """Push tangents forward by dual numbers."""
+    """Return the tangents of the outputs by forward mode (dual numbers); None in place of a tangent: a constant."""
     with forward_ad.dual_level():
         duals = (
             x if tangent is None else forward_ad.make_dual(x.clone(), tangent)  # type: ignore[no-untyped-call]
@@ -252,7 +262,7 @@ def pushed(
 def _transposed(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents:
-    """Push tangents forward by transposing the vjp: a gradient of the gradient."""
+    """Return the tangents of the outputs by transposing the vjp: it is linear in the cotangents, and its own vjp is the jvp."""
     places = [at for at, tangent in enumerate(tangents) if tangent is not None]
 
     def differentiable(*moved: Tensor) -> tuple[Tensor, ...]:

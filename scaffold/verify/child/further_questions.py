@@ -2,6 +2,9 @@
 
 In: the module of checks of an op whose gradients are right in double precision. Out: an `Answer` that names an error, or None.
 Invariant: if plain PyTorch has no answer, or no finite one, nothing is wrong.
+
+Ends are the outputs with a gradient; their sum, with a weight for each element, is differentiated. The module of checks has OPERATOR, the
+op; REFERENCE, plain PyTorch with the gradients to expect, or None; ASKED_MORE, true if the gradient is a user's formula or has branches.
 """
 
 import math
@@ -73,7 +76,10 @@ class Answer(NamedTuple):
 
 
 def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Compare the derivatives of the gradients with the reference's."""
+    """Compare the derivatives of the gradients with the reference's; None if they agree, or if the reference has none.
+
+    If they differ, finite differences tell which side is wrong: it may be PyTorch.
+    """
     if not checks.CHECKED_TWICE:
         return None
     try:
@@ -102,7 +108,7 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _agrees_with_differences(
     checks: Any, inputs: Sequence[Any], function: Callable[..., Any]
 ) -> bool:
-    """Return whether second derivatives agree with finite differences.
+    """Return whether a function's second derivatives, in double precision, agree with finite differences.
 
     Some of PyTorch's own do not (`F.layer_norm` without a weight).
     """
@@ -115,9 +121,9 @@ def _agrees_with_differences(
 
 
 def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check the dtype of each gradient returned by backward, as test_low_precision does.
+    """Check, as test_low_precision does, that backward returns each gradient in the dtype of its input.
 
-    Autograd would silently cast a gradient of another dtype.
+    Autograd would silently cast a gradient of another dtype. A dtype is skipped if the call raises, or has outputs of another dtype.
     """
     if checks.TESTS.reference is None or checks.TESTS.random:
         return None
@@ -142,21 +148,25 @@ def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def single_precision(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Check that single-precision gradients are as precise as autograd's."""
     digits = 2 * torch.finfo(torch.float32).eps
-    return _of_types(checks, inputs, (torch.float32, torch.complex64), digits)
+    return _imprecise_in(checks, inputs, (torch.float32, torch.complex64), digits)
 
 
 def few_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check gradients roughly in bfloat16 and float16; report an error only if plain PyTorch has none."""
-    found = _of_types(checks, inputs, (torch.bfloat16, torch.float16), FEW_DIGITS)
+    """Check gradients roughly in bfloat16 and float16; an error raised by the op, and not by plain PyTorch, is only noted."""
+    found = _imprecise_in(checks, inputs, (torch.bfloat16, torch.float16), FEW_DIGITS)
     if found is None or not found.raised:
         return found
     words = found.words.replace(":", f", {THERE}:", 1)
     return found._replace(words=f"missing {words}", legal=True)
 
 
-def _of_types(
+def _imprecise_in(
     checks: Any, inputs: Sequence[Any], types: Sequence[torch.dtype], digits: float
 ) -> Answer | None:
+    """Return the first imprecise gradient, with the inputs cast to each dtype in turn; None if all are precise.
+
+    `digits` is the relative rounding error allowed. A dtype that no input is cast to, as complex64 of real inputs, is skipped.
+    """
     for dtype in types:
         rounded = [as_type(x, dtype) for x in inputs]
         if any(x is not one for x, one in zip(inputs, rounded, strict=True)):
@@ -187,7 +197,11 @@ def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _imprecise(
     checks: Any, inputs: Sequence[Any], digits: float, *, autocast: bool = False
 ) -> Answer | None:
-    """Return the first gradient with an error many times autograd's plus rounding."""
+    """Return the first gradient with an error many times autograd's plus rounding; None if there is none.
+
+    Errors are distances from the reference's gradient in float64. `digits` is the relative rounding error allowed; if the error exceeds that,
+    a change of autograd's gradient with the last digits of the inputs is allowed too: terms may cancel.
+    """
     around = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
     exactly = [as_type(as_type(x, torch.float64), torch.complex128) for x in inputs]
     try:
@@ -210,7 +224,7 @@ def _imprecise(
         allowed = ERRORS * ((two.to(true.dtype) - true).norm() + rounding)
         off = (one.to(true.dtype) - true).norm()
         if not off <= allowed:
-            lost = _changes(checks, exactly, name, eps, Tensor.norm)
+            lost = _rounding_changes(checks, exactly, name, eps, Tensor.norm)
             allowed = allowed + ERRORS * lost
         if not off <= allowed:
             words = f"off by {off:.2g}, more than the {allowed:.2g} that autograd's own error allows"
@@ -224,7 +238,7 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     Unusual are an expanded 1, as .sum() makes it, and a single output of several.
     """
     for scale in SCALES:
-        found = _difference(checks, inputs, scale)
+        found = _wrong_gradient(checks, inputs, scale)
         if found is not None:
             times = EXPANDED if scale is None else f"{scale:g} times as large"
             words = f"{found.words} where grad_output is {times}"
@@ -235,7 +249,7 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         count = len(as_tuple(checks.OPERATOR(*inputs)))
     chosen = checks.TESTS.ends or range(count)
     for at in chosen if len(chosen) > 1 else ():
-        found = _difference(checks, inputs, alone=at)
+        found = _wrong_gradient(checks, inputs, alone=at)
         if found is not None:
             words = f"{found.words} if only output {at} is used"
             return found._replace(words=words)
@@ -243,11 +257,14 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def other_layouts(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check gradients of inputs in other memory layouts; expanded rows have ties."""
+    """Check gradients of inputs in other memory layouts.
+
+    Expanded rows are equal, so `amax` has ties: there any gradient is accepted if autograd's own changes nearby.
+    """
     for words, layout in LAYOUTS:
         laid = [with_layout(x, layout) for x in inputs]
-        found = _difference(checks, laid)
-        if found and (found.raised or not _is_between(checks, laid, found.name)):
+        found = _wrong_gradient(checks, laid)
+        if found and (found.raised or not _is_at_kink(checks, laid, found.name)):
             return found._replace(words=f"{found.words} where the inputs are {words}")
     return None
 
@@ -270,9 +287,9 @@ LAYOUTS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
 
 
 def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check gradients if an undeclared input has a first dim of 1, which broadcasts.
+    """Check gradients if the first dim of an input with an undeclared shape is 1, and broadcasts.
 
-    An error is reported as a note: a formula may count on equal dims.
+    An error is reported as a note, with the advice to declare the shapes: the user's formula may rely on equal dims.
     """
     names = value_names(checks, len(inputs))
     for at, value in enumerate(inputs):
@@ -280,7 +297,7 @@ def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         if not loose or not isinstance(value, Tensor) or not value.ndim:
             continue
         single = value.detach()[:1].requires_grad_(value.requires_grad)
-        found = _difference(checks, [*inputs[:at], single, *inputs[at + 1 :]])
+        found = _wrong_gradient(checks, [*inputs[:at], single, *inputs[at + 1 :]])
         if found is not None and not found.raised:
             words = f"wrong where {names[at]} has a first dim of 1, which broadcasts: declare the shapes"
             return found._replace(words=words, legal=True)
@@ -288,13 +305,13 @@ def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check that gradients are computed in float64 throughout.
+    """Check that gradients of float64 inputs are computed in float64 throughout.
 
-    The error may be some times the change of autograd's own gradients with the last digits of the inputs.
+    Allowed is an error of CANCELS times the change of autograd's own gradient with the last digits of the inputs: terms may cancel.
     """
     if not checks.ASKED_MORE or checks.TOLERANCE or checks.TESTS.random:
         return None
-    near = next(_beside(inputs, torch.finfo(torch.float64).eps))
+    near = next(_last_digits_changed(inputs, torch.finfo(torch.float64).eps))
     ours = _gradients(checks, checks.OPERATOR, inputs)
     theirs = _gradients(checks, checks.REFERENCE, inputs)
     others = _gradients(checks, checks.REFERENCE, near)
@@ -311,11 +328,11 @@ def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Check gradients for values not in the tests: large, small, of one sign, or in the formulas.
 
-    At a kink, each slope between those of its sides is right: if autograd's is another one, that is reported.
+    At a kink several gradients are right. One unlike autograd's is reported as a note there, if nothing else is wrong.
     """
     told = None
     for words, changed in _drawn(checks, inputs):
-        found = _difference(checks, changed)
+        found = _wrong_gradient(checks, changed)
         # `x[i]` accepts indices below 0, `x.index_select(0, i)` does not.
         if found is None or found.raised and (told or words.startswith("every")):
             continue
@@ -324,7 +341,7 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
             told = told or found._replace(words=words, legal=True)
             continue
         asked = checks, changed, found.name
-        if found.raised or not (_is_between(*asked) or _is_rounding(*asked)):
+        if found.raised or not (_is_at_kink(*asked) or _is_rounding(*asked)):
             return found._replace(words=f"{found.words} where {words}")
         words = f"different from autograd's where {words}: a kink, or rounding errors"
         told = told or found._replace(words=words, legal=True)
@@ -332,14 +349,17 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield changed inputs: all enlarged; then one input with values near, or partly at, a number."""
+    """Yield changed inputs, after words for the change: enlarged values; one input near, or partly equal to, a number of a formula.
+
+    In the words of a float input `all values of x are about 2`, of an integer one `every x is 2`.
+    """
     large = _large(checks, inputs)
     if large:
-        yield f"values are {LARGE} times those of the tests", _with(inputs, large)
+        yield f"values are {LARGE} times those of the tests", _replaced(inputs, large)
     for name in checks.TESTS.enlarged:
         at = checks.NAMES.index(name)
         words = f"values of {name} are {BEYOND} times those of the tests"
-        yield words, _with(inputs, {at: BEYOND * inputs[at].detach()})
+        yield words, _replaced(inputs, {at: BEYOND * inputs[at].detach()})
     seed_generator(4)
     for at, numbers in checks.VALUES.items():
         value, name = inputs[at], checks.NAMES[at]
@@ -355,19 +375,19 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
                 near = number * (1 - NEAR * real * torch.rand(value.shape))
                 words = f"all values of {name} are {'about ' * real}{_said(number)}"
                 words = f"every {name} is {number}" if whole else words
-                yield words, _with(inputs, {at: near.to(value.dtype)})
+                yield words, _replaced(inputs, {at: near.to(value.dtype)})
             else:  # if several were infinite, none would be the largest
-                alone = _with(inputs, {at: value.where(first, number)})
+                alone = _replaced(inputs, {at: value.where(first, number)})
                 yield f"one value of {name} is {_said(number)}", alone
             if isinstance(number, bool) and value.ndim:
                 row = value.clone()
                 row[0] = number
-                yield f"one row of {name} is {number}", _with(inputs, {at: row})
+                yield f"one row of {name} is {number}", _replaced(inputs, {at: row})
             if math.isfinite(number) or number < 0 and not inputs[at].requires_grad:
                 mixed = value.where(every_other, number)
                 words = f"some values of {name} are {_said(number)}"
                 words = f"every other {name} is {number}" if whole else words
-                yield words, _with(inputs, {at: mixed})
+                yield words, _replaced(inputs, {at: mixed})
 
 
 def _said(number: float) -> str:
@@ -375,19 +395,24 @@ def _said(number: float) -> str:
 
 
 def _large(checks: Any, inputs: Sequence[Any]) -> dict[int, Tensor]:
+    """Return the inputs of any size (SCALED) times LARGE, by position."""
     given = {at: inputs[at] for at in checks.SCALED}
     return {at: LARGE * x.detach() for at, x in given.items() if isinstance(x, Tensor)}
 
 
-def _with(inputs: Sequence[Any], changed: dict[int, Tensor]) -> tuple[Any, ...]:
+def _replaced(inputs: Sequence[Any], changed: dict[int, Tensor]) -> tuple[Any, ...]:
+    """Return the inputs with some replaced, by position; a new one requires grad if the old one did."""
     return tuple(
         changed[at].requires_grad_(x.requires_grad) if at in changed else x
         for at, x in enumerate(inputs)
     )
 
 
-def _is_between(checks: Any, inputs: Sequence[Any], name: str) -> bool:
-    """Return whether a gradient differs from autograd's only where that one changes nearby."""
+def _is_at_kink(checks: Any, inputs: Sequence[Any], name: str) -> bool:
+    """Return whether the gradient of input `name` differs from autograd's only in elements at a kink.
+
+    An element is at a kink if autograd's own gradient changes with a small step of the inputs.
+    """
     position = _wanted(checks, inputs).index(name)
     seed_generator(6)
     moved = [[_moved(x, number) for x in inputs] for number in range(BESIDE)]
@@ -402,37 +427,40 @@ def _is_between(checks: Any, inputs: Sequence[Any], name: str) -> bool:
 
 
 def _is_rounding(checks: Any, inputs: Sequence[Any], name: str) -> bool:
-    """Return whether a gradient differs from autograd's by no more than rounding of the inputs explains."""
+    """Return whether the gradient of input `name` differs from autograd's by no more than rounding of the inputs explains."""
     position = _wanted(checks, inputs).index(name)
     ours, theirs = (
         _gradients(checks, function, inputs)[position]
         for function in (checks.OPERATOR, checks.REFERENCE)
     )
     kind = torch.float32 if checks.TOLERANCE else torch.float64
-    lost = _changes(checks, inputs, name, torch.finfo(kind).eps, Tensor.abs)
+    lost = _rounding_changes(checks, inputs, name, torch.finfo(kind).eps, Tensor.abs)
     limits = {**AS_EXACT, **checks.TOLERANCE}
     allowed = ROUNDED * lost + limits["atol"] + limits["rtol"] * theirs.abs()
     return bool(((ours - theirs).abs() <= allowed)[theirs.isfinite()].all())
 
 
-def _changes(
+def _rounding_changes(
     checks: Any,
     inputs: Sequence[Any],
     name: str,
     eps: float,
     size: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Return the largest change of autograd's own gradient if inputs change by a part of `eps`."""
+    """Return the largest change of autograd's own gradient of input `name` if inputs change by a part of `eps`.
+
+    `size` measures a change: `Tensor.abs` for each element, `Tensor.norm` for the whole.
+    """
     position = _wanted(checks, inputs).index(name)
     theirs, *beside = (
         _gradients(checks, checks.REFERENCE, several)[position]
-        for several in (inputs, *_beside(inputs, eps))
+        for several in (inputs, *_last_digits_changed(inputs, eps))
     )
     return torch.stack([size(one - theirs) for one in beside]).nan_to_num(0, 0).amax(0)
 
 
-def _beside(inputs: Sequence[Any], eps: float) -> Iterator[list[Any]]:
-    """Yield inputs with changed last digits in the tensors needing gradients."""
+def _last_digits_changed(inputs: Sequence[Any], eps: float) -> Iterator[list[Any]]:
+    """Yield BESIDE copies of the inputs with changed last digits, about `eps` of each element, where a gradient is needed."""
     seed_generator(7)
     for _ in range(BESIDE):
         changed = {}
@@ -440,11 +468,11 @@ def _beside(inputs: Sequence[Any], eps: float) -> Iterator[list[Any]]:
             if needs_gradient(x):
                 part = eps * torch.randn(x.shape, dtype=torch.float64)
                 changed[at] = (x.detach() * (1 + part)).to(x.dtype)
-        yield [*_with(inputs, changed)]
+        yield [*_replaced(inputs, changed)]
 
 
 def _moved(value: Any, number: int) -> Any:
-    """Move a tensor's elements up a little, or down, or each by a random step."""
+    """Move a tensor's elements a little: up for number 0, down for 1, else each by a random step."""
     if not needs_gradient(value):
         return value
     steps = torch.randn_like(value) if number > 1 else 1 - 2 * number
@@ -453,18 +481,18 @@ def _moved(value: Any, number: int) -> Any:
     return moved.requires_grad_()
 
 
-def _difference(
+def _wrong_gradient(
     checks: Any,
     inputs: Sequence[Any],
     scale: float | None = 1,
     alone: int | None = None,
 ) -> Answer | None:
-    """Return the first gradient unlike a finite one of autograd's.
+    """Return the first gradient unlike autograd's in an element where that is finite; None if all agree.
 
-    None if plain PyTorch refuses the call, or an output is NaN.
+    None too if plain PyTorch refuses the call, or an output is NaN. `scale` and `alone` choose grad_outputs, as in `_gradients`.
     """
     try:
-        ends, expected = _expected(checks, inputs, scale, alone)
+        ends, expected = _expected_gradients(checks, inputs, scale, alone)
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return None
     if any(end.isnan().any() for end in ends):
@@ -490,10 +518,13 @@ def _difference(
     return None
 
 
-def _expected(
+def _expected_gradients(
     checks: Any, inputs: Sequence[Any], scale: float | None, alone: int | None
 ) -> tuple[list[Tensor], Sequence[Tensor]]:
-    """Return the reference's outputs and gradients; without a reference, what the op's own gradients make these."""
+    """Return the reference's outputs, and the gradients to expect of the op for these grad_outputs.
+
+    Without a reference, these are the op's own gradients for the usual grad_outputs, times `scale`: backward has to be linear.
+    """
     if checks.REFERENCE is not None:
         ends, weights = _ends(checks, checks.REFERENCE, inputs, scale, alone)
         return ends, _backpropagated(ends, weights, inputs)
@@ -520,7 +551,7 @@ def single_precision_by_double(checks: Any, inputs: Sequence[Any]) -> Answer | N
 def values_by_differences(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Compare gradients with differences along one direction, for values not in the tests.
 
-    For an op without a reference, as the next question.
+    For an op without a reference. Values are also all equal: a formula may count on values that differ.
     """
     for words, changed in _drawn(checks, inputs):
         for name in _wanted(checks, changed):
@@ -529,7 +560,7 @@ def values_by_differences(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     with suppress(Exception):  # it may refuse them
         for at in (at for at in checks.VALUES if needs_gradient(inputs[at])):
             name = checks.NAMES[at]
-            tied = _with(inputs, {at: torch.full_like(inputs[at].detach(), TIED)})
+            tied = _replaced(inputs, {at: torch.full_like(inputs[at].detach(), TIED)})
             ones = torch.ones_like(inputs[at])
             lost = is_lost(checks.TESTS.function, tied)
             if not (lost or _has_its_slope(checks, tied, name, ones)):
@@ -540,10 +571,10 @@ def values_by_differences(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _has_its_slope(
     checks: Any, inputs: Sequence[Any], name: str, direction: Tensor | None = None
 ) -> bool:
-    """Return False if differences on both sides agree with each other, but not with the gradient.
+    """Return whether the gradient of input `name` may be the slope of the weighted outputs along a direction, by default a random one.
 
-    A long step may cross a narrow peak, and a short one loses digits: both have to disagree.
-
+    False if the differences on both sides agree with each other, but not with the gradient. A long step may cross a narrow peak, and a
+    short one loses digits: both have to disagree.
     """
     at = value_names(checks, len(inputs)).index(name)
     value = inputs[at].detach()
@@ -593,7 +624,10 @@ OF_NO_REFERENCE = (
 
 
 def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
-    """Yield the answers for the tests' cases; ask the expensive questions of one case only."""
+    """Yield each answer, with its case, about the tests' cases; only the first of these is asked the expensive questions.
+
+    If its gradient is a user's formula or has branches, its second derivatives are also compared in other calls.
+    """
     if not checks.HAS_GRADIENT:
         return
     questions: tuple[Question, ...] = (*OF_EACH_CASE, *OF_ONE_CASE)
@@ -617,13 +651,17 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
 def _asked(
     checks: Any, case: Case, inputs: Sequence[Any], question: Question
 ) -> Iterator[tuple[Case, Answer]]:
+    """Yield the case with the answer of a question, if it has one; ask nothing if no input requires grad."""
     found = question(checks, inputs) if any(map(needs_gradient, inputs)) else None
     if found is not None:
         yield case, found
 
 
 def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
-    """Return whether a negative attribute, positive in the tests, crosses the limits of a clamp."""
+    """Return whether a negative attribute, positive in the tests, crosses the limits of a clamp: `x.clamp(-a, a)` with a = -1.
+
+    Then the gradient is not defined, and the case says nothing.
+    """
     usual = checks.make()
     pairs = [(value, usual[at]) for at, value in case.attributes]
     numbers = [pair for pair in pairs if {*map(type, pair)} <= {int, float}]
@@ -646,6 +684,10 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        """Run an operator; set `clamps` if it is one, and `crossed` if a lower limit is above the upper one.
+
+        The upper limit may be applied to the clamped result later: `torch.minimum(x.clamp(min=low), high)`.
+        """
         result, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
         least, most = (*args[1:3], None, None)[:2]
         self.clamps |= name.strip("_") in (*CLAMPS, "clamp_max")
@@ -669,6 +711,10 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        """Run an operator; set `found` if its result has fewer elements than its first tensor, of the rank, and an argument `dim...` is the dim.
+
+        Operators that pick elements, and reduce none, do not count.
+        """
         result = func(*args, **(kwargs or {}))
         of_rank = args and isinstance(args[0], Tensor) and args[0].ndim == self.rank
         end = result if isinstance(result, Tensor) else (result or [None])[0]
@@ -681,7 +727,10 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
-    """Yield calls for second derivatives: other cases, one gradient alone, another dtype or layout."""
+    """Yield calls for second derivatives: other cases, one gradient alone, another dtype, layout, or larger values.
+
+    Other cases are those of other attributes, guessed shapes, or a size of 1.
+    """
     for case in list_cases(checks):
         told = case.attributes or case.guessed or 1 in case.arguments.values()
         if told and not refusal(checks, case, None).words:
@@ -696,13 +745,13 @@ def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
     yield base, make_inputs(checks, base, checks.permuted)
     usual = make_inputs(checks, base, None)
     yield base, [as_type(x, torch.float32) for x in usual]
-    yield base, _with(usual, _large(checks, usual))
+    yield base, _replaced(usual, _large(checks, usual))
 
 
 def second_derivatives_of(
     checks: Any, function: Callable[..., Any], inputs: Sequence[Any]
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Yield for each gradient the derivatives of a weighted sum, by inputs and grad_outputs."""
+    """Yield for each first gradient the derivatives of its weighted sum, by the inputs requiring grad and by the grad_outputs."""
     needed = [x for x in inputs if needs_gradient(x)]
     ends, weights = _ends(checks, function, inputs)
     if not ends:
@@ -730,9 +779,9 @@ def _gradients(
     scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of the inputs by the outputs, or by the one at `alone`.
+    """Return the gradients of the inputs requiring grad, for random grad_outputs of all outputs, or of the one at `alone`.
 
-    `scale` multiplies the grad_outputs; of None they are an expanded 1.
+    `scale` multiplies the grad_outputs; if it is None, they are an expanded 1, as `.sum()` makes it.
     """
     ends, weights = _ends(checks, function, inputs, scale, alone)
     return _backpropagated(ends, weights, inputs)
@@ -741,6 +790,7 @@ def _gradients(
 def _backpropagated(
     ends: Sequence[Tensor], weights: Sequence[Tensor | None], inputs: Sequence[Any]
 ) -> tuple[Tensor, ...]:
+    """Return the gradients of the weighted sum of `ends` by the inputs requiring grad; zeros if no end depends on them."""
     needed = [x for x in inputs if needs_gradient(x)]
     if not any(end.requires_grad for end in ends):
         return tuple(torch.zeros_like(x) for x in needed)
@@ -754,10 +804,9 @@ def _ends(
     scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Return the differentiable outputs of a call, and a weight for each.
+    """Return the outputs of a call with a gradient, or the one at `alone`, and the weight of each in the sum to differentiate.
 
     A constant output is among them: autograd gives it no gradient, a Function does.
-
     """
     outputs = as_tuple(function(*inputs))
     chosen = checks.TESTS.ends if alone is None else (alone,)
@@ -768,9 +817,9 @@ def _ends(
 
 
 def _weights(end: Tensor, scale: float | None) -> Tensor | None:
-    """Draw weights in quarters, exact in each dtype, none 0, regardless of memory order.
+    """Draw weights of an output: quarters, exact in each dtype, none 0, times `scale`; None for the scale None.
 
-    The same numbers in another memory order would be other weights.
+    They do not depend on its memory order: the same numbers in another order would be other weights.
     """
     if scale is None:
         return None
@@ -779,7 +828,10 @@ def _weights(end: Tensor, scale: float | None) -> Tensor | None:
 
 
 def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
-    """Return the weighted sum of all ends: given `grad_outputs` instead, autograd imports SymPy."""
+    """Return the weighted sum of all outputs; the weight None is an expanded 1.
+
+    Its gradients are those for `grad_outputs=weights`, an argument for which autograd imports SymPy.
+    """
     total = torch.zeros((), dtype=torch.float64)
     for end, weight in zip(ends, weights, strict=True):
         if weight is None:

@@ -72,7 +72,7 @@ MENDS = (
 
 
 def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
-    """Run a check and return its result."""
+    """Run one check of a Function, and return its result; `lines` are those of its methods, by name."""
     try:
         CHECKS[name](subject)
     except Wrong as wrong:
@@ -87,7 +87,7 @@ def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
 
 
 def _line(place: str | int, lines: dict[str, int]) -> int:
-    """Return the line of a place, or of the method in it."""
+    """Return the line to report: a number as it is, else the line of "backward", or of the method in "forward of ..."."""
     if isinstance(place, int):
         return place
     method = place.partition(" ")[0]
@@ -97,7 +97,11 @@ def _line(place: str | int, lines: dict[str, int]) -> int:
 def _of_error(
     subject: Subject, name: str, error: Exception, lines: dict[str, int]
 ) -> Result:
-    """Return the result of an error: a forward may refuse a call, a backward may not."""
+    """Return the result of a check that ended in an error: skipped if refused, else failed.
+
+    A refusal: the forward raises, as it may for any call; a `raise` of the user's is the line; or the check is of a transform (CLAIMED), and the
+    Function does not claim to support it (`subject.maps`).
+    """
     refused = subject.stage == "forward" or _is_of_forward(error, subject)
     refused &= not (subject.maps and name in CLAIMED)
     refused |= _is_on_purpose(error, subject)
@@ -109,7 +113,7 @@ def _of_error(
 
 
 def _is_of_forward(error: Exception, subject: Subject) -> bool:
-    """Return whether the forward raised, and no backward had called it: differences call it, too."""
+    """Return whether the forward raised, and was not called by backward, as a check by differences calls it."""
     methods = map(unwrap, (subject.function.forward, subject.function.backward))
     codes = [getattr(method, "__code__", None) for method in methods]
     seen = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -120,7 +124,7 @@ NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": 
 
 
 def judged(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the results of all checks of a Function, or shapes for its inputs, or a failure."""
+    """Return, as the fields of a `Verdict`, the results of all checks of a Function, or shapes to declare its inputs with, or a failure."""
     given = request["function"]
     try:
         at, found = _accepted([*_subjects(request)])
@@ -144,7 +148,10 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _accepted(subjects: Sequence[Subject]) -> tuple[int, Any]:
-    """Return what `with_inputs` does; of the user's declarations the second is tried if the forward refuses the first."""
+    """Return the index of the first subject with inputs the forward accepts, and the subject; or what `with_inputs` gives instead.
+
+    Instead: shapes found by a search, or a `Refused`. Declarations of the user's are tried one after the other, not all together.
+    """
     if not subjects[0].asked.declared or subjects[0].samples:
         return with_inputs(subjects)
     every = [with_inputs(subjects[:1])]
@@ -154,7 +161,7 @@ def _accepted(subjects: Sequence[Subject]) -> tuple[int, Any]:
 
 
 def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
-    """Yield the Function with its inputs, once for each module of checks."""
+    """Yield the Function once for each possible declaration of its inputs, a module of checks."""
     given = request["function"]
     source = os.path.realpath(given["place"][1])
     known = {key: given[key] for key in Asked._fields if key != "source"}
@@ -183,7 +190,10 @@ def named(place: Sequence[str]) -> Any:
 
 
 def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
-    """Yield the result of each check; skip repetitions of a reported fault."""
+    """Yield the result of each check; skip repetitions of a reported fault, with the reason.
+
+    If backward refuses every call, or no output has a gradient, the only result says so.
+    """
     if not subject.positions:
         yield Result("gradient", "skipped", "no output has a gradient")
         return
@@ -216,12 +226,13 @@ def _refuses(subject: Subject) -> str:
 
 
 def _is_on_purpose(error: Exception, subject: Subject) -> bool:
+    """Return whether a `raise` of the user's file raised the error."""
     line = line_of(error, subject.asked.source)
     return linecache.getline(subject.asked.source, line).strip().startswith("raise")
 
 
 def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
-    """Return the checks made redundant by a failed one, and the reason."""
+    """Return the checks made redundant by a failed one, and the reason; if the inputs were changed, copy them from now on."""
     if failed == "inputs stay as they are":
         subject.copy_inputs()
         return ("input changed after the forward",), "inputs are changed"

@@ -75,8 +75,7 @@ def shapes_taken(
 ) -> Shapes | NoShapes | None:
     """Return shapes of the undeclared inputs, or how far the forward came; None if all are declared.
 
-    With `declared=False`, shapes of all inputs are searched for. The forward's frames are in `source`.
-
+    With `declared=False`, shapes of all inputs are searched for. `source` begins the file name of the forward's frames.
     """
     forward = _Forward(checks, declared, seconds, source)
     if not forward.undeclared:
@@ -112,6 +111,10 @@ class _Passed(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        """Call a PyTorch function; if it raises nothing, add the instruction of the forward that called it to `places`.
+
+        The number of places tells how far the forward came. Raise TimeoutError after `until`.
+        """
         frame = sys._getframe(1)
         while frame.f_back and not frame.f_code.co_filename.startswith(self.source):
             frame = frame.f_back
@@ -201,7 +204,10 @@ class _Forward:
         return refused
 
     def _unpacked(self, inputs: Sequence[Any]) -> str:
-        """Return the error of a backward with `B, T, D = x.shape`, if the forward uses none of the names."""
+        """Return the error of a backward with `B, T, D = x.shape`, if the forward uses none of the names; "" if it raises no such error.
+
+        The user's own text has this line in its forward, and needs no backward to raise it.
+        """
         if self.own:
             return ""
         given = [x.clone().requires_grad_() if _has_gradient(x) else x for x in inputs]
@@ -213,7 +219,7 @@ class _Forward:
         return ""
 
     def broadcasts_beyond_data(self, shapes: Sizes) -> bool:
-        """Return whether the last result has more dims than all inputs but weights: `x[N, D] * weight[:, None, None]`."""
+        """Return whether the last result has more dims than any input but weights, as for `x[N, D] * weight[:, None, None]`."""
         data = [
             len(shape)
             for at, (name, shape) in enumerate(zip(self.names, shapes, strict=True))
@@ -240,7 +246,7 @@ class _Forward:
 
 
 def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None:
-    """Return declared dims with `...` replaced by as many as the rank requires."""
+    """Return declared dims with `...` as one "" for each of its dims: `(..., D)` of rank 3 -> `("", "", D)`; None if undeclared."""
     at = None if dims is None else leading_position((*dims,))
     if dims is None or at is None:
         return dims if dims is None else (*dims,)
@@ -272,7 +278,10 @@ def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _runnable(forward: _Forward) -> Sizes | None:
-    """Return shapes accepted by the forward, if possible without broadcasting beyond its data; None if time is over."""
+    """Return shapes accepted by the forward, if possible without broadcasting beyond its data; None if time is over.
+
+    Candidates are changes of the ones tried, from two queues in turn: the cheapest, and of the shapes with which the forward came furthest.
+    """
     accepted, last = None, RUNS
     likely, furthest = [(0.0, 0, forward.first)], [(0, 0.0, 0, forward.first)]
     seen, number = set[Sizes](), count(1)
@@ -298,7 +307,10 @@ def _runnable(forward: _Forward) -> Sizes | None:
 
 
 def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
-    """Yield changed shapes with a cost: another rank of one input or of the data, other sizes."""
+    """Yield changed shapes, each after its cost: the less likely a change, the more.
+
+    Changed are the commonest size, in all its dims; the shape of all data inputs, of all but the first undeclared input, or of one; one size.
+    """
     sizes = [size for shape in shapes for size in shape if size > 1]
     usual = max({*sizes}, key=sizes.count, default=USUAL)
     alike = [slot for slot in _slots(shapes) if _size(shapes, slot) == usual]
@@ -331,6 +343,7 @@ def _size(shapes: Sizes, slot: Slot) -> int:
 
 
 def _with_sizes(shapes: Sizes, sizes: Mapping[Slot, int]) -> Sizes:
+    """Return the shapes with other sizes in some dims."""
     changed = {at for at, _ in sizes}  # others stay shared: a search holds many
     return tuple(
         (
@@ -346,9 +359,10 @@ FREE = ((5, 6, 10, 7), (3, 9, 11, 14))  # sizes by position, not declared
 
 
 def _beside_declared(forward: _Forward) -> Shapes | None:
-    """Return shapes of open inputs; declared ones keep the tests' sizes, or have a multiple of an integer: `dim % heads == 0`.
+    """Return shapes of the undeclared inputs, in names of declared dims and new ones; None if none are found.
 
-    This helps if declared sizes depend on each other.
+    Declared inputs keep the tests' sizes, or these times an integer attribute: a forward may require `dim % heads == 0`. For declared sizes
+    that depend on each other, so that none can be changed alone.
     """
     beside = _Beside(forward)
     before, forward.runs = forward.runs, 0
@@ -380,7 +394,10 @@ class _Beside:
         self.factors = {"": 1, **{one: n for one, n in values if type(n) is int}}
 
     def takes(self, dims: tuple[Dims, ...], factor: str, scaled: Iterable[str]) -> bool:
-        """Return whether the forward accepts these dims, with some declared sizes times an integer."""
+        """Return whether the forward accepts these dims of the undeclared inputs, for two choices of the sizes of new names.
+
+        The declared sizes in `scaled` are multiplied by the attribute `factor`; "" stands for 1.
+        """
         by = dict.fromkeys(scaled, self.factors[factor])
         sizes = {name: size * by.get(name, 1) for name, size in self.sizes.items()}
         every = []
@@ -396,7 +413,10 @@ class _Beside:
         return not any(map(self.forward.run, every))
 
     def conditions(self, dims: tuple[Dims, ...], factor: str) -> tuple[str, ...]:
-        """Return the conditions on the sizes that must be multiples; none of a size that is a multiple of another one."""
+        """Return conditions `dim % heads == 0` on declared sizes that must be multiples of the attribute `factor`.
+
+        None on a size that is itself a multiple of another such size.
+        """
         needed = list[str]() if self.factors[factor] == 1 else [*self.sizes]
         for name in self.sizes:
             fewer = [one for one in needed if one != name]
@@ -411,7 +431,7 @@ class _Beside:
 
 
 def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]]:
-    """Yield dims of the open inputs: the first's, and for the others the same, fewer, or mask-like."""
+    """Yield dims of all undeclared inputs: the first's, and for each other one the same, one or two of these, or a broadcast mask's."""
     for first in _near(sizes):
         some = [pair for rank in (1, 2) for pair in product(first, repeat=rank)]
         rows = product((first[0], "1"), ("1",), ("1", *first), first)
@@ -420,7 +440,7 @@ def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]
 
 
 def _near(sizes: Mapping[str, int]) -> list[Dims]:
-    """Return dims for one input, at most two of them with declared names."""
+    """Return dims for one input, the likeliest first: new names, up to two of them replaced by declared ones."""
     letters = [one for one in LETTERS if one not in sizes]
     plain = [(*letters[:rank],) for rank in RANKS[1:]]
     one = [new for dims in plain for new in _declaring(dims, sizes)]
@@ -430,7 +450,7 @@ def _near(sizes: Mapping[str, int]) -> list[Dims]:
 
 
 def _declaring(dims: Dims, sizes: Mapping[str, int]) -> Iterator[Dims]:
-    """Yield the dims with another one replaced by a declared name."""
+    """Yield the dims with a new name replaced by a declared one: `N, D` with `T` declared -> `N, T`, then `T, D`."""
     for at in reversed(range(len(dims))):
         if dims[at] not in sizes:
             yield from ((*dims[:at], name, *dims[at + 1 :]) for name in sizes)
@@ -451,6 +471,7 @@ class _Kind(NamedTuple):
 
 
 def _kinds(size: int) -> Iterator[_Kind]:
+    """Yield kinds that a dim with this accepted size may be of: any size first, then at least this one, then multiples."""
     any_size = [one for one in (7, 2, 5) if one != size]
     yield _Kind((any_size[0], any_size[1]))
     yield _Kind((size + 1, size + 3), ">=", size)
@@ -478,12 +499,15 @@ class _Naming:
         ]
 
     def _said(self, slot: Slot) -> Any:
-        """Return the declaration of a dim; None if there is none."""
+        """Return the declared name or size of a dim; None if its input is undeclared."""
         dims = self.forward.dims[slot[0]]
         return dims[slot[1]] if dims else None
 
     def found(self) -> Shapes:
-        """Return the dims and conditions; a dim of only one accepted size becomes a number."""
+        """Return the dims and conditions of the undeclared inputs; a dim of only one accepted size becomes a number.
+
+        Dims are grouped first, each group under one name: from few dims, then, for those left, from all dims of equal size.
+        """
         for whole, slot in product((False, True), [*self.left]):
             for kind in _kinds(_size(self.shapes, slot)):
                 group = self._group(slot, kind, whole) if slot in self.left else None
@@ -513,14 +537,17 @@ class _Naming:
         return Shapes(dims, (*conditions,))
 
     def _usual(self, group: _Group) -> Iterator[str]:
-        """Yield the names in the declarations of these dims, if all of them are searched for."""
+        """Yield the names that the user declared for these dims, for a search that leaves the declaration aside."""
         for at, axis in group.slots:
             dims = self.forward.declared[at]
             if len(dims) == len(self.shapes[at]) and str(dims[axis]).isidentifier():
                 yield str(dims[axis])
 
     def _declared(self, group: _Group) -> str:
-        """Return the declared dim whose size is the number in a condition; "" if there is none."""
+        """Return the declared dim that bounds these, as T in `S >= T`, instead of the number in the condition; "" if there is none.
+
+        It does if, once the declared dim is 3 larger, the forward accepts its new size for these dims too, and refuses one less.
+        """
         named = dict[str, list[Slot]]()
         for slot in _slots(self.shapes):
             if isinstance(said := self._said(slot), str):
@@ -544,9 +571,9 @@ class _Naming:
         return (one for one in LETTERS if one not in {*self.forward.inputs} | declared)
 
     def _group(self, slot: Slot, kind: _Kind, whole: bool) -> _Group | None:
-        """Return a dim and the fewest others to change size with it; None without success.
+        """Return a dim and the fewest others to change size with it, as one name; None if the forward refuses them all.
 
-        `whole`: start from all dims of its size, instead of adding one after the other.
+        `whole`: start from all dims of its size, instead of adding one after the other. A least size is lowered as far as the forward accepts.
         """
         size = _size(self.shapes, slot)
         alike = [one for one in self.left if _size(self.shapes, one) == size]
@@ -563,7 +590,7 @@ class _Naming:
         return _Group(sorted(slots), kind)
 
     def _grown(self, slot: Slot, alike: Sequence[Slot], size: int) -> list[Slot]:
-        """Add dims one by one while the forward comes further; stop when it accepts them."""
+        """Return the dims to change to `size`: the first, and others of `alike` while the forward comes further with each."""
         slots, reached = [slot], self._reached([slot], size)
         while reached < sys.maxsize:
             others = [one for one in alike if one not in slots]
@@ -576,6 +603,7 @@ class _Naming:
         return slots
 
     def _reached(self, slots: Sequence[Slot], size: int) -> int:
+        """Return how many places the forward passes with these dims of this size; infinitely many if it accepts them."""
         refused = self._refused(slots, size)
         return sys.maxsize if refused is None else refused.places
 
