@@ -68,7 +68,7 @@ class Measured(NamedTuple):
     differs: bool  # in values or gradients from the first variant
 
     def over(self, other: "Measured") -> tuple[float, bool]:
-        """Return the time over the other's, and whether the difference may be noise."""
+        """Return the time of both directions over the other's, and whether the quartiles overlap: then the difference may be noise."""
         own, base = self.both, other.both
         return own.median / base.median, own.low <= base.high and base.low <= own.high
 
@@ -115,7 +115,10 @@ class Bench:
         rounds: int = ROUNDS,
         tell: Callable[[], object] = lambda: None,
     ) -> Results:
-        """Measure each variant; call `tell` after each step."""
+        """Prepare each variant in its process, time all in turns, and return measurements and refusals; call `tell` after each step.
+
+        The first variant is the one that the values of the others are compared with.
+        """
         known: dict[str, dict[str, Any]] = {}
         for item in variants:
             asked = {**item._asdict(), **setting._asdict(), **self.shared}
@@ -148,7 +151,10 @@ class Bench:
         self.starting.add(name)
 
     def _answer(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the process of a variant; if it dies, start another one the next time."""
+        """Send a request to the process of a variant, and return its answer; {"failed": why} if it dies or takes too long.
+
+        A dead process is replaced with the next request.
+        """
         if name not in self.processes:
             self._start(name)
         process = self.processes[name]
@@ -165,6 +171,7 @@ class Bench:
         return {"failed": f"the process {end_in_words(process.code)}"}
 
     def _await_torch(self, process: ChildProcess) -> None:
+        """Wait for the first message of a process, the version of torch; raise ScaffoldError if it has none."""
         first = process.answer(START_LIMIT) or {}
         if "torch" not in first:
             said = (process.said.splitlines() or ["no answer"])[-1]
@@ -174,13 +181,17 @@ class Bench:
 
 
 def _spread(values: Sequence[float]) -> Spread:
+    """Return the median and the quartiles of some values."""
     several = [*values, *values]  # a single value has no quartiles
     low, middle, high = quantiles(several, n=4, method="inclusive")
     return Spread(middle, low, high)
 
 
 def _differs(one: Mapping[str, Any], other: Mapping[str, Any], noise: float) -> bool:
-    """Return whether outputs or gradients differ, by a sum and a norm of each; never for random ops."""
+    """Return whether outputs or gradients of two variants differ, by the sum and norm of each; False for random ops.
+
+    `noise` is the relative difference allowed.
+    """
     if "failed" in other or one["random"]:
         return False
     if len(one["figures"]) != len(other["figures"]):

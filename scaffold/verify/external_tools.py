@@ -46,12 +46,13 @@ def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _path_and_hash(line: bytes) -> tuple[str, str]:
+    """Return the path and the hash of a line of `git ls-files --stage`: `100644 HASH 0<TAB>PATH`."""
     about, _, path = line.partition(b"\t")
     return path.decode(errors="surrogateescape"), about.split()[1].decode()
 
 
 def _is_held(path: Path, known: str) -> bool:
-    """Return whether git has the file's content under this hash, with its line ends or plain ones."""
+    """Return whether git has the file's content under this hash, with its line ends or with \\n; False if the hash is ""."""
     if not known:
         return False
     try:
@@ -90,6 +91,7 @@ def _executable() -> str:
 
 
 def _formatted(command: list[str], text: str, root: Path) -> str:
+    """Return a text as the command formats it; raise ScaffoldError if ruff cannot be run, or refuses the text."""
     try:
         done = subprocess.run(
             [*command, "-"],

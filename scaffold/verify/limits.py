@@ -27,7 +27,10 @@ class LimitReached(Exception):
 
 
 def limited(function: Callable[[], Result]) -> Result:
-    """Call the function in a new process, or in this one if `hold` was called here."""
+    """Return the function's result, or raise its exception, in a new process with limits of time and memory.
+
+    In a process with limited memory (after `hold`) it is called directly, with the limit of time. Raise LimitReached if the process was killed.
+    """
     if _held:
         with _timed():
             return function()
@@ -50,6 +53,7 @@ def limited(function: Callable[[], Result]) -> Result:
 
 
 def _answer(function: Callable[[], Any], answers: Any) -> None:
+    """Limit this process, call the function, and send (True, its result) or (False, its exception)."""
     hold()
     try:
         found = (True, limited(function))
@@ -59,7 +63,7 @@ def _answer(function: Callable[[], Any], answers: Any) -> None:
 
 
 def hold() -> None:
-    """Limit the memory of this process from now on."""
+    """Limit the memory of this process from now on, to BYTES more than it has; nothing happens where the system cannot."""
     global _held
     _held = True
     with suppress(OSError, ValueError):
@@ -70,7 +74,10 @@ def hold() -> None:
 
 @contextmanager
 def _timed() -> Iterator[None]:
-    """Raise TimeoutError after SECONDS of work; kill the process if a C call does not return."""
+    """Raise TimeoutError in the context after SECONDS of work; kill the process if a C call does not return.
+
+    A signal stops Python code. The kernel's own limit, GRACE later, stops any code.
+    """
 
     def stop(*_: object) -> None:
         raise TimeoutError(f"more than {SECONDS} seconds of work")

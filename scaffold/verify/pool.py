@@ -32,9 +32,9 @@ def over(
     processes: int,
     limited: bool = False,
 ) -> Iterator[Result]:
-    """Yield the function of each item, computed in several processes.
+    """Yield the function of each item, in their order, computed in several processes; raise LimitReached if one was killed.
 
-    Raises `LimitReached` if one was killed.
+    `limited`: the memory of these processes is limited, so that at least one is started.
     """
     if processes <= 1 and not limited:
         yield from map(function, items)

@@ -59,7 +59,7 @@ class ChildProcess:
         return self._said.decode(errors="replace").strip()
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """Send a request; without a reader it gets no answer."""
+        """Send a request; one to a process that has ended is lost, and gets no answer."""
         assert self._process.stdin
         self._said = b""
         with suppress(BrokenPipeError):
@@ -67,9 +67,9 @@ class ChildProcess:
             self._process.stdin.flush()
 
     def hear(self) -> list[dict[str, Any]]:
-        """Return the answers so far; `code` is set with the last.
+        """Return the answers that have come since the last call; set `code` if the process has ended.
 
-        A line that is no object counts as an empty one.
+        A line that is no JSON object counts as {}.
         """
         data = self._read(self._answers)  # before other output, printed earlier
         self._said = (self._said + self._read(self._talk))[-KEPT:]
@@ -79,7 +79,7 @@ class ChildProcess:
         return [_object(line) for line in lines]
 
     def answer(self, limit: float) -> dict[str, Any] | None:
-        """Return the next answer; None if the process has ended, or after `limit` seconds."""
+        """Return the next answer; None if the process has ended without one, or after `limit` seconds."""
         deadline = time.monotonic() + limit
         while self.code is None and time.monotonic() < deadline:
             wait([self], deadline)
@@ -95,6 +95,7 @@ class ChildProcess:
             self._process.wait()
 
     def _read(self, stream: int) -> bytes:
+        """Return the bytes a stream has now, without waiting; at its end, remove it from `open`."""
         found = b""
         with suppress(BlockingIOError):
             while stream in self.open:
@@ -145,9 +146,9 @@ def work_through(
     worker: Callable[[], Worker[Request, Result]],
     processes: int,
 ) -> Generator[Result, None, None]:
-    """Yield the results in the order of the requests, each once it and all before it are there.
+    """Yield the results in the order of the requests, as soon as all before are known; at most `processes` workers at a time.
 
-    A request is taken only when a worker is free for it, and a worker is made only when needed.
+    A request is taken from its iterable only when a worker is free, and a worker is made only when needed.
     """
     waiting = iter(enumerate(requests))
     following = next(waiting, None)
@@ -177,7 +178,7 @@ def work_through(
 
 
 def listen(busy: Sequence[Worker[Any, Any]]) -> None:
-    """Wait until a worker has output or is out of time; return at once if a result is there."""
+    """Read the output of busy workers, after waiting until one has some or is out of time; return at once if a result is there."""
     if any(worker.result is not None for worker in busy):
         return
     processes = [worker.process for worker in busy if worker.process is not None]
@@ -192,6 +193,7 @@ def processes_for(requests: int) -> int:
 
 
 def _object(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line; {} if it is none."""
     with suppress(ValueError):
         found = json.loads(line)
         return found if isinstance(found, dict) else {}

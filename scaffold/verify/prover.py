@@ -153,7 +153,7 @@ OLDEST = (3, 10)  # of the interpreters able to prove
 
 
 def lacks_torch(python: str) -> str:
-    """Return why an interpreter cannot prove ops; "" if it has torch, which is not imported."""
+    """Return why an interpreter cannot prove ops, "has no torch"; "" if it can. It is asked without importing torch."""
     try:
         done = subprocess.run(
             [python, "-c", PROBE],
@@ -213,7 +213,7 @@ class Prover:
         return self.result
 
     def ask(self, request: Request) -> None:
-        """Start the proof of an op; `result` is set after enough calls of `hear`."""
+        """Begin the proof of an op; call `hear` until `result` is set. Without a process yet, the request waits for torch."""
         self.result, self._request = None, request
         self.allowed = self.limit * (INTERPRETED if request.kernels else 1)
         try:
@@ -249,6 +249,7 @@ class Prover:
             self._late()
 
     def _answered(self, answer: dict[str, Any], process: ChildProcess) -> None:
+        """Handle an answer of the process: the version of torch, for which a request may wait, or the result of a proof."""
         if "torch" in answer and not self._torch:
             self._torch = str(answer["torch"])
             if self._request is not None:
@@ -269,6 +270,7 @@ class Prover:
                 self.result = found._replace(torch=self._torch)
 
     def _late(self) -> None:
+        """End the process after its deadline, with the failure: torch was not imported in time, or the proof still runs."""
         if not self._torch:
             waited = max(START_LIMIT, self.limit)
             self._fail(f"has not imported torch after {waited:g} seconds")
@@ -280,7 +282,7 @@ class Prover:
         return f"still running after {self.allowed:g} seconds", longer
 
     def _fail(self, words: str, hint: str = "") -> None:
-        """Set a failure of the process as the result, and end it."""
+        """End the process, and set its failure in these words as the result, with its last output."""
         said = self.process.said if self.process is not None else ""
         self.close()
         self.result = _died(words, said, hint)._replace(torch=self._torch)
@@ -293,7 +295,7 @@ class Prover:
 
 
 def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
-    """Return the verdict in an answer of the process; None if it is none."""
+    """Return the verdict in an answer of the process; None if a field is missing or of another type."""
     try:
         failure = Failure(**answer["failure"]) if answer["failure"] else None
         notes, skipped = tuple(answer["notes"]), tuple(answer["skipped"])

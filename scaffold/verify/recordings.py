@@ -53,7 +53,7 @@ class Recording(NamedTuple):
 
 
 def record(python: str, directory: Path, tests: str, limit: float) -> Recording:
-    """Run tests once, and return what they called the Functions with; the interpreter has PyTorch."""
+    """Run tests once, and return what they called the Functions with; the interpreter has to have PyTorch."""
     process = ChildProcess(python, RUNNER)
     try:
         request = {"file": tests, "directory": str(directory), "watch": RECORDER}
@@ -64,6 +64,10 @@ def record(python: str, directory: Path, tests: str, limit: float) -> Recording:
 
 
 def _heard(process: ChildProcess, limit: float) -> Recording:
+    """Collect the calls reported by the testing process until it ends or `limit` seconds are over; say what went wrong, if anything.
+
+    Raise ScaffoldError if the interpreter lacks a module.
+    """
     deadline = time.monotonic() + limit
     calls: dict[tuple[str, str], list[Given]] = {}
     trouble = "the tests ended the process"
@@ -94,7 +98,7 @@ def _recording(calls: dict[tuple[str, str], list[Given]], trouble: str) -> Recor
 
 
 def _given(described: Sequence[dict[str, Any]]) -> Given:
-    """Read the description of a call."""
+    """Return the arguments of a call from their description in JSON: a tensor without values, or a value as code."""
     found: list[Tensor | str] = []
     for item in described:
         if "value" in item:

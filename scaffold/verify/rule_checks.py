@@ -39,7 +39,7 @@ def check_rules(
     limit: float = LIMIT,
     python: str = sys.executable,
 ) -> Checked:
-    """Check the rules of the last table against autograd."""
+    """Check the rules of the last table, against autograd, in a new process; a failure of the process is in `died`."""
     with closing(ChildProcess(python, RUNNER)) as process:
         process.ask({"tables": list(tables)})
         answer = process.answer(limit)

@@ -53,7 +53,7 @@ class Report(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the counts in words: `67 passed, 2 skipped`."""
+        """Return the outcome in words: `67 passed, 2 skipped`, or what went wrong."""
         counted = ", ".join(f"{number} {name}" for name, number in self.counts)
         if self.trouble:
             return f"{self.trouble} ({counted})" if counted else self.trouble
@@ -78,7 +78,7 @@ class Telling:
         self._code: int | None = None  # pytest's exit code
 
     def hear(self, answer: dict[str, Any]) -> None:
-        """Process one answer."""
+        """Record one answer of the testing process about the run of a file."""
         match answer:
             case {"began": str(test)}:
                 self._running = test
@@ -92,6 +92,7 @@ class Telling:
                 self.end(code)
 
     def _tested(self, test: str, outcome: str, words: str) -> None:
+        """Record the outcome of a test; `write ...` as the reason of an expected failure is a part of a skeleton left to write."""
         if (
             self.outcomes.get(test) != "failed"
         ):  # it may fail once more while it is torn down
@@ -102,7 +103,10 @@ class Telling:
             self._unwritten[found[1]] = None
 
     def end(self, code: int) -> None:
-        """Record how the process ended: its exit code, or a signal as a negative number."""
+        """Record the end of the run of a file: its exit code, or a signal as a negative number.
+
+        Without an exit code from pytest before, the process died: the running test is named.
+        """
         self.ended = True
         if self._code is None:
             self._trouble = f"{_death(code)}{self._place()}"
@@ -162,10 +166,11 @@ def run_suites(
     limit: float = LIMIT,
     tell: Callable[[int], None] = lambda count: None,
 ) -> Generator[Report, None, None]:
-    """Run the tests; call `tell` with the number ended so far."""
+    """Run test files, `jobs` at a time, and yield a report for each, in order; call `tell` with the number of tests ended so far."""
     ended = 0
 
     def count(more: int) -> None:
+        """Add to the number of ended tests, and tell it."""
         nonlocal ended
         ended += more
         tell(ended)
@@ -195,6 +200,7 @@ class _Runner:
         self.process.ask(request)
 
     def _open(self) -> None:
+        """Start a process of the interpreter; raise ScaffoldError if it cannot be started."""
         self._torch = None
         try:
             self.process = ChildProcess(self.python, RUNNER)
@@ -224,7 +230,7 @@ class _Runner:
             self.result = report._replace(torch=self._torch or "")
 
     def _begun(self, answer: Mapping[str, Any]) -> str:
-        """Return the version of torch; raise ScaffoldError if the interpreter lacks a module."""
+        """Return the version of torch from the first answer; raise ScaffoldError if the interpreter lacks a module."""
         if answer.get("lacks"):
             message = f"'{self.python}' cannot import {answer['lacks']}"
             hint = "name the project's interpreter: --python .venv/bin/python"
@@ -232,6 +238,7 @@ class _Runner:
         return str(answer.get("torch", ""))
 
     def _died(self, process: ChildProcess, code: int) -> None:
+        """Record the end of the process; raise ScaffoldError if it never answered, as it is no Python interpreter then."""
         if self._torch is None:
             message = f"'{self.python}' is not a Python interpreter"
             lines = process.said.splitlines()

@@ -51,14 +51,14 @@ TELLING = 200  # sets of as many elements as the described one, at least
 
 
 def name_places(mask: Tensor, values: Values) -> str:
-    """Describe a set of elements by the first exact condition, or by an index; "" if there is none."""
+    """Describe the elements of a mask by a condition exact for them, `where x < 0`, or by an index; "" if there is none."""
     if mask.all() or not mask.any():
         return ""
     return name_condition((mask, values)) or next(_indices(mask), "")
 
 
 def name_condition(*draws: tuple[Tensor, Values]) -> str:
-    """Return the first condition on a value that is exact in each draw; "" if there is none.
+    """Return the first condition, `where x < 0`, exact in each draw (a mask, and values by name); "" if there is none.
 
     Among few elements a condition is exact by chance: six elements have the signs of `grad_output` once in 64 times.
     """
@@ -75,7 +75,7 @@ def name_condition(*draws: tuple[Tensor, Values]) -> str:
 
 
 def _indices(mask: Tensor) -> Iterator[str]:
-    """Yield the index of a dim, if the mask is all of its elements."""
+    """Yield `at index 2 of dim 0`, if the mask is exactly all elements of this index."""
     for dim in range(mask.ndim):
         rows = mask.movedim(dim, 0).flatten(1) if mask.ndim > 1 else mask[:, None]
         whole = rows.all(1)
@@ -84,7 +84,7 @@ def _indices(mask: Tensor) -> Iterator[str]:
 
 
 def fits(value: Tensor, wide: Tensor) -> bool:
-    """Return whether a tensor expands to the shape of another."""
+    """Return whether a tensor expands to the shape of `wide` by broadcasting."""
     sizes = zip(reversed(value.shape), reversed(wide.shape), strict=False)
     return value.ndim <= wide.ndim and all(a in (1, b) for a, b in sizes)
 
@@ -112,6 +112,7 @@ def name_ratio(
 
 
 def _factor_in_words(ratio: float, telling: bool) -> str:
+    """Return `wrong sign`, `factor 2/3` or `factor 0.1234`; "" if it may be chance: one element (not `telling`), and no simple factor."""
     near = Fraction(ratio).limit_denominator(SIMPLE)
     simple = abs(near.numerator) <= SIMPLE and abs(near - ratio) < 1e-6 * abs(ratio)
     if simple and near == -1:
@@ -146,7 +147,7 @@ class Scene:
 
 
 def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
-    """Return the phrase for an error, or None; without an expected value, judge shape and dtype."""
+    """Return the phrase for a wrong gradient or output, None for a right one; without an expected value, judge shape and dtype."""
     like = expected if scene.value is None else scene.value
     assert like is not None
     if actual is None:
@@ -188,7 +189,7 @@ def _phrases(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 def _shape(
     actual: Tensor, like: Tensor, expected: Tensor | None, scene: Scene
 ) -> str | None:
-    """Describe a wrong shape, and its likely cause."""
+    """Describe a wrong shape, and its likely cause if the expected value is known: `not reshaped: shape (6,) instead of (2, 3)`."""
     shapes = f"shape {tuple(actual.shape)} instead of {tuple(like.shape)}"
     if expected is None:
         return shapes
@@ -198,6 +199,7 @@ def _shape(
 
 
 def _reshaped(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    """Yield a phrase for each operation that turns a value of the wrong shape into the expected one."""
     yield from _orders(actual, expected, scene)
     yield from _swapped(actual, scene)
     for dims in _subsets(actual.ndim):
@@ -235,6 +237,7 @@ def _orders(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 
 
 def _swapped(actual: Tensor, scene: Scene) -> Iterator[str]:
+    """Yield a phrase for each other input with this very gradient: `swapped with grad_weight`."""
     for name, other in scene.others.items():
         if other.any() and scene.close(actual, other):
             yield f"swapped with {name}"
@@ -270,6 +273,7 @@ def _averaged(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 
 
 def _sums_too_many(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    """Yield a phrase if each element is the sum of the expected values over some dims."""
     for dims in _subsets(expected.ndim):
         total = expected.sum(dims, keepdim=True).expand_as(expected)
         if scene.close(actual, total):
@@ -277,7 +281,7 @@ def _sums_too_many(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[s
 
 
 def _somewhere(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """Describe an error in only some elements, if a condition or an index selects them."""
+    """Yield a phrase for an error in only some elements, if a condition or an index selects them: `wrong only where x < 0: 0 there`."""
     limits = {"rtol": 1e-7, "atol": 1e-7} | scene.tolerance
     wrong = ~torch.isclose(actual, expected, equal_nan=True, **limits)
     if not wrong.any() or wrong.all():
@@ -328,7 +332,10 @@ def _named(dims: tuple[int, ...]) -> str:
 
 
 def notes_on(checks: Any) -> list[str]:
-    """Return a note for each gradient: where it is not the forward's derivative, in the first case with a difference."""
+    """Return a note for each gradient of a surrogate: in which elements it is not the forward's derivative.
+
+    Of the first case with a difference; [] if the forward is not known.
+    """
     if checks.FORWARD is None:
         return []
     found = dict[str, str]()
@@ -353,7 +360,7 @@ DRAWS = 8  # of inputs, for the places where a surrogate differs
 def _differences(
     checks: Any, case: Case, seed: int
 ) -> dict[str, tuple[Tensor, Values]]:
-    """Return the elements in which each gradient is not the forward's derivative, with the inputs."""
+    """Return, for each gradient, the mask of its elements unlike the forward's derivative, and the inputs by name; {} if a call raises."""
     seeded = case._replace(arguments=case.arguments | {"seed": seed})
     inputs = make_inputs(checks, seeded, torch.clone)
     try:
@@ -370,7 +377,7 @@ def _differences(
 
 
 def _places(draws: Sequence[tuple[Tensor, Values]]) -> str:
-    """Describe the elements that differ in the first draw; "" if there are none."""
+    """Describe the elements of the first draw unlike the derivative, by a condition exact in all draws; "" if there are none."""
     wrong, _ = draws[0]
     count = int(wrong.sum())
     if count in (0, wrong.numel()):

@@ -22,7 +22,7 @@ def seed_generator(number: int) -> None:
 
 
 def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) -> Any:
-    """Return gradients like `torch.autograd.grad`, which imports SymPy if given `grad_outputs`."""
+    """Return gradients like `torch.autograd.grad`, for these `grad_outputs`; given them itself, it imports SymPy."""
     alone = isinstance(outputs, Tensor)
     ends, weights = ([outputs], [grad_outputs]) if alone else (outputs, grad_outputs)
     for end in ends:

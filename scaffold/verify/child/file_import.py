@@ -25,7 +25,10 @@ class NotLoadedError(Exception):
 
 
 def import_file(name: str, file: str, root: str) -> Any:
-    """Import a module from its own file: another one may have its name."""
+    """Import a module by its dotted name from the directory `root`, and return it; raise NotLoadedError if that is not `file`.
+
+    A module of the same name and another directory is forgotten first. If a package around the module cannot be imported, it is left out.
+    """
     sys.path.insert(0, root)
     if getattr(sys.modules.get(name), "__file__", None) in TOLD - {file}:
         del sys.modules[name]  # of another directory
@@ -46,6 +49,7 @@ def import_file(name: str, file: str, root: str) -> Any:
 
 
 def _imported(name: str) -> tuple[ModuleType | None, BaseException | None]:
+    """Return the module, or None and the exception that ended its import: user code may even call `sys.exit`."""
     try:
         return import_module(name), None
     except KeyboardInterrupt:
@@ -62,7 +66,7 @@ def notes_on(name: str) -> list[str]:
 
 
 def install(error: BaseException) -> str:
-    """Return what to do about a module that is not installed."""
+    """Return advice on a module that is not installed, or not built; "" for any other error."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     missing = error.name.partition(".")[0]
@@ -74,7 +78,7 @@ def install(error: BaseException) -> str:
 
 
 def _told(error: BaseException, root: str) -> str:
-    """Return an error with its place in the user's files."""
+    """Return an error in words, with the last line it passed in the user's files: `ImportError: no x (ops/a.py:3)`."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{os.path.relpath(x.filename)}:{x.lineno}" for x in frames]
     own = [
@@ -87,7 +91,10 @@ def _told(error: BaseException, root: str) -> str:
 
 
 def _unpack(name: str, root: str) -> bool:
-    """Put bare packages in place of those around a module: its own imports alone run. Return whether there are any."""
+    """Replace the packages around a module by empty ones, so that only its own file runs; return whether there are any.
+
+    A package of another place than `root`, such as an installed one, is left as it is.
+    """
     above = name.split(".")[:-1]
     known = getattr(sys.modules.get(above[0]) if above else None, "__path__", [root])
     if not above or not any(str(path).startswith(root) for path in known):

@@ -17,7 +17,10 @@ OP = "verified_op"
 
 
 def withhold(request: dict[str, Any]) -> None:
-    """Keep the op from importing kernels from a directory of the user's."""
+    """Make the op's imports of its kernels fail: first it is proven without them, by its formula.
+
+    The interpreter is chosen now, before triton can be imported.
+    """
     for name, _ in request["kernels"]:
         os.environ["TRITON_INTERPRET"] = "1"
         sys.modules[name] = None  # type: ignore[assignment]
@@ -25,7 +28,7 @@ def withhold(request: dict[str, Any]) -> None:
 
 
 def check_kernels(request: dict[str, Any], checks: Any) -> dict[str, Any]:
-    """Run every case once more, with the kernels."""
+    """Run every case once more, with the kernels; return the number of these calls, a failure, or a note if the kernels cannot be loaded."""
     from scaffold.verify.child.checking import Run, ask_further, check_case
 
     found: dict[str, Any] = {"kernels": 0}

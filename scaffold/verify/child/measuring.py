@@ -29,7 +29,7 @@ BROADCAST = 16  # times the largest input: less is meant
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Answer each request of stdin, a setting to prepare or {} for a round, until it ends; an error is an answer, too."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(2, 1)
@@ -98,6 +98,7 @@ class Call:
         """Make the inputs of a call; the ones in `needs` are leaves and require grad."""
 
         def moved(value: Any) -> Any:
+            """Return a tensor on the device and in the dtype of the setting; integers and bools keep theirs."""
             if not isinstance(value, Tensor):
                 return value
             dtype = self.dtype if value.is_floating_point() else value.dtype
@@ -114,7 +115,7 @@ class Call:
         return self.clock()
 
     def step(self) -> tuple[float, float, Any, Any]:
-        """Return the seconds of forward and backward, and their results."""
+        """Return the seconds of the forward and of the backward, then the outputs and the gradients."""
         begin = self._time()
         outputs = self.function(*self.inputs)
         between = self._time()
@@ -140,7 +141,10 @@ class Call:
         }
 
     def described(self) -> dict[str, Any]:
-        """Return the bytes of a call, and two figures of each output and gradient."""
+        """Return the bytes of a call, and two figures of each output and gradient, to compare variants by.
+
+        `saved_bytes_without` has the bytes saved for the backward if one input is frozen, by its name.
+        """
         *_, outputs, found = self.step()
         values = [*_listed(outputs), *(grad for grad in found if grad is not None)]
         figures = [_figures(value) for value in values]
@@ -178,6 +182,7 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        """Run an operator; note the shape of a result larger than those before."""
         found = function(*args, **(kwargs or {}))
         for one in _listed(found):
             if isinstance(one, Tensor) and one.numel() > self.shape.numel():
@@ -212,7 +217,7 @@ def _ends(outputs: Any) -> list[Any]:
 
 
 def _peak_of_cpu(step: Callable[[], Any]) -> int:
-    """Return the peak bytes given by the CPU's allocator."""
+    """Return the most bytes allocated at once during a step, by the events of PyTorch's profiler."""
     # Not torch.profiler.profile, whose first use imports the compiler.
     with torch.autograd.profiler.profile(profile_memory=True) as profile:
         results = step()
@@ -244,7 +249,7 @@ def saved_bytes(function: Callable[..., Any], inputs: Sequence[Any]) -> int:
 
 
 def _on_contexts(ends: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield tensors kept by Functions as plain attributes of ctx, where no hook sees them."""
+    """Yield tensors that Functions keep as plain attributes of ctx, where `saved_tensors_hooks` do not see them."""
     waiting, seen = [end.grad_fn for end in ends], set[Any]()
     while waiting:
         node = waiting.pop()
@@ -256,7 +261,7 @@ def _on_contexts(ends: Sequence[Tensor]) -> Iterator[Tensor]:
 
 
 def _figures(value: Tensor) -> tuple[float, float]:
-    """Return a sum with weights to tell elements apart, and the norm."""
+    """Return two figures to compare values by: a sum, with weights that tell elements apart, and the norm."""
     flat = value.detach().cpu()
     flat = (torch.view_as_real(flat) if flat.is_complex() else flat).flatten().double()
     weights = torch.arange(flat.numel(), dtype=torch.double).cos()

@@ -27,7 +27,7 @@ class TextLoader(ExecutionLoader):
         return self.place
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile the source; each condition in a watched function records its value."""
+        """Compile the source; in a watched function, wrap each condition in a call that records its value."""
         tree = ast.parse(self.text)
         for node in ast.walk(tree) if self.watched else ():
             if isinstance(node, ast.FunctionDef) and node.name in self.watched:
@@ -51,10 +51,12 @@ class _Watched(ast.NodeTransformer):
         return self._noted(node)
 
     def visit_If(self, node: ast.If) -> ast.AST:
+        """Wrap the condition of an `if`, unless its body only raises: then it chooses no branch of the computation."""
         refuses = all(isinstance(one, ast.Raise) for one in node.body)
         return self.generic_visit(node) if refuses else self._noted(node)
 
     def _noted(self, node: ast.IfExp | ast.If) -> ast.AST:
+        """Return the node with `test` replaced by `noted_test("test", test)`; a constant stays as it is."""
         if isinstance(node.test, ast.Constant):
             return self.generic_visit(node)
         text = ast.Constant(ast.unparse(node.test))
@@ -65,13 +67,13 @@ class _Watched(ast.NodeTransformer):
 
 
 def one_way(module: Any) -> dict[str, bool]:
-    """Return the conditions of watched functions with one value only, and the value."""
+    """Return the conditions of watched functions with the same value in all calls, and this value."""
     ways: Ways = vars(module).get(WAYS, {})
     return {test: next(iter(came)) for test, came in ways.items() if len(came) == 1}
 
 
 def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
-    """Load a module from text; from now on it can be imported by its name."""
+    """Return a module made from text; from now on it can be imported by its name. Conditions in `watched` functions are recorded."""
     place = f"<{name}>"
     spec = spec_from_loader(name, TextLoader(text, place, watched), origin=place)
     assert spec is not None and spec.loader is not None

@@ -21,7 +21,7 @@ ALL_SUBSETS = 4  # number of inputs up to which every subset of them may need gr
 
 
 def permuted(tensor: Tensor) -> Tensor:
-    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    """Return a copy in memory that is neither contiguous nor in the order of the dims."""
     order = tuple(reversed(range(tensor.ndim)))
     return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
 
@@ -53,7 +53,7 @@ class OpTests:
 
 
 def needs_of(tests: type[OpTests]) -> list[tuple[str, ...]]:
-    """Return the sets of inputs for which a call may need gradients."""
+    """Return the sets of inputs for which a call may need gradients: all subsets of a few; of many each alone, all but one, and all."""
     names = tests.differentiable
     few = len(names) <= ALL_SUBSETS
     counts = range(1, len(names) + 1) if few else (1, len(names) - 1, len(names))
@@ -61,7 +61,10 @@ def needs_of(tests: type[OpTests]) -> list[tuple[str, ...]]:
 
 
 def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
-    """Return the function to make the inputs of a call; `needs` names those requiring grad."""
+    """Return the function to make the inputs of a call, from the `make` of the tests.
+
+    Of its arguments `needs` names inputs requiring grad, `absent` those to be None, `closed` masks to be all False; `layout` copies a tensor.
+    """
 
     @wraps(tests.make)
     def make(
@@ -92,7 +95,7 @@ def _stems(names: Collection[str]) -> frozenset[str]:
 
 
 def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function: it gets copies of the inputs changed in place."""
+    """Return a function with no effect on its inputs: it gets copies of the ones the op changes in place."""
     if not tests.changed_in_place:
         return function
     names = tests.make()
@@ -106,7 +109,7 @@ def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[...,
 
 
 def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
-    """Wrap a function: seeded if random, and without effect on its inputs; None for None."""
+    """Return a function with no effect on its inputs, and with the same random numbers in every call; None for None."""
     if function is None:
         return None
     called = on_copy(tests, function)
@@ -114,6 +117,7 @@ def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
         return called
 
     def seeded(*inputs: Any) -> Any:
+        """Seed the generator, then call the function."""
         seed_generator(2)
         return called(*inputs)
 
@@ -123,7 +127,11 @@ def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
 def backpropagating(
     tests: type[OpTests], attached: bool
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """Return a function for gradients of outputs; `attached` also accepts constant outputs."""
+    """Return a function for gradients of a call's outputs, with random grad_outputs, the same in every call.
+
+    `attached`: an output that depends on no input is a leaf in its place, so that autograd does not refuse it. `laid` copies each grad_output
+    to a memory layout.
+    """
 
     def gradients(
         outputs: Any, inputs: Sequence[Any], laid: Callable[[Tensor], Tensor] = permuted
@@ -149,7 +157,10 @@ def backpropagating(
 def recording(
     tests: type[OpTests], declared: int | None, single: bool
 ) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """Return a function to call a subclass of the Function, and keep only `declared` outputs."""
+    """Return a function to call a subclass of the Function, and keep only the `declared` outputs.
+
+    The Function may return more, for its backward; None: it does not. `single`: the one declared output is returned as a tensor, not a tuple.
+    """
 
     def call_recorder(recorder: Any, inputs: tuple[Any, ...]) -> Any:
         outputs = on_copy(tests, recorder.apply)(*inputs)

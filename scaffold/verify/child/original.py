@@ -23,7 +23,10 @@ ORIGINAL = "the original"
 
 
 def against_original(request: dict[str, Any]) -> dict[str, Any]:
-    """Compare the op with the original on the first checks that have a case for it."""
+    """Compare the op with the Function it was adopted from; return the fields of a verdict.
+
+    By the first of several checks with a case that the Function accepts; the last resort is the verdict on the first ones.
+    """
     original = request["original"]
     try:
         module = import_file(original["module"], original["file"], original["root"])
@@ -52,7 +55,7 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _function(module: Any, name: str) -> Any:
-    """Return the Function, even if its name is rebound in the module: `scale = scale.apply`."""
+    """Return the Function of this name; if the module rebinds it, `scale = scale.apply`, find the class among the known Functions."""
     found = attrgetter(name)(module)
     pending = [] if isinstance(found, type) else [torch.autograd.Function]
     for known in pending:
@@ -63,7 +66,7 @@ def _function(module: Any, name: str) -> Any:
 
 
 def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:
-    """Replace the op's formulas by the Function in the checks."""
+    """Make the Function the reference of the checks, and seed both: a random op draws the same numbers."""
     checks.REFERENCE = checks.FORWARD = seeded(checks.on_copy(checks.TESTS, applied))
     checks.OPERATOR = seeded(checks.OPERATOR)
     checks.OWN_FORWARD = checks.OWN_GRADIENT = None
@@ -81,7 +84,7 @@ def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _transformed(checks: Any) -> Iterator[str]:
-    """Yield the op's errors under `torch.func.grad` and `vmap`, if it has a vmap rule."""
+    """Yield the op's error under `torch.func.grad` or `vmap` in the first case where it is right without; only if it has a vmap rule."""
     if not getattr(checks.TESTS.function, "generate_vmap_rule", False):
         return
 

@@ -19,7 +19,7 @@ MOST = 20  # different calls of one Function
 
 
 def watch(tell: Any) -> None:
-    """Report the calls of every Function from now on."""
+    """Replace `Function.apply`, to `tell` the arguments of each call unlike those before it, at most MOST of a Function."""
     function: Any = torch.autograd.Function
     usual = function.apply.__func__
     seen: dict[str, set[str]] = {}
@@ -54,7 +54,7 @@ def _described(value: Any) -> dict[str, Any] | None:
 
 
 def _literal(value: Any) -> str | None:
-    """Return a value as in code: a number, a string, None, or a list or tuple of such."""
+    """Return a number, string, None, or a list or tuple of such, as code; None (no text) for any other value."""
     if type(value) in (list, tuple, torch.Size):
         items = [_literal(item) for item in value]
         if None in items:
@@ -70,7 +70,7 @@ def _literal(value: Any) -> str | None:
 
 
 def _tensor(value: Any) -> dict[str, Any] | None:
-    """Describe a dense tensor; the least and the largest of integers, which may be indices."""
+    """Describe a dense tensor, without its values; None for others, such as sparse ones. Integers have their range: they may be indices."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(value)
     if value.layout != torch.strided or wrapped:
         return None

@@ -84,7 +84,7 @@ def first_line(error: BaseException) -> str:
 
 
 def raised_at(error: Exception) -> tuple[str, str]:
-    """Return the raising expression of the formula, if Python knows it, and its line."""
+    """Return the formula's expression that raised, "" if Python does not know it, and its line; ("", "") if no formula raised."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
         if frame.filename in MODULES and frame.lineno is not None:
@@ -98,7 +98,7 @@ def raised_at(error: Exception) -> tuple[str, str]:
 
 
 def refusal(checks: Any, case: Case, layout: Layout) -> Refusal:
-    """Return why the forward refuses the case or is not finite; no words if the case can run."""
+    """Return why the forward refuses the case, or is not finite; a Refusal without words if the case can run."""
     function = checks.FORWARD or checks.OPERATOR
     try:
         with torch.no_grad():
@@ -137,7 +137,7 @@ def may_be_of_shapes(words: str) -> bool:
 
 
 def mend(checks: Any, words: str) -> str:
-    """Return advice on the inputs after a refusal."""
+    """Return advice after a refusal with these words, beginning with "; "; "" if there is none."""
     if words == INFINITE:
         found = _finite_of(checks)
         said = f"declare the range of the values in --inputs: '{found}'"
@@ -158,7 +158,7 @@ def mend(checks: Any, words: str) -> str:
 
 
 def _finite_of(checks: Any) -> str:
-    """Return one input and its domain, if this makes the forward finite; else ""."""
+    """Return an input with a domain, `x[...; positive]`, for which the forward is finite; "" if none makes it so."""
     inputs = checks.make()
     for position, name in enumerate(checks.NAMES[: len(inputs)]):
         value = inputs[position]
@@ -182,7 +182,10 @@ def _is_finite(checks: Any, inputs: list[Any]) -> bool:
 
 
 def is_bound(checks: Any, case: Case) -> bool:
-    """Return whether a 1 broadcasts in a dim of fixed size: the forward refuses one above its default."""
+    """Return whether the case has only sizes of 1, in dims the formula fixes: there the 1 broadcasts by accident.
+
+    A dim is fixed if the forward refuses a size one above its default.
+    """
     if {*case.arguments.values()} != {1} or case.change is not None:
         return False
     parameters = signature(checks.make).parameters

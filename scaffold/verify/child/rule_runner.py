@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return the number of runs, and the problems of the last table's rules."""
+    """Return the number of runs, a formula on a sample each, and the problems of the rules of the last table."""
     from scaffold.derive.rules.team_tables import table_with
     from scaffold.spec import RuleFile
 
@@ -53,7 +53,7 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
-    """Yield for each formula on each sample its problems, and whether differences were used.
+    """Yield for each formula on each sample its problems, and whether differences stood in for autograd.
 
     A rule without formulas need only be callable.
     """
@@ -85,7 +85,7 @@ def _of_call(rule: Any, words: str) -> Problem:
 
 
 def _difference(got: Any, wanted: Any, whose: str) -> str:
-    """Describe how a gradient differs from the right one, `whose`; "" if it does not."""
+    """Describe how a value differs from the right one; "" if it does not. `whose` is its origin, as "autograd's"."""
     import torch
 
     if got.shape != wanted.shape:
@@ -98,7 +98,7 @@ def _difference(got: Any, wanted: Any, whose: str) -> str:
 
 
 def _diagnosed(got: Any, wanted: Any, whose: str) -> str:
-    """Describe a difference by one word if possible, else by its size."""
+    """Describe a difference: `wrong sign`, `factor 2`, or the largest one."""
     import torch
 
     if torch.allclose(got, -wanted):

@@ -37,7 +37,7 @@ from scaffold.verify.child.rule_values import (
 def draw(
     drawn: Drawn, domain: Domain, dtype: torch.dtype, generator: torch.Generator
 ) -> Tensor:
-    """Draw a tensor of a sample, in its domain, regardless of kinks."""
+    """Draw a tensor of a sample's sizes in the rule's domain, as "positive" or "spd"; a kink of the rule may be among its values."""
     sizes, low, high = drawn.sizes, *domain.bounds
     if domain.within == "bool":
         return torch.rand(sizes, generator=generator) > 0.5
@@ -73,7 +73,7 @@ def drawn_values(
     sample: Mapping[str, Argument],
     dtype: torch.dtype = torch.float64,
 ) -> Values:
-    """Draw values for the arguments given in a sample."""
+    """Draw values for the arguments given in a sample, in their domains and away from kinks; the same on every run."""
     generator = torch.Generator().manual_seed(0)
     names = frozenset(item.name for item in rule.parameters)
     values: Values = defaults(table, rule)
@@ -83,6 +83,7 @@ def drawn_values(
     }
 
     def value(name: str, argument: Argument) -> Any:
+        """Return an argument's value: tensors are drawn, anything else is computed from its text."""
         domain = domains.get(name) or Domain()
         if isinstance(argument, Several):
             return tuple(value(name, item) for item in argument.items)
@@ -99,7 +100,7 @@ def drawn_values(
 
 
 def away(value: Any, interpret: Interpreter, kink: Node) -> Any:
-    """Return the value, moved away from a kink."""
+    """Return a tensor with elements near the kink moved away from it; `kink` is a formula of the place, maybe of parameters."""
     try:
         place = interpret(kink)
     except TypeError:  # the kink has a parameter that is None
@@ -149,6 +150,7 @@ class Run:
     def __init__(
         self, table: Table, rule: Rule, given: Values, alone: str | None = None
     ) -> None:
+        """Call torch and compute the expected gradients; `given` are the arguments, of which the differentiable ones become leaves."""
         self.table, self.rule, self.given, self.alone = table, rule, given, alone
         self.active = _active(rule, given)
         outputs = _results(rule, given)
@@ -191,7 +193,7 @@ class Run:
         return tuple(filter(_is_smooth, _results(self.rule, self.given)))
 
     def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield each formula, its value and autograd's gradient."""
+        """Yield for each formula of a gradient its text, its value, and the expected gradient."""
         for name, wanted in zip(self.active, self.wanted, strict=True):
             for text, node in zip(
                 self.rule.formulas[name],
@@ -203,6 +205,7 @@ class Run:
                 yield f"grad.{name} = {text}", got, wanted
 
     def _value(self, node: Node, wanted: Tensor) -> Tensor:
+        """Return the value of a gradient's formula; raise Unsuited if it cannot compute with the number 0 for an unused cotangent."""
         try:
             value = self.interpret(node)
         except (TypeError, AttributeError) as error:
@@ -215,7 +218,7 @@ class Run:
         return torch.zeros_like(wanted) if is_zero(value) else value
 
     def fused(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield the same for gradients in one call, except of complex arguments."""
+        """Yield the same for gradients with a formula of one call (`fused.x`), except of complex arguments."""
         for name, wanted in zip(self.active, self.wanted, strict=True):
             node = self.table.fused(self.rule, name)
             if node is not None and not wanted.is_complex():
@@ -259,7 +262,7 @@ def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
 
 
 def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
-    """Yield comparisons of a rule's `value` with the call, and of their gradients."""
+    """Yield comparisons of a rule's `value`, its formula for the result, with the call, and of the gradients of both."""
     text = f"value = {' '.join(rule.value.split())}" if rule.value else ""
     for dtype in dtypes(rule):
         for said, sample in zip(rule.samples, samples(table, rule), strict=True):
@@ -291,7 +294,7 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
 
 
 def _recorded(rule: Rule, name: str, value: Any) -> Any:
-    """Return an argument as a leaf that requires grad, if it is differentiable."""
+    """Return an argument as a leaf requiring grad if the rule declares `name` differentiable, else as it is."""
     if isinstance(value, tuple):
         return tuple(_recorded(rule, name, item) for item in value)
     if isinstance(value, Tensor) and name in rule.facts.differentiable:
@@ -309,9 +312,9 @@ def _results(rule: Rule, given: Values) -> tuple[Any, ...]:
 
 
 def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> bool:
-    """Return whether autograd has no gradient of a call.
+    """Return whether autograd has no gradient of a call: no output requires grad.
 
-    For PyTorch's functions the rule must say so, else Unsuited is raised.
+    For PyTorch's functions the rule must say so (`undifferentiated = true`), else Unsuited is raised.
     """
     if any(out.requires_grad for out in outputs):
         return False
@@ -327,9 +330,9 @@ def by_differences(
     inputs: Sequence[Tensor],
     weights: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:
-    """Return gradients by central differences.
+    """Return the gradients of the weighted results by central differences, one for each input.
 
-    NaN where both the input and a result are infinite or NaN.
+    An element is NaN if both it and a result are infinite or NaN: then a difference tells nothing.
     """
     found = tuple(torch.zeros_like(x) for x in inputs)
     for x, grad in zip(inputs, found, strict=True):
@@ -363,7 +366,7 @@ def _recordable(out: Tensor) -> Tensor:
 
 
 def _active(rule: Rule, values: Values) -> list[str]:
-    """Return the parameters with gradients; make them leaves in `values`."""
+    """Return the parameters with gradient formulas and a tensor; replace these in `values` by leaves requiring grad."""
     found = [name for name in rule.formulas if isinstance(values.get(name), Tensor)]
     for name in found:
         values[name] = values[name].detach().clone().requires_grad_()
@@ -371,12 +374,14 @@ def _active(rule: Rule, values: Values) -> list[str]:
 
 
 def _named(rule: Rule, outputs: tuple[Any, ...]) -> Values:
+    """Return the results by name; a starred result, `*outputs`, is the whole tuple under one name."""
     if rule.results[0].startswith("*"):
         return {rule.results[0][1:]: outputs}
     return dict(zip(rule.results, outputs, strict=True))
 
 
 def _cotangents(rule: Rule, outputs: tuple[Any, ...]) -> Values:
+    """Draw a cotangent for each result, None if it has no gradient; return them by name, for a starred result as one tuple."""
     grads = tuple(
         (
             torch.randn(out.shape, dtype=out.dtype).requires_grad_()

@@ -31,7 +31,7 @@ IMPORTED: dict[str, Any] = {}  # the user's functions with rules
 
 
 def reduced(x: Tensor, dim: Any) -> list[int]:
-    """Return the dims of a reduction, none of them negative."""
+    """Return the dims of a reduction, counted from 0 and sorted; all of them for None or ()."""
     if dim is None or dim == ():
         return list(range(x.ndim))
     dims = dim if isinstance(dim, tuple | list) else (dim,)
@@ -46,7 +46,7 @@ def restore(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 def moved(x: Tensor, dim: int, by: int) -> Tensor:
-    """Shift by one step along a dim; fill with a 1."""
+    """Shift a tensor by one step along a dim, towards its end if `by` is 1; fill the free place with a 1."""
     size = x.shape[dim]
     rest = x.narrow(dim, 0 if by == 1 else 1, size - 1)
     one = torch.ones_like(x.narrow(dim, 0, 1))
@@ -68,7 +68,7 @@ def negated(numbers: Any) -> Any:
 
 
 def equation(x: Tensor, y: Tensor, dims: Any) -> str:
-    """Return the einsum equation of a `torch.tensordot`."""
+    """Return the einsum equation of `torch.tensordot(x, y, dims)`: for matrices and 1 dim "ab,bd->ad"."""
     n = dims if isinstance(dims, int) else 0
     pairs = dims if not isinstance(dims, int) else (range(x.ndim - n, x.ndim), range(n))
     places = {at % y.ndim: other % x.ndim for other, at in zip(*pairs, strict=True)}
@@ -90,7 +90,7 @@ def default_eps(x: Tensor) -> float:
 
 
 def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
-    """Sum the gradient of `x.repeat(repeats)` over all copies of x."""
+    """Return the gradient of x for g, that of `x.repeat(repeats)`: the sum over all copies."""
     ndim = max(x.ndim, len(repeats))
     times = [1] * (ndim - len(repeats)) + list(repeats)
     sizes = [1] * (ndim - x.ndim) + list(x.shape)
@@ -161,7 +161,7 @@ def named(dotted: str) -> Any:
 
 
 def called(spelled: Spelling, values: Mapping[str, Any]) -> Any:
-    """Make a call as it is spelled, with values by parameter."""
+    """Make the call of a rule as it is spelled, with values by parameter; a parameter without a value is left out."""
     positional: list[Any] = []
     keywords: Values = {}
     for item in spelled.parameters:
@@ -179,6 +179,7 @@ def called(spelled: Spelling, values: Mapping[str, Any]) -> Any:
 def applied(
     spelled: Spelling, positional: list[Any], keywords: Mapping[str, Any]
 ) -> Any:
+    """Call a function, method, attribute, index or operator with these arguments; of a method the first is the object."""
     if spelled.kind == "function":
         return named(spelled.name)(*positional, **keywords)
     first, *rest = positional
@@ -200,6 +201,10 @@ class Interpreter:
         self.table, self.values = table, values
 
     def __call__(self, node: Node) -> Any:
+        """Return the value of a formula's node; raise NotImplementedError for a kind that no formula of a rule has.
+
+        The number 0 stands for the cotangent of an unused result: `0 @ x` and `0[i]` are 0.
+        """
         match node:
             case Node("name", label):
                 return self.values[label]
@@ -238,13 +243,17 @@ class Interpreter:
         raise NotImplementedError(node.kind)
 
     def several(self, nodes: Sequence[Node]) -> list[Any]:
-        """Return the values of arguments; splice `*sizes`."""
+        """Return the values of arguments; `*sizes` adds each of its items."""
         found: list[Any] = []
         for node in nodes:
             found += self(node.args[0]) if node.kind == "starred" else [self(node)]
         return found
 
     def call(self, node: Node) -> Any:
+        """Return the value of a call: of a method, a word of the rule language, a builtin, or a function with a rule of its own.
+
+        Given numbers alone, an elementwise function gets them as tensors: `exp(eps)`.
+        """
         callee, *args = node.args
         split = len(args) - len(node.keywords)
         positional = self.several(args[:split])
@@ -269,7 +278,7 @@ class Interpreter:
         return called(rule.spelled, values)
 
     def _keeps_zero(self, word: str) -> bool:
-        """Return whether the engine turns the number 0, an unused result's cotangent, into 0."""
+        """Return whether a function of the number 0, an unused result's cotangent, is 0: it is linear in its one argument."""
         if word not in self.table:
             return word in REFERENCE
         facts = self.table.rule(word).facts
@@ -282,7 +291,7 @@ def is_zero(value: Any) -> bool:
 
 
 def value_of(table: Table, rule: Rule, values: Values) -> Any:
-    """Compute the `value` of a rule for a call."""
+    """Return the result of a call by the rule's `value`, statements and an expression."""
     formula = table.value(rule)
     interpret = Interpreter(table, defaults(table, rule) | values)
     for step in formula.statements:

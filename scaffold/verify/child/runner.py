@@ -37,7 +37,7 @@ def _write_line(stream: Any, answer: dict[str, Any]) -> None:
 
 
 def _loaded() -> dict[str, str]:
-    """Import once the modules needed by every op."""
+    """Import once the modules needed by every op; return the first answer: the version of torch, or why it cannot be imported."""
     try:
         import torch
 
@@ -57,7 +57,7 @@ def _load_questions() -> None:
 
 
 def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdict, or how the process ended: exit code, or signal as a negative number."""
+    """Return the verdict of a forked process, {"late": True} after its limit, or {"died": code}; a signal is a negative code."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -81,7 +81,7 @@ def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
 def _speaks(pipe: int, child: int, limit: float) -> bool:
     """Wait until the process answers or ends; return False if its time is over.
 
-    Its time is its own CPU time, not the clock's, on a busy machine.
+    Its time is its CPU time, as the machine may be busy; but the clock's if it waits (for a lock, a file), or after LONGEST times the limit.
     """
     begun = time.monotonic()
     while not select.select([pipe], [], [], min(limit, ASKED))[0]:
@@ -109,7 +109,7 @@ def _spent(child: int) -> float:
 
 
 def _prove(request: dict[str, Any], writing: int) -> None:
-    """Answer, and end at once, whatever the op does."""
+    """Write the verdict to the pipe, and end this process at once, whatever the op does; no exit handler of the op runs."""
     code = 1
     try:
         with open(os.devnull, encoding="utf-8") as nothing:
@@ -127,6 +127,7 @@ def _prove(request: dict[str, Any], writing: int) -> None:
 
 
 def _verdict(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a verdict on an op, on an op against its original, or on a hand-written Function."""
     from scaffold.verify.child.checking import WATCHED, check
     from scaffold.verify.child.kernels import check_kernels, withhold
     from scaffold.verify.child.modules import load_checks
@@ -154,6 +155,7 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _not_loaded(error: Exception) -> dict[str, Any]:
+    """Return the verdict on an op that cannot be imported, with advice if a module is not installed, or if samples are wrong."""
     from scaffold.verify.child.cases import SamplesError
     from scaffold.verify.child.file_import import install
 

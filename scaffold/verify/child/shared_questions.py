@@ -24,7 +24,7 @@ ATTRIBUTES = (
 
 
 def questions_of(subject: Subject, text: str) -> Any:
-    """Return the questions, with the inputs of the subject; raise ImportError without pytest."""
+    """Return an object with the questions of `op_testing.py` as methods, about the subject; raise ImportError without pytest."""
     module = _module(text)
     tests = vars(subject.checks.TESTS)
     stated = {name: tests[name] for name in ATTRIBUTES if name in tests}

@@ -37,7 +37,7 @@ class _Expression(NamedTuple):
 
 
 def size_relation(checks: Any) -> tuple[str, ...]:
-    """Return the condition on one size under which the forward runs; none if there is none."""
+    """Return the condition, `("G == 3 * H",)`, on one size under which the forward runs; () if there is none."""
     usual, other = _choices(checks)
     numbers = _numbers(checks, usual)
     for name in reversed(usual):
@@ -91,7 +91,7 @@ LARGEST = 64
 def size_conditions(checks: Any) -> list[str]:
     """Return conditions that tell the accepted sizes, as `C % 8 == 0` and `K <= H`; [] if none are found.
 
-    They hold for every choice that was accepted, and for none that was refused. They are advice, and never assumed.
+    They hold for every choice of sizes accepted by the forward, and together for none that it refused. They are advice, and never assumed.
     """
     usual, _ = _choices(checks)
     numbers = _numbers(checks, usual)
@@ -118,9 +118,9 @@ def size_conditions(checks: Any) -> list[str]:
 def _tried(
     checks: Any, usual: Sizes, numbers: Sequence[int]
 ) -> tuple[list[Sizes], list[Sizes]]:
-    """Return sizes accepted by the forward, and sizes refused by it.
+    """Return choices of sizes accepted by the forward, and choices refused by it.
 
-    As most sizes may be refused, half of them differ in one from a choice that is accepted.
+    As it may refuse most, every other choice differs in one size from an accepted one. Integers in its code are among the sizes tried.
     """
     code = getattr(checks.FORWARD or checks.OPERATOR, "__code__", None)
     said = [one for one in code.co_consts if type(one) is int] if code else []
@@ -140,7 +140,7 @@ def _tried(
 
 
 def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
-    """Yield possible conditions: the factors of a size, its ratio to other sizes, its bounds."""
+    """Yield possible conditions on each size: a factor, equality to an expression of other sizes, lower and upper bounds."""
     known = numbers | {str(one): one for one in range(2, LARGEST + 1)}
     fixed = [_Expression(text, (), partial(int, one)) for text, one in known.items()]
     for name in names:
@@ -158,7 +158,7 @@ def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
 
 
 def _dilated(names: Sequence[str], numbers: Sizes) -> Iterator[_Expression]:
-    """Yield how far a dilated kernel reaches, without and with padding: `2 * (K - 1) - 4`."""
+    """Yield the extents of a dilated kernel, which an input must exceed: `2 * (K - 1)`, less the padding `2 * (K - 1) - 4`."""
     for padding, name in product(range(0, 9, 2), names):
         end = f" - {padding}" if padding else ""
         for factor in (one for one in numbers if one != name):
@@ -174,7 +174,7 @@ def _reach(padding: int, dilation: int, kernel: int) -> int:
 
 
 def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:
-    """Return whether the forward accepts exactly this size, no neighbour or double; 1 may broadcast."""
+    """Return whether the forward accepts this size of a dim, and neither a neighbour nor the double; 1 is not tried: it broadcasts."""
     refused = (one for one in (size + 1, size - 1, 2 * size) if one > 1)
     return _takes(checks, sizes | {name: size}) and not any(
         _takes(checks, sizes | {name: one}) for one in refused
@@ -182,7 +182,7 @@ def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:
 
 
 def _choices(checks: Any) -> tuple[Sizes, Sizes]:
-    """Return the sizes of the tests, and other ones."""
+    """Return the sizes of the tests by name, and a second choice, all of them larger if the proof has one."""
     parameters = signature(checks.make).parameters.values()
     usual = {
         item.name: item.default
@@ -199,6 +199,7 @@ class EqualParts(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        """Call a PyTorch function; raise RuntimeError if it is `chunk`, and its parts differ in size."""
         result = func(*args, **(kwargs or {}))
         parts = result if getattr(func, "__name__", "") == "chunk" else ()
         if len({part.shape for part in parts}) > 1:
@@ -207,6 +208,7 @@ class EqualParts(TorchFunctionMode):
 
 
 def _takes(checks: Any, sizes: Sizes) -> bool:
+    """Return whether the forward accepts inputs of these sizes."""
     try:
         with torch.no_grad(), EqualParts():
             (checks.FORWARD or checks.OPERATOR)(*checks.make(**sizes))
@@ -222,7 +224,7 @@ def _numbers(checks: Any, usual: Sizes) -> Sizes:
 
 
 def _expressions(names: Sequence[str], sizes: Sizes) -> Iterator[_Expression]:
-    """Yield simple expressions of the names."""
+    """Yield simple expressions of the names: `H`, `H * W`, `2 * H`, `H + W`, `H + 1`, and `H - 1` if that stays above 1."""
     for one in names:
         yield _Expression(one, (one,), int)
     for pair in combinations_with_replacement(names, 2):

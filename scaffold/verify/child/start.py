@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """Continue in a new process; this one watches, and ends it with our parent.
+    """Continue in a forked process; this one waits for it, and kills the group once our parent has ended.
 
     Our parent holds the other end of stdin. It closes with our parent, unless a copy of our parent has it too; then a change of the
     parent's id shows the end. Neither needs the working process, which may hang anywhere.
@@ -64,7 +64,7 @@ def _raise_ended(number: int, frame: Any) -> None:
 
 
 def _end_as(status: int) -> None:
-    """End with the status of the ended process."""
+    """End this process as the working one ended: by its signal, or with its exit code."""
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))

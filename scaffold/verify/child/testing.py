@@ -56,11 +56,12 @@ class Reporter:
 
 
 def _name(nodeid: str) -> str:
-    """Return the name of a test without its file; its parameters may contain anything."""
+    """Return the name of a test from its id, without the file: `a.py::T::test_x[1]` -> `T::test_x[1]`."""
     return nodeid.partition("::")[2] or nodeid
 
 
 def _outcome(report: Any) -> tuple[str, str]:
+    """Return the outcome of a test, "xfailed" for an expected failure, and the reason; "" if it passed or was skipped."""
     if hasattr(report, "wasxfail"):
         words = report.wasxfail.removeprefix("reason: ")
         return ("xfailed" if report.skipped else "xpassed"), words
@@ -89,7 +90,7 @@ def main() -> None:
 
 
 def _lacking() -> dict[str, str]:
-    """Return a missing module, and the error; else the version of torch."""
+    """Return the first needed module that cannot be imported, as "lacks", and the error; else "" and the version of torch."""
     for name in NEEDED:
         try:
             __import__(name)
@@ -110,7 +111,7 @@ def _prepare(file: str) -> None:
 def _compile_once(text: str) -> None:
     """Compile a function once if a test file uses torch.compile.
 
-    Importing the compiler takes seconds, and each run would do it.
+    Importing the compiler takes seconds, and each forked run would do it.
     """
     if "torch.compile" in text or "OpTests" in text:
         torch = sys.modules["torch"]

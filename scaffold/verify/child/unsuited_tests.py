@@ -23,7 +23,7 @@ MEND = "give the tests inputs of your own: --samples '@file.py:function'"
 
 
 def unfit(checks: Any) -> dict[str, Any] | None:
-    """Return the first generated test failing because of its inputs, with a hint, or None."""
+    """Return the first generated test bound to fail for its inputs, as a failure with a hint; None if there is none."""
     if checks.REFERENCE is None or not subsets(checks):
         return None  # no reference, or no output has a gradient
     searches = (_cases, _empty, _mapped, _under_autocast)
@@ -34,6 +34,7 @@ def unfit(checks: Any) -> dict[str, Any] | None:
 
 
 def _cases(checks: Any) -> Iterator[str]:
+    """Yield why a case of the tests cannot pass: by autograd alone, without the op."""
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
         if refusal(checks, case, None).words:
@@ -47,7 +48,7 @@ def _cases(checks: Any) -> Iterator[str]:
 
 
 def _empty(checks: Any) -> Iterator[str]:
-    """Yield empty cases with a finite gradient, but no finite derivative of it."""
+    """Yield why test_gradcheck cannot pass in an empty case: the gradient is finite, and its derivative is not."""
     told = "double_backward" in checks.TESTS.unsupported_of_empty
     for name, arguments in checks.EMPTY_CASES.items():
         case = Case(name, dict(arguments), further=True)
@@ -66,7 +67,10 @@ CURVED = "a second derivative is not finite there"
 
 
 def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
-    """Return why the forward itself fails a test in this case, by autograd alone; "" if it does not."""
+    """Return why the forward itself fails a test in this case, by autograd alone; "" if it does not.
+
+    In the words `{}` stands for the case.
+    """
     if not _leaves_elements(checks, inputs):
         return "test_jacrev cannot pass in {}: every result of the forward is empty, so nothing is compared"
     try:
@@ -93,7 +97,7 @@ def _leaves_elements(checks: Any, inputs: Sequence[Any]) -> bool:
 
 
 def _mapped(checks: Any) -> Iterator[str]:
-    """Yield why the vmap test, which draws other numbers, cannot pass."""
+    """Yield why the vmap test cannot pass: its inputs have other random numbers than the tests' cases."""
     for seed in SEEDS if checks.MAPPED else ():
         case = Case("base", {"seed": seed})
         words = refusal(checks, case, None).words
@@ -110,14 +114,14 @@ def _needed(inputs: Sequence[Any]) -> list[Tensor]:
 
 
 def _has_a_gradient(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Return whether the gradients of the forward are finite."""
+    """Return whether all gradients of the forward are finite."""
     names = value_names(checks, len(inputs))
     found = expected_gradients(checks, inputs, names)
     return all(bool(one.isfinite().all()) for one in found.values())
 
 
 def _has_second_derivatives(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Return whether the op's second derivatives are finite, or missing; they may differ from autograd's."""
+    """Return whether the op's second derivatives are finite, or cannot be computed; another question compares their values."""
     try:
         found = [*second_derivatives_of(checks, checks.OPERATOR, inputs)]
     except RuntimeError:
@@ -140,7 +144,10 @@ def _largest(checks: Any, inputs: Sequence[Any]) -> float:
 
 
 def _under_autocast(checks: Any) -> Iterator[str]:
-    """Yield why the autocast test cannot pass: the op raises, or errs by more than is allowed."""
+    """Yield why the autocast test cannot pass: the op raises, or errs by more than is allowed.
+
+    As in the test, an error counts only if other random numbers, of two more seeds, give it too.
+    """
     cases = [x for x in checks.CASES.values() if {*x} <= {"absent", "sample"}]
     for low in LOW if checks.TESTS.autocast else ():
         for case, types in product(cases, ((torch.float,), (low,), (low, torch.float))):
@@ -161,7 +168,10 @@ LEAST = 16 * torch.finfo(torch.float).eps
 def _imprecise(
     checks: Any, case: dict[str, Any], types: Sequence[torch.dtype], low: torch.dtype
 ) -> dict[int, str]:
-    """Return errors by number of output or gradient under autocast; none if plain PyTorch raises."""
+    """Return the errors under autocast in words, by number of the output or gradient; {} if plain PyTorch raises.
+
+    `types` are the dtypes of the inputs in turn, `low` is autocast's. The key RAISED stands for an error of the op itself.
+    """
     inputs, doubles = (_rounded(checks, case, some) for some in (types, DOUBLE))
     try:
         right = _ends(checks, checks.REFERENCE(*doubles))
@@ -183,7 +193,10 @@ def _imprecise(
 
 
 def _off(one: Tensor, other: Tensor, right: Tensor, low: torch.dtype) -> str:
-    """Describe an error larger than the test allows; "" if it is not."""
+    """Describe an error of the op's result `one` larger than the test allows; "" if it is not.
+
+    `other` is plain PyTorch's result, whose own error counts TIMES; `right` is in double precision. A result too large for `low` is skipped.
+    """
     if not (right.numel() and other.isfinite().all()):
         return ""
     size = right.abs().max()
@@ -203,7 +216,7 @@ DOUBLE = (torch.double,)
 def _rounded(
     checks: Any, case: dict[str, Any], types: Sequence[torch.dtype]
 ) -> tuple[Any, ...]:
-    """Return inputs of these dtypes in turn, rounded to the digits of bfloat16."""
+    """Return the inputs cast to these dtypes in turn, but rounded to bfloat16: so all have the same values."""
     pairs = zip(checks.make(**case), cycle(types), strict=False)
     return tuple(
         (
@@ -222,7 +235,7 @@ def _ends(checks: Any, outputs: Any) -> tuple[Tensor, ...]:
 
 
 def _losses(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Return the gradients of a loss in double precision."""
+    """Return the gradients of a random weighted sum of the outputs, in double precision, by the inputs requiring grad."""
     seed_generator(1)
     weights = [torch.randn(x.shape).bfloat16() for x in outputs]
     pairs = zip(outputs, weights, strict=True)
