@@ -19,7 +19,10 @@ BY_LINE = ("decorate", "undecorate", "signature", "drop")  # at a definition
 
 
 def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
-    """Return the text with every applicable group of edits."""
+    """Return the text with every applicable group of edits; unchanged if none applies, or if the result is not Python.
+
+    A group holds the edits of one finding, and is applied as a whole or not at all.
+    """
     lines = text.split("\n")
     placed = [
         tuple(_place(edit, lines) for edit in group)
@@ -35,7 +38,7 @@ def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
 
 
 def _swallows(edit: Edit, lines: list[str]) -> bool:
-    """Return whether a comment stands inside the replaced text."""
+    """Return whether a comment stands inside the text that an edit replaces, and would be lost."""
     first, _, last, _ = edit.span
     return edit.kind == "replace" and any(
         "#" in row for row in lines[first - 1 : last - 1]
@@ -43,7 +46,7 @@ def _swallows(edit: Edit, lines: list[str]) -> bool:
 
 
 def _place(edit: Edit, lines: list[str]) -> Place:
-    """Return the place of an edit in characters; ast counts bytes of UTF-8."""
+    """Return an edit's place with columns in characters, as LibCST counts; those of ast are bytes of UTF-8."""
     line, column, end_line, end_column = edit.span
     return Place(
         edit.kind,
@@ -60,7 +63,10 @@ def _characters(lines: list[str], line: int, column: int) -> int:
 
 
 def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[Place]:
-    """Return the places of all applicable groups without overlap with an earlier group."""
+    """Return the places of all groups that can be applied: their places are open to edits (`known`), and overlap no earlier group's.
+
+    A place chosen already, as an import needed by two findings, is shared.
+    """
     chosen: dict[Place, None] = {}
     taken: list[Place] = []
     for group in groups:
@@ -78,6 +84,7 @@ def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[
 
 
 def _is_known(place: Place, known: Known) -> bool:
+    """Return whether a place is open to its kind of edit; an import goes anywhere, a definition is found by its line."""
     if place.kind == "import":
         return True
     if place.kind in BY_LINE:
@@ -102,7 +109,7 @@ def _overlap(one: Place, other: Place) -> bool:
 
 
 def places_in(text: str) -> tuple[MetadataWrapper, Known]:
-    """Return the tree of a text with its positions, and every place open to edits."""
+    """Return the tree of a text with its positions, and the places open to edits: kind, start and end."""
     wrapped = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     finder = _Finder()
     wrapped.visit(finder)
@@ -116,7 +123,7 @@ def _span(found: CodeRange) -> tuple[int, int, int, int]:
 def place_of(
     node: cst.CSTNode, position: Callable[[cst.CSTNode], CodeRange]
 ) -> tuple[int, int, int, int]:
-    """Return the span as ast has it: without parentheses, except for a tuple."""
+    """Return the span of a node as ast has it, without parentheses around it; those of a tuple are part of it."""
     if isinstance(node, cst.Tuple) and node.lpar:
         first, last = position(node.lpar[-1]), position(node.rpar[0])
         return (*_span(first)[:2], *_span(last)[2:])
@@ -143,7 +150,10 @@ class _Finder(Positioned, cst.CSTVisitor):
         self.known: Known = set()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        """Note the places an edit may name: expressions, statements, definitions."""
+        """Note the places an edit may name: expressions, statements alone on their line, functions, decorators.
+
+        A statement or decorator with a comment beside or above it cannot be removed.
+        """
         if isinstance(node, cst.BaseExpression):
             self._add("replace", node)
         elif isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
@@ -166,6 +176,7 @@ class _Finder(Positioned, cst.CSTVisitor):
         return True
 
     def _add_function(self, node: cst.FunctionDef) -> None:
+        """Note the edits open to a function: a decorator, a new signature if that is plain, removal if no comment ends its body."""
         line = self.position(node.name).start.line
         self.known.add(("decorate", line, 0, 0, 0))
         if _is_plain(node.params):
@@ -185,7 +196,7 @@ def _is_commented(
 
 
 def _is_plain(parameters: cst.Parameters) -> bool:
-    """Return whether parameters can be rewritten: names and defaults, without a star or a comment."""
+    """Return whether parameters can be rewritten: at least one, all positional, no star, no comment."""
     stars = (
         *parameters.posonly_params,
         *parameters.kwonly_params,
@@ -198,7 +209,7 @@ def _is_plain(parameters: cst.Parameters) -> bool:
 
 
 def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:
-    """Parse an expression to replace another; keep the other's parentheses."""
+    """Return the tree of an expression's text, with the parentheses of the one it replaces."""
     try:
         parsed = cst.parse_expression(text)
     except cst.ParserSyntaxError:
@@ -229,6 +240,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         return place_of(node, self.position)
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
+        """Replace an expression, or surround a compound statement with the statements inserted before and after it."""
         updated = super().on_leave(original_node, updated_node)
         if isinstance(original_node, cst.BaseExpression):
             place = self.replaced.get(self._at(original_node))
@@ -243,7 +255,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         original_node: cst.SimpleStatementLine,
         updated_node: cst.SimpleStatementLine,
     ) -> Any:
-        """Remove or replace a statement, if an edit names it."""
+        """Remove or replace the statement of a line, or insert statements before and after it; a line of several stays as it is."""
         if len(original_node.body) != 1:
             return updated_node
         small = original_node.body[0]
@@ -260,7 +272,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> Any:
-        """Remove a function, extend its signature or decorate it, if an edit names it."""
+        """Remove a function, replace its parameters, or decorate it, if an edit names the line of its name."""
         line = self._at(original_node.name)[0]
         if line in self.dropped:
             return cst.RemoveFromParent()
@@ -276,12 +288,14 @@ class Rewriter(Positioned, cst.CSTTransformer):
     def leave_Decorator(
         self, original_node: cst.Decorator, updated_node: cst.Decorator
     ) -> Any:
+        """Remove a decorator, if an edit names its line."""
         line = self._at(original_node.decorator)[0]
         return cst.RemoveFromParent() if line in self.undecorated else updated_node
 
     def leave_Module(
         self, original_node: cst.Module, updated_node: cst.Module
     ) -> cst.Module:
+        """Add the imports that edits need, after the first imports of the module."""
         if not self.imports:
             return updated_node
         body = list(updated_node.body)
@@ -290,7 +304,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         return updated_node.with_changes(body=[*body[:at], *added, *body[at:]])
 
     def _surrounded(self, original: cst.CSTNode, updated: Any) -> Any:
-        """Return a statement with the statements inserted before and after it."""
+        """Return the updated statement between the ones that edits insert before and after the original."""
         start = self._at(original)[:2]
         before, after = self.before.get(start, ()), self.after.get(start, ())
         if not before and not after:
@@ -316,7 +330,7 @@ def _by_line(places: frozenset[Place], kind: str) -> dict[int, str]:
 
 
 def _merged(parameters: cst.Parameters, text: str) -> cst.Parameters:
-    """Return the parameters listed in a text; known ones keep their formatting and annotations."""
+    """Return the parameters listed in a text, `x, y=None`; known names keep their formatting and annotations."""
     wanted = cst.parse_statement(f"def f({text}): pass")
     assert isinstance(wanted, cst.FunctionDef)
     old = {item.name.value: item for item in parameters.params}
@@ -338,6 +352,7 @@ def _merged(parameters: cst.Parameters, text: str) -> cst.Parameters:
 def _by_start(
     places: frozenset[Place], kind: str
 ) -> dict[tuple[int, int], tuple[str, ...]]:
+    """Return the texts to insert at each start of a statement, by (line, column)."""
     found: dict[tuple[int, int], tuple[str, ...]] = {}
     for place in sorted(places):
         if place.kind == kind:
@@ -347,7 +362,7 @@ def _by_start(
 
 
 def _takes_all(small: cst.BaseSmallStatement, text: str) -> bool:
-    """Return whether a replacement is for the whole statement, not for its expression."""
+    """Return whether a replacement is for the whole statement; for a statement that is an expression, the text tells."""
     return not isinstance(small, cst.Expr) or _is_statement(text)
 
 

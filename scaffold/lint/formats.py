@@ -30,7 +30,10 @@ def as_text(
     can_fix: bool = True,
     paint: Paint = unpainted,
 ) -> str:
-    """Return one line a finding, as ruff does, with the source below it, and a summary."""
+    """Return one line for each finding, as ruff does, with the source below it, and a summary.
+
+    `paint` colours a text by the name of a style. Without LibCST (`can_fix` is False) the summary says what --fix needs.
+    """
     lines = [line for item in findings for line in _lines(item, paint)]
     counts = Counter(item.level for item in findings)
     errors, advice = counts["error"], counts["advice"]
@@ -43,6 +46,7 @@ def as_text(
 
 
 def _lines(item: Finding, paint: Paint) -> Iterator[str]:
+    """Yield the lines of one finding: place, rule and message, then the source with carets below the mistake."""
     style = "error" if item.level == "error" else "note"
     place = paint(f"{item.path}:{item.line}:{item.column}:", "place")
     advice = "" if item.level == "error" else "(advice) "
@@ -121,6 +125,7 @@ def as_sarif(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
 
 
 def _described(rule: Rule) -> dict[str, Any]:
+    """Return a rule as SARIF describes one."""
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
@@ -130,6 +135,7 @@ def _described(rule: Rule) -> dict[str, Any]:
 
 
 def _result(item: Finding, index: int) -> dict[str, Any]:
+    """Return a finding as a SARIF result; `index` is its rule's among the rules of the run."""
     region = {"startLine": item.line, "startColumn": item.column}
     uri = quote(item.path.replace("\\", "/"), errors="surrogateescape")
     place = {"artifactLocation": {"uri": uri}, "region": region}

@@ -20,7 +20,7 @@ COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
 
 
 def never_differentiable(facts: Facts) -> bool:
-    """Return whether every output is marked as non-differentiable: backward never runs."""
+    """Return whether forward marks every output as non-differentiable: backward never runs."""
     marked = facts.marked("mark_non_differentiable")
     if not marked:
         return False
@@ -34,7 +34,7 @@ def never_differentiable(facts: Facts) -> bool:
 
 
 def once(facts: Facts) -> tuple[Edit, ...]:
-    """Return the edits to add once_differentiable, and its import if the file has none."""
+    """Return the edits to add @once_differentiable to backward, and its import if the file has none; () if backward is not static."""
     backward = facts.function.backward
     if backward is None or backward.binding != "static":
         return ()
@@ -61,12 +61,12 @@ PLAIN = {"staticmethod", "classmethod", "once_differentiable", "custom_bwd"}
 
 
 def keeps_arguments(method: Method) -> bool:
-    """Return whether a method gets the very tensors passed by the engine."""
+    """Return whether a method gets the very tensors passed by the autograd engine: no decorator may have replaced them."""
     return not {name.split(".")[-1] for name in method.decorators} - PLAIN
 
 
 def is_kernel(node: ast.Call, names: Names) -> bool:
-    """Return whether a call starts compiled code: a Triton launch, or a function of an extension."""
+    """Return whether a call starts compiled code: `kernel[grid](x)` of Triton, an operator under `torch.ops`, a function of an extension."""
     function = node.func
     if isinstance(function, ast.Subscript):
         # kernel[grid](...): a Name by itself, not an element of a list of functions
@@ -82,7 +82,7 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
 
 
 def behind_results(method: Method) -> Iterator[Step]:
-    """Yield the statements whose values may reach what a method returns, the nearest first."""
+    """Yield the statements whose values may reach what a method returns: its returns, then those that bind names they read, and so on."""
     steps, names = list(method.flow.returns), {method.ctx}
     while steps:
         yield from steps
@@ -93,7 +93,7 @@ def behind_results(method: Method) -> Iterator[Step]:
 
 
 def _written(step: Step) -> set[str]:
-    """Return the names bound or changed by a statement; a call for its effect may change its arguments."""
+    """Return the names in the targets of a statement, and in a call for its effect, which may change its arguments."""
     statement = step.statement
     places: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
@@ -112,9 +112,9 @@ def takes_shape(node: ast.AST) -> bool:
 
 
 def detaches(facts: Facts) -> bool:
-    """Return whether forward detaches, as in `x + (x.round() - x).detach()`.
+    """Return whether forward calls detach, as a straight-through estimator does: `x + (x.round() - x).detach()`.
 
-    The second derivative has the same constants then.
+    Then a detached value is a constant to the true second derivative, too.
     """
     forward = facts.function.forward
     calls = ast.walk(forward.node) if forward else ()
@@ -125,7 +125,10 @@ def detaches(facts: Facts) -> bool:
 
 
 def asked_alone(guards: Guards, ctx: str | None) -> int | None:
-    """Return the one input whose need is tested by the guards, with nothing else; else None."""
+    """Return i if a statement runs only under `if ctx.needs_input_grad[i]`, for one i alone; else None.
+
+    Branches with other tests do not count; `else`, or a test of several inputs, gives None.
+    """
     found: set[int] = set()
     for guard in guards:
         if not isinstance(guard.node, ast.If):
@@ -145,7 +148,7 @@ def asked_alone(guards: Guards, ctx: str | None) -> int | None:
 
 
 def _needed(test: ast.expr, ctx: str | None) -> int | None:
-    """Return the index in `ctx.needs_input_grad[i]`, alone or as part of an `and`."""
+    """Return i of the test `ctx.needs_input_grad[i]`, alone or as part of an `and`; None for any other test."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         indices = [_needed(value, ctx) for value in test.values]
         known = [index for index in indices if index is not None]

@@ -71,7 +71,7 @@ CALLED = "rules are called AF00, AF01 and so on"
 
 
 def select(selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:
-    """Return the rules that are selected (none: the default ones) and not ignored."""
+    """Return the rules with a selected code (the default rules if none is selected) and no ignored one."""
     wanted, without = tuple(selected), tuple(ignored)
     chosen = [
         rule
@@ -86,7 +86,7 @@ def _matches(rule: str, codes: tuple[str, ...]) -> bool:
 
 
 def split_codes(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the codes in options such as `AF01,AF02`."""
+    """Return the codes in option values: `["AF01,af02", "AF03"]` -> `("AF01", "AF02", "AF03")`."""
     return tuple(
         code.strip().upper()
         for value in values
@@ -96,7 +96,7 @@ def split_codes(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
-    """Return a problem for each unknown code."""
+    """Return a problem for each code that begins no rule's id; `place` is the option or setting with the codes."""
     problems = []
     for code in codes:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):

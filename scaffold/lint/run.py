@@ -18,7 +18,7 @@ def lint_text(
     rules: Iterable[Rule],
     known: frozenset[str] = frozenset(),
 ) -> tuple[Finding, ...] | Unreadable:
-    """Return the findings of a file; `known` are names of Functions defined in other files."""
+    """Return the findings of a file, or an Unreadable if it cannot be parsed; `known` are names of Functions defined in other files."""
     try:
         if not may_matter(text, known):
             parsed(text, path)
@@ -42,6 +42,7 @@ def lint_text(
 
 
 def _findings(module: Module, rules: tuple[Rule, ...]) -> Iterator[Finding]:
+    """Yield the findings of each rule: of those for a file, then of those for each of its Functions."""
     lines = module.text.split("\n")
     for rule in rules:
         if rule.whole is not None:
@@ -58,7 +59,7 @@ def _findings(module: Module, rules: tuple[Rule, ...]) -> Iterator[Finding]:
 def _finding(
     path: str, lines: list[str], rule: Rule, found: Found, function: str
 ) -> Finding:
-    """Return the finding of a rule at its place."""
+    """Return what a rule found with the place and the level, for display."""
     line, column, end, _ = span(found.node)
     statement_end = getattr(found.node, "body", None)
     return Finding(

@@ -18,7 +18,10 @@ from scaffold.primitives.calls import is_constant, is_whole
 
 
 def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
-    """Yield outputs kept on ctx: the very tensor that is returned, with a gradient."""
+    """Yield outputs kept as attributes of ctx, each the very tensor that is returned, with a gradient: a reference cycle.
+
+    Nothing is yielded if the methods are inherited, reported for the parent then, or if an attribute is reset by backward.
+    """
     saver = facts.function.saver
     marked = facts.marked("mark_non_differentiable")
     if saver is None or saver not in facts.function.own or marked is None:
@@ -33,7 +36,7 @@ def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
 
 
 def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
-    """Return whether a kept value is an output of forward."""
+    """Return whether a kept name surely holds an output of forward, with the same value where it is returned."""
     assert isinstance(kept.value, ast.Name)
     name, flow = kept.value.id, saver.flow
     if saver is facts.function.setup_context:
@@ -82,7 +85,10 @@ def let_go(facts: Facts, attribute: str) -> bool:
 
 
 def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
-    """Yield inputs and intermediates kept on ctx, alone or in a tuple, that are evidently tensors."""
+    """Yield attributes of ctx that hold evident tensors, other than outputs, each with these tensors: several if it is a tuple.
+
+    None after `enable_grad`: forward keeps these on purpose, with a graph that it records itself.
+    """
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own or facts.is_trivial:
         return
@@ -106,7 +112,7 @@ def listed(node: ast.expr) -> list[ast.expr]:
 
 
 def _is_scratch(facts: Facts, node: ast.expr) -> bool:
-    """Return whether a tensor is created where it is kept, without another's values: `x.new_empty(0)`."""
+    """Return whether an expression creates a tensor without another's values: `x.new_empty(0)`."""
     name = torch_call(node, facts.names) or method_call(node, facts.names)
     return creates(name)
 
@@ -124,7 +130,10 @@ def has_graph(facts: Facts, saver: Method, step: Step) -> bool:
 def carries_gradient(
     facts: Facts, method: Method, node: ast.expr, at: Step, depth: int = 20
 ) -> bool:
-    """Return whether a value surely depends, differentiably, on an input with a gradient."""
+    """Return whether a value surely depends, differentiably, on an input with a gradient; False if the text does not tell.
+
+    `at` is the statement with the expression; `depth` bounds the number of bindings followed.
+    """
 
     def carried(part: ast.expr) -> bool:
         return carries_gradient(facts, method, part, at, depth - 1)
@@ -160,7 +169,7 @@ def carries_gradient(
 
 
 def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
-    """Replace the attribute by save_for_backward, if nothing is saved yet."""
+    """Return the edits to save a name by save_for_backward instead of `ctx.name = name`; () if anything else is saved, or not read."""
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or not isinstance(kept.value, ast.Name):
         return ()
@@ -182,7 +191,10 @@ def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
 
 
 def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
-    """Return whether the attribute is the only kept tensor, set by its own statement, and nothing is saved."""
+    """Return whether the attribute holds the only kept tensor, set by a statement of its own, and no save_for_backward is called.
+
+    No other method than forward, setup_context, backward and symbolic may read it.
+    """
     known = {"forward", "backward", "setup_context", "symbolic"}
     if set(facts.function.methods) - known or kept.step.guards:
         return False
@@ -195,7 +207,7 @@ def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
 
 
 def _is_free(backward: Method, name: str) -> bool:
-    """Return whether backward has no use for the name, and unpacks no saved tensors yet."""
+    """Return whether backward can bind the name: it has no use for it, and does not read saved_tensors yet."""
     nodes = list(ast.walk(backward.node))
     bound = {node.id for node in nodes if isinstance(node, ast.Name)}
     parameters = {item.name for item in backward.parameters}
@@ -204,6 +216,7 @@ def _is_free(backward: Method, name: str) -> bool:
 
 
 def _reads(node: ast.AST, ctx: str | None, attribute: str) -> bool:
+    """Return whether a node is `ctx.attribute`."""
     return (
         isinstance(node, ast.Attribute)
         and node.attr == attribute
@@ -218,7 +231,11 @@ TAKEN = {"needs_input_grad", "saved_tensors", "saved_variables", "to_save", "met
 def kept_instead(
     facts: Facts, item: ContextCall, plain: list[ast.expr]
 ) -> tuple[Edit, ...]:
-    """Move the arguments to attributes of ctx; backward reads them under its own names."""
+    """Return the edits to keep the `plain` arguments of save_for_backward, which are no tensors, as attributes of ctx.
+
+    `ctx.save_for_backward(x, n)` becomes `ctx.save_for_backward(x)` and `ctx.n = n`. () if backward does not unpack the saved values to names
+    in one statement, or if an attribute would replace one of ctx.
+    """
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or item.call.keywords or item.starred:
         return ()
@@ -266,7 +283,7 @@ def _instead(statement: ast.stmt, texts: list[str]) -> tuple[Edit, ...]:
 def _unpacking(
     facts: Facts, backward: Method
 ) -> tuple[ast.Assign, list[ast.Name]] | None:
-    """Return the only statement to read the saved tensors, and the names it binds."""
+    """Return the only statement to read the saved tensors, `x, n = ctx.saved_tensors`, and the names it binds; None without one."""
     nodes = [node for m in facts.function.own for node in ast.walk(m.node)]
     reads = [
         node

@@ -20,7 +20,7 @@ ALL = frozenset({"*"})
 
 
 def read_noqa(text: str) -> dict[int, frozenset[str]]:
-    """Return the codes switched off, by line from 1."""
+    """Return the codes in noqa comments by line, from 1; a comment without codes switches off all of them (ALL)."""
     off: dict[int, frozenset[str]] = {}
     if "noqa" not in text.lower():
         return off
@@ -69,7 +69,7 @@ def read_baseline(text: str, path: str) -> Counter[Key]:
 def without_known(
     findings: Iterable[Finding], known: Counter[Key]
 ) -> tuple[Finding, ...]:
-    """Return the findings not in a baseline."""
+    """Return the findings not in a baseline; of equal ones, as many are left out as the baseline counts."""
     left = Counter(known)
     fresh = []
     for finding in findings:
@@ -82,6 +82,7 @@ def without_known(
 
 
 def _key(finding: Finding) -> Key:
+    """Return the key by which a baseline knows a finding: it stays the same if lines move."""
     if finding.rule == UNREAD:  # each Python version words it differently
         return (finding.path, UNREAD, "", "")
     message = re.sub(r"\bline \d+", "line _", finding.message)

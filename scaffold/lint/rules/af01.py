@@ -9,7 +9,7 @@ from scaffold.lint.saved_values import outputs_on_ctx, saved_instead
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield outputs kept on ctx."""
+    """Yield each output kept as an attribute of ctx, with the edits to save it instead."""
     for kept in outputs_on_ctx(facts):
         message = f"output '{ast.unparse(kept.value)}' is kept as ctx.{kept.name}: a reference cycle; use save_for_backward"
         yield Found(kept.step.statement, message, saved_instead(facts, kept))

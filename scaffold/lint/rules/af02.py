@@ -9,7 +9,7 @@ from scaffold.lint.saved_values import let_go, saved_instead, tensors_on_ctx
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield tensors kept on ctx, other than outputs."""
+    """Yield attributes of ctx that hold tensors other than outputs, with the edits to save these."""
     for kept, parts in tensors_on_ctx(facts):
         several = "s" * (len(parts) > 1)
         named = ", ".join(f"'{ast.unparse(part)}'" for part in parts)

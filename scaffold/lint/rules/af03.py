@@ -10,7 +10,10 @@ from scaffold.lint.questions import never_differentiable
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield returns with a known length below the number of inputs."""
+    """Yield returns of backward with a known length below the number of inputs; only advice if all they return is None.
+
+    Not for inherited methods, reported for the parent, nor if backward never runs.
+    """
     function = facts.function
     forward, backward = function.forward, function.backward
     if forward is None or backward is None:
@@ -34,11 +37,12 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _says_nothing(values: tuple[ast.expr, ...] | None) -> bool:
+    """Return whether all returned values are None."""
     return values is not None and all(is_none(value) for value in values)
 
 
 def _wanted(facts: Facts) -> tuple[int, str]:
-    """Return the largest number of gradients needed for a call, and its source in words."""
+    """Return the number of gradients needed, and its source in words: the required inputs, or more given by a call in the file."""
     function = facts.function
     assert function.forward is not None
     required = function.forward.required
@@ -56,7 +60,7 @@ def _wanted(facts: Facts) -> tuple[int, str]:
 
 
 def _with_none(facts: Facts, node: ast.expr, missing: int) -> tuple[Edit, ...]:
-    """Append None for the inputs without a gradient; no edit unless the text parses to that length."""
+    """Return the edit to append `missing` Nones to a returned tuple or value; () if the new text does not parse to that length."""
     text = ast.get_source_segment(facts.module.text, node)
     wanted = missing + (len(node.elts) if isinstance(node, ast.Tuple) else 1)
     more = ", ".join(["None"] * missing)

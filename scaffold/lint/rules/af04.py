@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield a backward whose parameters do not fit one gradient for each output."""
+    """Yield a backward that takes fewer gradients than forward has outputs, or requires more."""
     function = facts.function
     backward, outputs = function.backward, facts.output_count
     if backward is None or outputs is None or facts.is_trivial:
@@ -31,7 +31,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
-    """Make one parameter for each output: add only unused gradients, drop only unread ones."""
+    """Return the edit for backward to take one gradient for each output; () if it would drop a gradient that is read.
+
+    A gradient is only added for an output marked as non-differentiable: any other one has to be used.
+    """
     backward = facts.function.backward
     assert backward is not None
     given = [item.name for item in backward.positional]
@@ -53,7 +56,7 @@ def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
 
 
 def _constant_outputs(facts: Facts, start: int) -> list[str] | None:
-    """Name the gradients of the last outputs if all are marked as non-differentiable, else None."""
+    """Return names for the gradients of the outputs from `start` if all are marked as non-differentiable, else None."""
     marked = facts.marked("mark_non_differentiable") or frozenset()
     found = set()
     for item in facts.outputs:

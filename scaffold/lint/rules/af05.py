@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield a call that drops values saved by an earlier one."""
+    """Yield a call of save_for_backward that may follow another one, and does not save all that this saved: only the last counts."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return
@@ -31,7 +31,7 @@ def _texts(call: ast.Call) -> set[str]:
 
 
 def _merged(calls: tuple[ContextCall, ...]) -> tuple[Edit, ...]:
-    """Merge two calls in one block into one, in the order of the text."""
+    """Return the edits to merge two calls under the same branches into the second; () if there are more, or other branches."""
     if len(calls) != 2 or calls[0].step.guards != calls[1].step.guards:
         return ()
     first, second = calls

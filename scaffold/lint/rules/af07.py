@@ -13,7 +13,7 @@ from scaffold.lint.saved_values import carries_gradient, has_graph, listed
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the first tensor made in forward and kept for backward, but not returned."""
+    """Yield the first tensor computed in forward and saved for backward, but not returned: a second derivative lacks its graph."""
     function, saver = facts.function, facts.function.saver
     if saver is None or saver.ctx is None or function.once_differentiable:
         return
@@ -35,7 +35,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
-    """Yield saved tensors, and attributes of ctx read in backward, with their root there."""
+    """Yield saved tensors, and attributes of ctx read in backward: the expression, its statement, and the root of its reads there."""
     for item in facts.context_calls(saver, "save_for_backward"):
         for position, argument in enumerate(item.call.args):
             yield argument, item.step, Root("saved", element=position)
@@ -52,7 +52,10 @@ def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
 
 
 def _is_mask(facts: Facts, held: Root) -> bool:
-    """Return whether backward only compares a tensor, or takes its shape: no derivative goes through that."""
+    """Return whether backward only compares a saved tensor, or takes its shape: no derivative goes through that.
+
+    `held` is the root of its reads in backward: which saved tensor, or which attribute of ctx.
+    """
     backward = facts.function.backward
     assert backward is not None
     nodes, values = list(ast.walk(backward.node)), facts.values(backward)
@@ -74,10 +77,7 @@ def _is_mask(facts: Facts, held: Root) -> bool:
 
 
 def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
-    """Return whether a value has lost its graph, and a derivative would go through it.
-
-    Inputs themselves, masks and noise do not count.
-    """
+    """Return whether a saved value was computed, by differentiable steps, from an input with a gradient; an input itself was not."""
     root = facts.values(saver).root(node, at)
     made = root is not None and (root.origin == "fresh" or root.viewed)
     return made and carries_gradient(facts, saver, node, at)

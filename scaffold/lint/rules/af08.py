@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield inputs with a gradient, changed in place and not marked."""
+    """Yield inputs with a gradient, changed in place and not marked dirty; advice if a copy may be changed, or no gradient is sure."""
     function = facts.function
     forward, dirty = function.forward, facts.marked("mark_dirty")
     if (
@@ -52,7 +52,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _aliases(facts: Facts) -> Iterator[str]:
-    """Yield the inputs aliased by the marked names."""
+    """Yield the inputs whose memory a marked name shares: `y = x.view(-1); ctx.mark_dirty(y)` marks x."""
     for method in (facts.function.forward, facts.function.setup_context):
         if method is None or method.ctx is None:
             continue
@@ -64,7 +64,7 @@ def _aliases(facts: Facts) -> Iterator[str]:
 
 
 def _marking(facts: Facts, name: str, step: Step) -> tuple[Edit, ...]:
-    """Add mark_dirty after the change, if the input itself is the only output."""
+    """Return the edit to add mark_dirty after the change; () unless every return gives just the input itself."""
     forward = facts.function.forward
     if forward is None or forward.ctx is None or step.guards:
         return ()

@@ -11,7 +11,7 @@ from scaffold.primitives.calls import has_memory
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield dirty inputs surely missing from all outputs."""
+    """Yield mark_dirty of an input surely missing from all outputs returned after it."""
     forward = facts.function.forward
     if forward is None or forward.ctx is None or forward not in facts.function.own:
         return
@@ -37,7 +37,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _returned(facts: Facts, name: str, after: list[Returned]) -> tuple[Edit, ...]:
-    """Return the tensor itself instead of its only returned copy."""
+    """Return the edit to return the tensor itself instead of `x.clone()`; () unless this is the only output."""
     forward, calls = facts.function.forward, [item.node for item in after]
     assert forward is not None
     if len(facts.outputs) != 1 or len(calls) != 1:
@@ -53,7 +53,7 @@ def _returned(facts: Facts, name: str, after: list[Returned]) -> tuple[Edit, ...
 
 
 def _unmarked(facts: Facts, item: ContextCall) -> tuple[Edit, ...]:
-    """Remove the mark if nothing can have changed the tensor: each reader makes a new one."""
+    """Return the edit to remove the mark if nothing can have changed the tensor: every use only reads it, for a new tensor."""
     forward, (argument, *others) = facts.function.forward, item.call.args
     if forward is None or others or not isinstance(argument, ast.Name):
         return ()
@@ -68,7 +68,7 @@ def _unmarked(facts: Facts, item: ContextCall) -> tuple[Edit, ...]:
 
 
 def _only_read(facts: Facts, node: ast.AST) -> tuple[ast.AST, ...]:
-    """Return the operands of an expression with a new tensor as its value."""
+    """Return the operands of an expression that makes a new tensor from them, and so changes none; () for any other node."""
     if isinstance(node, ast.BinOp):
         return node.left, node.right
     if isinstance(node, ast.Compare):
@@ -83,7 +83,7 @@ def _only_read(facts: Facts, node: ast.AST) -> tuple[ast.AST, ...]:
 
 
 def _lacks(facts: Facts, name: str, item: Returned) -> bool:
-    """Return whether a return surely does not hold the tensor."""
+    """Return whether no value of a return is the input `name`; False if the origin of one is unknown."""
     forward = facts.function.forward
     if item.values is None or forward is None:
         return False

@@ -7,7 +7,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield mark_dirty of an input with a gradient, in a Function of several outputs."""
+    """Yield mark_dirty of an input with a gradient, in a Function of several outputs; one finding for each call."""
     if facts.output_count is None or facts.output_count < 2 or facts.is_trivial:
         return
     constant = facts.marked("mark_non_differentiable")

@@ -9,7 +9,7 @@ from scaffold.lint.questions import inserted_first
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield changes in place of the incoming gradients, under any name."""
+    """Yield the first change in place of each incoming gradient, under any name of its memory; advice if that may be a copy."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return

@@ -8,7 +8,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the first change of each saved tensor, and of tensors made in forward and kept on ctx."""
+    """Yield the first change in backward of each saved tensor, and of each tensor that forward made and kept on ctx."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, attribute: str) -> bool:
-    """Return whether an attribute of ctx is a tensor made in forward, not a shared buffer."""
+    """Return whether all values of an attribute of ctx are new tensors of forward: a shared buffer may be changed on purpose."""
     saver = facts.function.saver
     kept = [k for k in facts.kept(saver) if k.name == attribute] if saver else []
     roots = [facts.values(saver).root(k.value, k.step) for k in kept] if saver else []

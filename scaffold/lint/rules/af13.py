@@ -10,7 +10,10 @@ from scaffold.lint.questions import detaches
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield outputs sharing memory with an input, not marked dirty."""
+    """Yield outputs that share memory with an input with a gradient, which is not marked dirty.
+
+    Not so if forward changes the input, a mistake of AF08, or detaches: then the memory is shared on purpose.
+    """
     forward, dirty = facts.function.forward, facts.marked("mark_dirty")
     if forward is None or dirty is None or facts.is_trivial:
         return
@@ -41,7 +44,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_handed(forward: Method, name: str) -> bool:
-    """Return whether a call for its effect takes an input: `group.all_reduce(x)`."""
+    """Return whether a call for its effect takes the input, `group.all_reduce(x)`: it may change it."""
     return any(
         isinstance(argument, ast.Name) and argument.id == name
         for step in forward.flow.steps

@@ -13,7 +13,7 @@ from scaffold.primitives.calls import is_mask
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the masks; fix only a sole one, as a second marking call would replace the first."""
+    """Yield each mask among the outputs; with a fix if it is the only one, as a second marking call would replace the first."""
     masks = list(_masks(facts))
     sole = len(masks) == 1 and not facts.marked("mark_non_differentiable")
     for found in masks:
@@ -21,7 +21,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _masks(facts: Facts) -> Iterator[Found]:
-    """Yield outputs that are comparisons cast to float and have an unread gradient."""
+    """Yield outputs that are comparisons cast to float, unmarked, with a gradient that backward does not read."""
     function = facts.function
     forward, backward, marked = (
         function.forward,
@@ -53,7 +53,7 @@ def _masks(facts: Facts) -> Iterator[Found]:
 
 
 def _is_mask(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Return whether a value is a comparison cast to a floating type."""
+    """Return whether a value is a comparison cast to another dtype: `(x > 0).float()`, or a name bound to one."""
     forward = facts.function.forward
     assert forward is not None
     if isinstance(node, ast.Name):
@@ -70,6 +70,7 @@ def _is_mask(facts: Facts, node: ast.expr, at: Step) -> bool:
 
 
 def _marking(forward: Method, name: str, at: Step) -> tuple[Edit, ...]:
+    """Return the edit to mark the output before it is returned; () if it has no name, or forward no ctx."""
     if not name or forward.ctx is None:
         return ()
     return (

@@ -9,7 +9,10 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield output gradients used as tensors and never compared with None."""
+    """Yield the first use as a tensor of each output gradient that may be None, and is never compared with it.
+
+    With one output it is advice: its gradient is rarely None. With several, an unused output's is.
+    """
     backward = facts.function.backward
     if backward is None or facts.materializes or backward not in facts.function.own:
         return
@@ -32,7 +35,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _asks(nodes: list[ast.AST], name: str | None) -> bool:
-    """Return whether a name, or any for None, is compared with None or tested."""
+    """Return whether a name is compared with None, or stands in a test; for the name None: whether anything is compared with None."""
     for node in nodes:
         if isinstance(node, ast.Compare) and any(map(is_none, node.comparators)):
             left = node.left.id if isinstance(node.left, ast.Name) else ""
@@ -46,7 +49,7 @@ def _asks(nodes: list[ast.AST], name: str | None) -> bool:
 
 
 def _uses(node: ast.AST, name: str) -> bool:
-    """Return whether a node fails if the name is None."""
+    """Return whether a node raises if the name is None: an operand, or the owner of an attribute or index."""
     if isinstance(node, ast.BinOp):
         sides: list[ast.expr] = [node.left, node.right]
     elif isinstance(node, ast.Attribute | ast.Subscript):
@@ -57,7 +60,7 @@ def _uses(node: ast.AST, name: str) -> bool:
 
 
 def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
-    """Insert a guard: without an incoming gradient, return None for each input."""
+    """Return the edit to begin backward with `if grad is None: return None, ...`; () if the number of inputs may vary."""
     backward, wanted = facts.function.backward, len(facts.inputs)
     if backward is None or any(item.passing != "positional" for item in facts.inputs):
         return ()
@@ -69,7 +72,7 @@ def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
 
 
 def _materialized(facts: Facts) -> tuple[Edit, ...]:
-    """Remove the only set_materialize_grads call: unused outputs have zeros again."""
+    """Return the edit to remove the only set_materialize_grads call: then gradients of unused outputs are zeros, not None."""
     calls = [
         item
         for method in (facts.function.forward, facts.function.setup_context)

@@ -22,7 +22,7 @@ CONTAINERS = {
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield parameters annotated as containers of tensors, or passed to torch.stack or torch.cat."""
+    """Yield parameters of forward annotated as containers of tensors, or passed whole to torch.stack or torch.cat."""
     forward = facts.function.forward
     if forward is None or forward not in facts.function.own or facts.is_trivial:
         return
@@ -42,6 +42,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _contains(facts: Facts, node: ast.expr | None) -> bool:
+    """Return whether an annotation is a container of tensors: `list[Tensor]`."""
     if not isinstance(node, ast.Subscript):
         return False
     if facts.names.resolve(node.value).split(".")[-1] not in CONTAINERS:

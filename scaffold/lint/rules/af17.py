@@ -31,6 +31,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _kind(node: ast.expr | None) -> str:
+    """Return "list" or "dict" if an expression surely makes one, else ""."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id if node.func.id in ("list", "dict") else ""
     if isinstance(node, ast.Dict | ast.DictComp):
@@ -39,6 +40,7 @@ def _kind(node: ast.expr | None) -> str:
 
 
 def _as_tuple(facts: Facts, node: ast.expr) -> tuple[Edit, ...]:
+    """Return the edit to make a tuple of a list: `[a, b]` -> `(a, b)`, any other -> `tuple(...)`."""
     text = ast.get_source_segment(facts.module.text, node) or ast.unparse(node)
     if isinstance(node, ast.List) and len(node.elts) > 1:
         return (Edit("replace", span(node), f"({text[1:-1]})"),)

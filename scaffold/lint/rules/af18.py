@@ -16,7 +16,7 @@ CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the first cut of the graph in backward.
+    """Yield the first cut of the graph in backward, as `x.detach()`, on the way to a gradient.
 
     If forward detaches too, detach in backward is accepted: it is a constant there as well.
     """
@@ -38,7 +38,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _state(facts: Facts, backward: Method) -> Iterator[ast.expr]:
-    """Yield saved tensors that backward changes, as `running.data` in `running.data.copy_(mean)`."""
+    """Yield the tensors saved by forward that backward changes, as `running.data` in `running.data.copy_(mean)`: their cut is meant."""
     for change in facts.changes(backward):
         root = facts.values(backward).root(change.target, change.step)
         if root and root.origin in ("saved", "kept"):
@@ -46,7 +46,7 @@ def _state(facts: Facts, backward: Method) -> Iterator[ast.expr]:
 
 
 def _computing(node: ast.AST, behind: set[int]) -> Iterator[ast.AST]:
-    """Yield the nodes whose values may reach a gradient.
+    """Yield the nodes below one whose values may reach a gradient; `behind` are the ids of the statements which may.
 
     Not so: tests, blocks that end in raise, sizes, and `y` in `torch.zeros_like(y)`.
     """
@@ -66,7 +66,7 @@ def _computing(node: ast.AST, behind: set[int]) -> Iterator[ast.AST]:
 
 
 def _numbers(facts: Facts, backward: Method) -> Iterator[str]:
-    """Yield the names of saved tensors that are made of numbers, as `torch.tensor(dt)`."""
+    """Yield the names in backward of saved tensors made of plain numbers, as `torch.tensor(dt)`: they have no derivative to lose."""
     saver, flow = facts.function.saver, backward.flow
     saved = facts.context_calls(saver, "save_for_backward") if saver else ()
     if saver is None or len(saved) != 1 or saved[0].starred:
@@ -82,7 +82,7 @@ def _numbers(facts: Facts, backward: Method) -> Iterator[str]:
 
 
 def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
-    """Return whether a tensor is created without another one's values."""
+    """Return whether forward creates a tensor, under a name too, without another one's values."""
     if isinstance(node, ast.Name):
         bound = saver.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.element is not None:

@@ -11,7 +11,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield Functions that compute several gradients and never test which are needed; one finding each."""
+    """Yield a backward that computes several gradients and never tests which are needed."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return
@@ -36,7 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_ready(facts: Facts, backward: Method, node: ast.expr, at: Step) -> bool:
-    """Return whether backward passes a gradient on: its argument, or one computed by forward."""
+    """Return whether a gradient costs nothing: an argument of backward, an attribute of ctx, or saved by forward."""
     values = facts.values(backward)
     bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
     value = bound.value if bound else None

@@ -13,7 +13,7 @@ CALLS = {"save_for_backward", "set_materialize_grads"}  # these can wait for the
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield Functions whose forward takes ctx."""
+    """Yield the class of a Function whose own forward takes ctx, with all its bases known."""
     function = facts.function
     if (
         function.style == "combined"
@@ -28,7 +28,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
-    """Move all uses of ctx to a setup_context, if they need only inputs and the one output."""
+    """Return the edits to move all statements with ctx to a setup_context; () if one reads more than inputs and the one output.
+
+    Nor if the file calls forward itself, as that would pass ctx.
+    """
     backward = facts.function.methods.get("backward")
     called = f"{facts.function.name}.forward(" in facts.module.text
     kept = [
@@ -59,7 +62,7 @@ def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
 
 
 def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
-    """Return the text of setup_context; "" if a statement reads another local of forward."""
+    """Return the text of setup_context with the statements `kept`; "" if one reads another local of forward."""
     inputs = [item.name for item in forward.positional]
     (last,) = (item.node for item in facts.outputs)
     named = isinstance(last, ast.Name) and last.id not in inputs
@@ -101,7 +104,7 @@ def _is_plain(facts: Facts, forward: Method) -> bool:
 
 
 def _can_wait(statement: ast.stmt, forward: Method) -> bool:
-    """Return whether a statement only keeps something on ctx."""
+    """Return whether a statement only keeps something on ctx, `ctx.n = n` or `ctx.save_for_backward(x)`, and so may come last."""
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
         return isinstance(target, ast.Attribute) and _is_ctx(target.value, forward)

@@ -11,7 +11,7 @@ READ = "_fwd_used_autocast"  # the attribute of ctx that custom_bwd reads first
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield forwards without ctx that have torch's custom_fwd."""
+    """Yield forwards with torch's custom_fwd and no ctx; advice if no custom_bwd reads the attributes of ctx it sets."""
     function = facts.function
     forward = function.forward
     if forward is None or function.setup_context is None or forward not in function.own:
@@ -41,7 +41,7 @@ def _notes(facts: Facts, setup: Method) -> bool:
 
 
 def _hands_on(setup: Method) -> bool:
-    """Return whether setup_context gives ctx to another function, which may set attributes of it."""
+    """Return whether setup_context passes ctx to another function, which may set its attributes."""
     return any(
         isinstance(part, ast.Name) and part.id == setup.ctx
         for node in ast.walk(setup.node)
@@ -51,11 +51,15 @@ def _hands_on(setup: Method) -> bool:
 
 
 def _is_bwd(name: str) -> bool:
+    """Return whether a decorator is torch's custom_bwd."""
     return name.startswith("torch.") and name.endswith(".custom_bwd")
 
 
 def _noted(facts: Facts, name: str, decorator: ast.expr) -> tuple[Edit, ...]:
-    """Set the attributes read by custom_bwd in setup_context; keep a decorator that also casts."""
+    """Return the edits to set in setup_context what custom_bwd reads, instead of custom_fwd.
+
+    Without a custom_bwd, to remove custom_fwd alone. () if custom_fwd also casts, or if the device type is unknown.
+    """
     setup, backward = facts.function.setup_context, facts.function.backward
     if setup is None or setup not in facts.function.own or setup.ctx is None:
         return ()

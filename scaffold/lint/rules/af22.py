@@ -19,7 +19,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _moved(facts: Facts) -> tuple[Edit, ...]:
-    """Move jvp to a subclass, if nothing in the file uses forward-mode derivatives."""
+    """Return the edits to move jvp, with comments above it, to a subclass `...WithJvp` after the Function.
+
+    () if the file uses forward-mode derivatives, if jvp is all of the class, or if the class is nested, decorated or defined twice.
+    """
     function, text = facts.function, facts.module.text
     node, name = function.methods["jvp"].node, f"{function.name}WithJvp"
     alone = function.node.body == [node] or function.node.decorator_list

@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the two calls if they stand in one block and have different arguments."""
+    """Yield save_for_forward if save_for_backward in the same block saves other tensors; a fix if these are all of its own and more."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return

@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield generate_vmap_rule = True beside vmap or mark_dirty."""
+    """Yield a Function with generate_vmap_rule = True and a vmap of its own; as advice, one that may call mark_dirty."""
     function = facts.function
     if not function.generate_vmap_rule:
         return

@@ -8,7 +8,10 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield vjp beside backward; calls of an instance, or of the class."""
+    """Yield vjp beside backward, and calls of the class or of an instance instead of apply.
+
+    No calls if the class defines them (`__call__`), or if its name may stand for something else.
+    """
     function = facts.function
     if "vjp" in function.methods and "backward" in function.methods:
         yield Found(
@@ -48,7 +51,7 @@ def _called(facts: Facts) -> Iterator[Found]:
 
 
 def _held(scope: ast.ClassDef, name: str) -> Iterator[Found]:
-    """Yield calls of `self.op` in a class with `self.op = Double()`."""
+    """Yield calls of `self.op(x)` in a class with `self.op = Double()`, where Double (`name`) is the Function."""
     nodes = list(ast.walk(scope))
     made = {
         ast.unparse(target): node.value
@@ -73,7 +76,7 @@ def _is_of(call: ast.Call, name: str) -> bool:
 
 
 def _applied(call: ast.AST, message: str, name: str, made: ast.expr | None) -> Found:
-    """Return the finding; given the code that makes the instance, with a fix to call apply."""
+    """Return the finding for a call; given the expression that makes the instance, with the edit to write `Double.apply` instead."""
     text = f"{name}.apply"
     edits = (Edit("replace", span(made), text),) if made else ()
     return Found(call, f"{message}; use {text}", edits)

@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield `x = inputs` if x is then used as a tensor."""
+    """Yield `x = inputs` in setup_context if x is then saved or used as a tensor; a fix if forward has one input."""
     setup, forward = facts.function.setup_context, facts.function.forward
     if (
         setup is None

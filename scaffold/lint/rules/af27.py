@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Yield tensor parameters with a default and a needs_input_grad test in backward."""
+    """Yield custom operators with a default of a tensor parameter whose needs_input_grad is tested in backward."""
     for operator in module.operators:
         if operator.autograd is None or operator.backward is None:
             continue
@@ -27,7 +27,10 @@ def find(module: Module) -> Iterator[Found]:
 
 
 def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
-    """Rename the operator and drop its defaults; add a function of the old name with them."""
+    """Return the edits to rename the operator and drop its defaults, and to add a function of the old name with them.
+
+    () if the file uses the name for more than calls and registrations, or if the new name is taken.
+    """
     node, name, new = operator.node, operator.name, f"{operator.name}_op"
     nodes = list(ast.walk(module.tree))
     uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == name]
@@ -57,7 +60,7 @@ def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
 
 
 def _declared(module: Module, item: Parameter) -> str:
-    """Return a parameter as written."""
+    """Return a parameter as written: name, annotation, default."""
     text = item.name
     if item.annotation is not None:
         text += f": {ast.get_source_segment(module.text, item.annotation)}"
@@ -68,7 +71,7 @@ def _declared(module: Module, item: Parameter) -> str:
 
 
 def _asked(backward: ast.FunctionDef) -> Iterator[int]:
-    """Yield the positions of needs_input_grad read in a backward."""
+    """Yield each i of `ctx.needs_input_grad[i]` in a backward."""
     for node in ast.walk(backward):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             owner, index = node.value, node.slice.value

@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Yield returned values that share memory with a parameter."""
+    """Yield returned values of custom operators that share memory with a parameter, with the edit to clone them."""
     for operator in module.operators:
         flow = Flow(operator.node, [item.name for item in operator.parameters])
         values = Values(flow, module.names, None)

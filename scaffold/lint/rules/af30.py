@@ -21,6 +21,7 @@ def find(module: Module) -> Iterator[Found]:
 
 
 def _in_function(module: Module, scope: ast.FunctionDef) -> Iterator[Found]:
+    """Yield the findings for each call of gradcheck or gradgradcheck in a function."""
     flow = Flow(scope, [])
     for step in flow.steps:
         for node in step.expressions():
@@ -35,7 +36,7 @@ def _in_function(module: Module, scope: ast.FunctionDef) -> Iterator[Found]:
 
 
 def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[Found]:
-    """Yield arguments of gradcheck created in single precision."""
+    """Yield arguments of a gradcheck created without a dtype, as `torch.randn(3)`, with the edit to add double."""
     given = call.args[1]
     for item in given.elts if isinstance(given, ast.Tuple | ast.List) else [given]:
         made: ast.expr | None = item

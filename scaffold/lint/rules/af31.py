@@ -10,7 +10,7 @@ from scaffold.lint.questions import behind_results, is_kernel, once
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the call of compiled code in backward next to a gradient."""
+    """Yield the call of compiled code in backward nearest to a returned gradient."""
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or backward not in function.own:
@@ -23,7 +23,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
-    """Return the kernel with the fewest names between its results and a gradient, or else the last one called for its effect."""
+    """Return the kernel with the fewest names between its results and a gradient; without one, the last called for its effect; or None."""
     steps = backward.flow.steps
     effects = (s for s in reversed(steps) if isinstance(s.statement, ast.Expr))
     for step in (*behind_results(backward), *effects):

@@ -8,7 +8,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield read parameters of backward beyond the output gradients."""
+    """Yield a backward that reads a parameter beyond the gradients of the outputs: it has its default in every call."""
     backward, outputs = facts.function.backward, facts.output_count
     if (
         backward is None

@@ -10,7 +10,10 @@ from scaffold.lint.questions import asked_alone
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield names bound only under one input's branch and returned for another."""
+    """Yield names computed only under `needs_input_grad[i]` and returned as the gradient of another input.
+
+    Advice if a further condition stands around all of them: then the gradient may need the other one.
+    """
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
@@ -47,7 +50,10 @@ def find(facts: Facts) -> Iterator[Found]:
 def _asking(
     facts: Facts, branch: int, positions: dict[str, list[int]]
 ) -> tuple[Edit, ...]:
-    """Test in the branch for each input whose gradient is computed in it."""
+    """Return the edits to test, in `if ctx.needs_input_grad[branch]`, for each input whose gradient is computed there.
+
+    `positions` are the positions of each name among the returned gradients.
+    """
     backward, edits = facts.function.backward, []
     assert backward is not None
     for step in backward.flow.steps:

@@ -13,7 +13,7 @@ from scaffold.spec.config_keys import PARAMETERS
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield saved names used in backward only under the branch of one input, together for each input."""
+    """Yield saved names read in backward only under the branch of one input; one finding for all those of an input."""
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or saver not in facts.function.own:
         return
@@ -47,7 +47,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_held_anyway(facts: Facts, name: str) -> bool:
-    """Return whether the memory is small, or not only held by the Function: of a parameter, an index, a mask."""
+    """Return whether to save a tensor costs nothing: the caller holds it too (a parameter, an index, a mask), or it is small."""
     forward = facts.function.forward
     inputs = {item.name for item in forward.positional} if forward else set()
     kept = name in PARAMETERS or facts.has_gradient(name) is False
@@ -55,7 +55,7 @@ def _is_held_anyway(facts: Facts, name: str) -> bool:
 
 
 def _is_vector(facts: Facts, name: str) -> bool:
-    """Return whether forward demands a vector or a scalar: too small to be worth a test of `needs_input_grad`."""
+    """Return whether forward demands a vector or a scalar, `if b.ndim != 1: raise`: it is small."""
     forward = facts.function.forward
     told = re.compile(rf"{name}\.(shape != \([^,]*,\)|ndim != [01])")
     nodes = ast.walk(forward.node) if forward else ()
@@ -64,7 +64,7 @@ def _is_vector(facts: Facts, name: str) -> bool:
 
 
 def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
-    """Return the one input whose branch has all reads of a saved tensor, else None."""
+    """Return i if all reads of the saved tensor at a position are under `needs_input_grad[i]`, else None."""
     flow, values = backward.flow, facts.values(backward)
     for name, bounds in flow.bindings.items():
         bound = bounds[0]

@@ -39,7 +39,7 @@ def find(module: Module) -> Iterator[Found]:
 
 
 def _bare(module: Module, call: ast.Call) -> tuple[Edit, ...]:
-    """Replace Variable(x) by x if x is new; for other tensors, Variable drops the history."""
+    """Return the edit to write `torch.ones(3)` for `Variable(torch.ones(3))`; () for tensors not new: Variable drops their history."""
     made = call.args[0] if len(call.args) == 1 and not call.keywords else None
     if made is None or not creates(torch_call(made, module.names)):
         return ()
@@ -54,7 +54,7 @@ TYPES = {"torch.Tensor", "torch.FloatTensor"}
 
 
 def _is_sizes(call: ast.Call) -> bool:
-    """Return whether arguments are sizes rather than data: numbers and names, no list, no sole call."""
+    """Return whether arguments of torch.Tensor are sizes, not data: no list or tuple, and no call alone."""
     data: tuple[type[ast.expr], ...] = (ast.List, ast.Tuple, ast.ListComp)
     if len(call.args) == 1:
         data += (ast.Call,)
@@ -66,6 +66,7 @@ def _is_sizes(call: ast.Call) -> bool:
 
 
 def _empty(call: ast.Call) -> tuple[Edit, ...]:
+    """Return the edit to call torch.empty with the same sizes; () unless there are several: one may be data."""
     plain = ast.unparse(call.func) == "torch.Tensor" and len(call.args) > 1
     return (Edit("replace", span(call.func), "torch.empty"),) if plain else ()
 

@@ -11,7 +11,7 @@ from scaffold.lint.questions import never_differentiable
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield gradients that are numbers by their text; the fix writes None for 0."""
+    """Yield gradients that are numbers by their text; the fix for 0 is None."""
     backward = facts.function.backward
     if backward not in facts.function.own or never_differentiable(facts):
         return
@@ -25,7 +25,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _bound(node: ast.expr, facts: Facts, at: Step) -> ast.expr:
-    """Return the value of a name that is bound once and never added to, else the node."""
+    """Return the value of a name that is bound once and never added to, else the node itself."""
     backward = facts.function.backward
     if backward is None or not isinstance(node, ast.Name):
         return node
@@ -40,6 +40,7 @@ def _bound(node: ast.expr, facts: Facts, at: Step) -> ast.expr:
 
 
 def _is_number(node: ast.expr, facts: Facts) -> bool:
+    """Return whether an expression is surely a number: a literal, `float(...)`, `x.item()`."""
     match node:
         case ast.UnaryOp(ast.USub() | ast.UAdd(), inner):
             return _is_number(inner, facts)

@@ -14,7 +14,7 @@ GRAD = "torch.autograd.grad"  # a tuple of tensors
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield unread output gradients of differentiable outputs."""
+    """Yield output gradients not read by backward: all of them, or those of differentiable outputs."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return
@@ -32,9 +32,9 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
-    """Yield a backward whose gradients use none of the incoming ones.
+    """Yield a finding for a backward that reads none of its gradients (`given` are their names), and returns a tensor.
 
-    It is an error if an output surely depends on an input, else advice.
+    It is an error if an output surely depends on an input, and the names do not begin with _; else advice.
     """
     named, meant = ", ".join(map(repr, given)), all(n.startswith("_") for n in given)
     forward, backward = facts.function.forward, facts.function.backward
@@ -54,7 +54,7 @@ def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Return whether a gradient is a tensor, other than zeros."""
+    """Return whether a returned gradient is a tensor, other than zeros."""
     backward = facts.function.backward
     assert backward is not None
     bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
@@ -67,7 +67,7 @@ def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
 
 
 def _names(facts: Facts) -> Iterator[str]:
-    """Yield the parameter of backward for the gradient of each output."""
+    """Yield, for each output, the name of the parameter of backward with its gradient: `*grads` for all from its place."""
     backward, count = facts.function.backward, facts.output_count or 0
     assert backward is not None
     names = [item.name for item in backward.positional]
@@ -78,7 +78,7 @@ def _names(facts: Facts) -> Iterator[str]:
 
 
 def _dropped(facts: Facts, position: int, name: str) -> Iterator[Found]:
-    """Yield the output at a position, if it is differentiable and not marked otherwise."""
+    """Yield the output at a position, if it surely depends on an input and is not marked; `name` is its gradient's in backward."""
     forward, setup = facts.function.forward, facts.function.setup_context
     marked = facts.marked("mark_non_differentiable")
     if forward is None or marked is None or setup is not None and marked:

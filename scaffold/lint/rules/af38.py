@@ -15,7 +15,7 @@ RETAINS = {"retain_graph", "create_graph", None}  # None: `**options`, which are
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield attributes of ctx cleared by backward, and graphs of forward it frees."""
+    """Yield what a second backward lacks: attributes of ctx cleared by the first, and graphs of forward it frees."""
     backward, saver = facts.function.backward, facts.function.saver
     if backward is None or saver is None or backward not in facts.function.own:
         return
@@ -37,7 +37,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _cleared(backward: Method, step: Step) -> Iterator[str]:
-    """Yield attributes of ctx deleted or set to None, at most under needs_input_grad branches."""
+    """Yield attributes of ctx deleted or set to None by a statement that each backward runs, if the gradient is needed."""
     statement = step.statement
     asked = (getattr(guard.node, "test", None) for guard in step.guards)
     if not all(t is not None and "needs_input_grad" in ast.unparse(t) for t in asked):
@@ -59,7 +59,7 @@ def _is_ctx(node: ast.Attribute, backward: Method) -> bool:
 
 
 def _is_missed(backward: Method, attribute: str, at: Step) -> bool:
-    """Return whether an attribute is read before it is cleared, without a test for None."""
+    """Return whether backward reads an attribute before it clears it, and never compares it with None: the second one fails."""
     reads = [
         (step.order, node)
         for step in backward.flow.steps
@@ -80,7 +80,7 @@ def _is_missed(backward: Method, attribute: str, at: Step) -> bool:
 
 
 def _differentiated(facts: Facts, node: ast.AST) -> ast.expr | None:
-    """Return the tensor whose graph a call differentiates and frees."""
+    """Return y of `torch.autograd.grad(y, ...)` or `y.backward()`, whose graph the call frees; None if it may retain the graph."""
     if not isinstance(node, ast.Call) or RETAINS & {k.arg for k in node.keywords}:
         return None
     dotted = facts.names.resolve(node.func)
@@ -92,7 +92,7 @@ def _differentiated(facts: Facts, node: ast.AST) -> ast.expr | None:
 
 
 def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Return whether a tensor was computed in forward, with its graph."""
+    """Return whether a tensor of backward was kept by forward with its graph: on ctx, or as a saved tensor."""
     backward, saver = facts.function.backward, facts.function.saver
     assert backward is not None and saver is not None
     element: object = 0
@@ -120,7 +120,7 @@ def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
 
 
 def _has_own_graph(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
-    """Return whether forward records how the value is made."""
+    """Return whether forward recorded, after enable_grad, how the value is made; a detached one starts a graph, and has none."""
     if not isinstance(node, ast.Name) or not has_graph(facts, saver, at):
         return False
     bound = saver.flow.definite(node.id, at)

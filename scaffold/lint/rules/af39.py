@@ -9,7 +9,7 @@ from scaffold.lint.questions import keeps_arguments
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield calls of view to join dims of an incoming gradient: its strides are unknown."""
+    """Yield calls of view that join dims of an incoming gradient, whose strides are unknown; with the edit to call reshape."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _joins(node: ast.Call) -> bool:
-    """Return whether a call is a view that joins dims: the first is -1, or sizes are multiplied."""
+    """Return whether a call is a view that joins dims: `x.view(-1, D)` or `x.view(B * T, D)`, but not `x.view(-1, 1)`."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "view":
         return False
     first, *others = map(ast.unparse, node.args or [node])

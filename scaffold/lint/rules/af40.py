@@ -17,7 +17,7 @@ WHOLE = re.compile(r"\b(Bool|Byte|Char|Int|Long|Short)Tensor\(")
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield Functions without a backward or subclass whose outputs would require grad."""
+    """Yield Functions without a backward, and without a subclass to have one, with an output that would require grad."""
     function, forward = facts.function, facts.function.forward
     marked = facts.marked("mark_non_differentiable")
     if forward is None or forward not in function.own or not function.complete:
@@ -36,7 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _has_gradient(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Return whether an output is a tensor, and not of integers or booleans by its creation."""
+    """Return whether an output is surely a tensor, and has neither integers nor booleans."""
     forward = facts.function.forward
     assert forward is not None
     if isinstance(node, ast.Name):

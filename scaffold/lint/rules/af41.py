@@ -9,7 +9,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield class attributes set in each call and read in backward.
+    """Yield class attributes set in each call of forward and read in backward: `Op.shape = x.shape`.
 
     An attribute set in a branch may be a cache, and is not reported.
     """
@@ -39,7 +39,7 @@ def find(facts: Facts) -> Iterator[Found]:
 def _of_class(
     facts: Facts, method: Method, use: type[ast.expr_context]
 ) -> Iterator[ast.Attribute]:
-    """Yield the attributes of the class read or set in a method."""
+    """Yield the attributes of the class in a method, by its name or by `cls`: read (`use` is ast.Load) or set (ast.Store)."""
     named = {facts.function.name}
     if method.binding == "class":
         named.add(method.node.args.args[0].arg)

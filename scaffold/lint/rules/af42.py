@@ -15,7 +15,7 @@ MODULES = {"comm", "dist", "distributed"}
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield collectives in place on an unnamed tensor."""
+    """Yield collectives in place on an unnamed copy, `dist.all_reduce(x * 2)`; advice if it may be no copy: `x.contiguous()`."""
     for method in facts.function.own:
         for step in method.flow.steps:
             call = _collective(facts, step)
@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _collective(facts: Facts, step: Step) -> ast.Call | None:
-    """Return the collective called by a statement, also if its handle is assigned."""
+    """Return the collective called by a statement, alone or as `handle = dist.all_reduce(x, async_op=True)`; None without one."""
     statement = step.statement
     value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
     if not isinstance(value, ast.Call):
@@ -44,7 +44,7 @@ def _collective(facts: Facts, step: Step) -> ast.Call | None:
 
 
 def _base(facts: Facts, node: ast.expr) -> str:
-    """Return the name that `x.contiguous()` or the like may alias."""
+    """Return the name of x in `x.contiguous()` or another call that may return x itself; "" for any other expression."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         owner = node.func.value
         if may_be_argument(method_call(node, facts.names)):
@@ -53,7 +53,7 @@ def _base(facts: Facts, node: ast.expr) -> str:
 
 
 def _is_copy(facts: Facts, method: Method, node: ast.expr, at: Step) -> bool:
-    """Return whether an expression makes a new tensor."""
+    """Return whether an expression, other than a name, surely makes a new tensor."""
     root = None if isinstance(node, ast.Name) else facts.values(method).root(node, at)
     made = root is not None and root.origin == "fresh"
     return made and isinstance(node, ast.BinOp | ast.Call)

@@ -9,7 +9,10 @@ from scaffold.lint.questions import inserted_first, is_kernel, keeps_arguments
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield launches `kernel[grid](grad_output, ...)` of incoming gradients, one finding for each."""
+    """Yield the first launch `kernel[grid](grad_output, ...)` of each incoming gradient whose strides are not passed.
+
+    Not so if backward asks is_contiguous.
+    """
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return

@@ -14,7 +14,7 @@ CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double"}
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """torch's custom_fwd without `cast_inputs` on a forward that calls a kernel."""
+    """Yield torch's custom_fwd without `cast_inputs` on a forward that calls a kernel, and looks at no dtype itself."""
     function = facts.function
     forward = function.forward
     if forward is None or forward not in function.own or function.setup_context:
@@ -43,13 +43,14 @@ def _body(forward: Method) -> Iterator[ast.AST]:
 
 
 def _kernel(node: ast.AST, facts: Facts) -> str:
+    """Return the name of the kernel that a node calls; "" if it calls none."""
     if isinstance(node, ast.Call) and is_kernel(node, facts.names):
         return ast.unparse(node.func).partition("[")[0]
     return ""
 
 
 def _sees_to_dtypes(forward: Method, facts: Facts) -> bool:
-    """Return whether forward casts, or reads a dtype or the state of autocast."""
+    """Return whether forward casts a tensor, or reads a dtype or the state of autocast."""
     return any(
         method_call(node, facts.names) in CASTS
         or isinstance(node, ast.Attribute)

@@ -23,7 +23,10 @@ SOMETIMES = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.GeneratorExp)
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the first read of each attribute without a value, if all that could give it one is in sight."""
+    """Yield the first read in backward of each attribute of ctx that nothing in the file sets.
+
+    Only if everything that could set one is in sight. A backward that catches exceptions may expect the error.
+    """
     function, backward = facts.function, facts.function.backward
     if backward is None or not _is_in_sight(function) or facts.is_trivial:
         return
@@ -51,7 +54,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_in_sight(function: Function) -> bool:
-    """Return whether nothing but the Function's own methods can set attributes of ctx."""
+    """Return whether only the Function's own methods, and this file, can set attributes of ctx.
+
+    Not so with a base class, a decorator unknown, or if a method passes ctx on.
+    """
     methods = [function.methods.get(name) for name in ("forward", "backward")]
     if None in methods or function.parents or not function.complete:
         return False
@@ -88,7 +94,7 @@ def _attributes(facts: Facts) -> list[str]:
 
 
 def _always_runs(steps: list[Step], at: Step, node: ast.AST) -> bool:
-    """Return whether every run of a method comes to a node."""
+    """Return whether every call of backward evaluates a node of the statement `at`: no branch, return or short circuit before."""
     ends = any(
         isinstance(step.statement, ast.Return | ast.Raise) for step in steps[: at.order]
     )
