@@ -223,6 +223,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
     """A transformer to edit the given places."""
 
     def __init__(self, places: frozenset[Place]) -> None:
+        """Sort the places by kind of edit: spans for expressions, starts for insertions, lines for definitions."""
         super().__init__()
         self.replaced = {
             place[1:5]: place for place in places if place.kind == "replace"

@@ -39,9 +39,9 @@ def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    held = dict(map(_path_and_hash, done.stdout.split(b"\0")[:-1]))
+    committed = dict(map(_path_and_hash, done.stdout.split(b"\0")[:-1]))
     return tuple(
-        path for path in paths if not _is_held(root / path, held.get(path, ""))
+        path for path in paths if not _in_git(root / path, committed.get(path, ""))
     )
 
 
@@ -51,7 +51,7 @@ def _path_and_hash(line: bytes) -> tuple[str, str]:
     return path.decode(errors="surrogateescape"), about.split()[1].decode()
 
 
-def _is_held(path: Path, known: str) -> bool:
+def _in_git(path: Path, known: str) -> bool:
     """Return whether git has the file's content under this hash, with its line ends or with \\n; False if the hash is ""."""
     if not known:
         return False

@@ -19,7 +19,7 @@ GRACE = 2  # seconds more, for the TimeoutError to be raised
 BYTES = 1 << 30
 
 Result = TypeVar("Result")
-_held = False  # whether the memory of this process is limited
+_is_limited = False  # whether the memory of this process is limited
 
 
 class LimitReached(Exception):
@@ -31,7 +31,7 @@ def limited(function: Callable[[], Result]) -> Result:
 
     In a process with limited memory (after `hold`) it is called directly, with the limit of time. Raise LimitReached if the process was killed.
     """
-    if _held:
+    if _is_limited:
         with _timed():
             return function()
     import multiprocessing  # most runs need no second process
@@ -64,8 +64,8 @@ def _answer(function: Callable[[], Any], answers: Any) -> None:
 
 def hold() -> None:
     """Limit the memory of this process from now on, to BYTES more than it has; nothing happens where the system cannot."""
-    global _held
-    _held = True
+    global _is_limited
+    _is_limited = True
     with suppress(OSError, ValueError):
         pages = int(read_bytes(Path("/proc/self/statm")).split()[0])
         most = pages * resource.getpagesize() + BYTES

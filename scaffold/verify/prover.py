@@ -191,6 +191,7 @@ class Prover:
     """A process to prove one op after the other; replaced if it had to be ended."""
 
     def __init__(self, python: str = sys.executable, limit: float = LIMIT) -> None:
+        """Take an interpreter and the CPU seconds for an op; no process is started yet."""
         self.python, self.limit, self.allowed = python, limit, limit
         self.process: ChildProcess | None = None
         self.result: Verdict | None = None  # on the last request

@@ -68,6 +68,7 @@ class Telling:
     """A collector of the answers about a run."""
 
     def __init__(self) -> None:
+        """Begin without outcomes: of no test, no running test and no trouble."""
         self.outcomes: dict[str, str] = {}
         self.ended = False
         self._words: dict[str, str] = {}
@@ -182,6 +183,7 @@ class _Runner:
     """A process to run one file after the other; replaced if it had to be ended."""
 
     def __init__(self, python: str, limit: float, count: Callable[[int], None]) -> None:
+        """Take an interpreter, the seconds for a file, and a function to call with the number of tests that ended."""
         self.python, self.limit, self.count = python, limit, count
         self.process: ChildProcess | None = None
         self.result: Report | None = None

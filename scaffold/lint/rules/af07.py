@@ -18,14 +18,14 @@ def find(facts: Facts) -> Iterator[Found]:
     if saver is None or saver.ctx is None or function.once_differentiable:
         return
     if facts.is_trivial or saver not in function.own:
-        return
+        return  # inherited (reported there), or without a gradient
     returned = {
         node.id
         for item in facts.outputs
         for node in item.values or ()
         if isinstance(node, ast.Name)
     }
-    for node, step, read in _held(facts, saver):
+    for node, step, read in _saved(facts, saver):
         if isinstance(node, ast.Name) and node.id in returned or _is_mask(facts, read):
             continue
         if _is_made(facts, saver, node, step):
@@ -34,7 +34,7 @@ def find(facts: Facts) -> Iterator[Found]:
             return
 
 
-def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
+def _saved(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
     """Yield saved tensors, and attributes of ctx read in backward: the expression, its statement, and the root of its reads there."""
     for item in facts.context_calls(saver, "save_for_backward"):
         for position, argument in enumerate(item.call.args):
@@ -51,10 +51,10 @@ def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
                 yield node, kept.step, Root("kept", kept.name)
 
 
-def _is_mask(facts: Facts, held: Root) -> bool:
+def _is_mask(facts: Facts, read_root: Root) -> bool:
     """Return whether backward only compares a saved tensor, or takes its shape: no derivative goes through that.
 
-    `held` is the root of its reads in backward: which saved tensor, or which attribute of ctx.
+    `read_root` is the root of its reads in backward: which saved tensor, or which attribute of ctx.
     """
     backward = facts.function.backward
     assert backward is not None
@@ -71,7 +71,7 @@ def _is_mask(facts: Facts, held: Root) -> bool:
         for node in step.expressions()
         if isinstance(node, ast.Name | ast.Attribute)
         and isinstance(node.ctx, ast.Load)
-        and values.root(node, step) == held
+        and values.root(node, step) == read_root
     ]
     return bool(reads) and compared.issuperset(reads)
 

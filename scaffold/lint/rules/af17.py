@@ -13,7 +13,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield returns that surely are a list or a dict."""
     forward = facts.function.forward
     if forward is None or facts.is_trivial or forward not in facts.function.own:
-        return
+        return  # inherited (reported there), or without a gradient
     for item in facts.outputs:
         value = item.node
         if isinstance(value, ast.Name):

@@ -36,7 +36,7 @@ def _called(facts: Facts) -> Iterator[Found]:
     function = facts.function
     for scope in facts.module.scopes:
         if isinstance(scope, ast.ClassDef):
-            yield from _held(scope, function.name)
+            yield from _on_attributes(scope, function.name)
     plain = function.method("__init__") is None and not function.node.decorator_list
     for call in facts.module.calls:
         made = call.func
@@ -50,7 +50,7 @@ def _called(facts: Facts) -> Iterator[Found]:
             yield _applied(call, message, function.name, made if bare else None)
 
 
-def _held(scope: ast.ClassDef, name: str) -> Iterator[Found]:
+def _on_attributes(scope: ast.ClassDef, name: str) -> Iterator[Found]:
     """Yield calls of `self.op(x)` in a class with `self.op = Double()`, where Double (`name`) is the Function."""
     nodes = list(ast.walk(scope))
     made = {

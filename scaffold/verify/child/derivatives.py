@@ -266,6 +266,7 @@ def _transposed(
     places = [at for at, tangent in enumerate(tangents) if tangent is not None]
 
     def differentiable(*moved: Tensor) -> tuple[Tensor, ...]:
+        """Return the differentiable outputs, with these tensors in place of the inputs that have a tangent."""
         called = [*inputs]
         for at, value in zip(places, moved, strict=True):
             called[at] = value

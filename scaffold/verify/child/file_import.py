@@ -33,14 +33,14 @@ def import_file(name: str, file: str, root: str) -> Any:
     if getattr(sys.modules.get(name), "__file__", None) in TOLD - {file}:
         del sys.modules[name]  # of another directory
     module, error = _imported(name)
-    if error is not None and _unpack(name, root):
+    if error is not None and _bare_packages(name, root):
         module, own = _imported(name)
-        LEFT_OUT[name] = _told(error, root)
+        LEFT_OUT[name] = _in_words(error, root)
         if isinstance(own, ModuleNotFoundError) and own.name not in sys.modules:
             error = own  # the file itself imports it
     if module is None:
         assert error is not None
-        words = f"cannot be imported: {_told(error, root)}"
+        words = f"cannot be imported: {_in_words(error, root)}"
         raise NotLoadedError(words, install(error)) from error
     TOLD.add(str(module.__file__))
     if not os.path.samefile(str(module.__file__), file):
@@ -77,7 +77,7 @@ def install(error: BaseException) -> str:
     return f"install {missing} where PyTorch is, or name an interpreter that has both: --python"
 
 
-def _told(error: BaseException, root: str) -> str:
+def _in_words(error: BaseException, root: str) -> str:
     """Return an error in words, with the last line it passed in the user's files: `ImportError: no x (ops/a.py:3)`."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{os.path.relpath(x.filename)}:{x.lineno}" for x in frames]
@@ -90,7 +90,7 @@ def _told(error: BaseException, root: str) -> str:
     return f"{words} ({own[-1]})" if own else words
 
 
-def _unpack(name: str, root: str) -> bool:
+def _bare_packages(name: str, root: str) -> bool:
     """Replace the packages around a module by empty ones, so that only its own file runs; return whether there are any.
 
     A package of another place than `root`, such as an installed one, is left as it is.

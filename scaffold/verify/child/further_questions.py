@@ -146,7 +146,7 @@ def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def single_precision(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check that single-precision gradients are as precise as autograd's."""
+    """Check that single-precision gradients are as precise as autograd's, also for complex inputs."""
     digits = 2 * torch.finfo(torch.float32).eps
     return _imprecise_in(checks, inputs, (torch.float32, torch.complex64), digits)
 
@@ -178,9 +178,9 @@ def _imprecise_in(
 
 
 def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check gradients under autocast against the forward's, also for inputs of two dtypes.
+    """Check gradients under autocast against the forward's, also for inputs of two dtypes; None if right.
 
-    Applies to ops that specify their behaviour under autocast.
+    Applies to ops that specify their behaviour under autocast (`TESTS.autocast`).
     """
     if not checks.TESTS.autocast:
         return None
@@ -535,7 +535,10 @@ def _expected_gradients(
 
 
 def single_precision_by_double(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Compare gradients in single and double precision roughly."""
+    """Compare gradients in single and double precision roughly; None if they agree, or if the op refuses float32.
+
+    For an op without a reference. FEW_DIGITS is the relative difference allowed.
+    """
     single = [as_type(x, torch.float32) for x in inputs]
     try:
         found = _gradients(checks, checks.OPERATOR, single)

@@ -211,7 +211,7 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
         if subject.symmetric:
             why |= dict.fromkeys(DERIVED, "its input is symmetric")
         if result.status == "failed":
-            why |= dict.fromkeys(*_told_again(subject, name))
+            why |= dict.fromkeys(*_made_redundant(subject, name))
 
 
 def _refuses(subject: Subject) -> str:
@@ -231,7 +231,7 @@ def _is_on_purpose(error: Exception, subject: Subject) -> bool:
     return linecache.getline(subject.asked.source, line).strip().startswith("raise")
 
 
-def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
+def _made_redundant(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
     """Return the checks made redundant by a failed one, and the reason; if the inputs were changed, copy them from now on."""
     if failed == "inputs stay as they are":
         subject.copy_inputs()

@@ -65,6 +65,10 @@ class Call:
     """Forward and backward of one function, on the same inputs in every process."""
 
     def __init__(self, request: dict[str, Any]) -> None:
+        """Load the module of checks, make the inputs, and warm up the function named by "calls"; raise if it fails.
+
+        The number of calls in a round follows from the seconds of the last call.
+        """
         torch.set_num_threads(request["threads"])
         sys.path.extend(path for path in request["path"] if path not in sys.path)
         self.device = torch.device(request["device"])

@@ -76,6 +76,7 @@ def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
         seed: int = 0,
         **arguments: Any,
     ) -> tuple[Any, ...]:
+        """Return the inputs in call order, drawn from the seed; only those in `needs` require grad."""
         seed_generator(seed)
         made = tests.make(**arguments) | dict.fromkeys(absent)
         every = _stems(needs) if tuple(needs) == tests.differentiable else ()
@@ -136,6 +137,7 @@ def backpropagating(
     def gradients(
         outputs: Any, inputs: Sequence[Any], laid: Callable[[Tensor], Tensor] = permuted
     ) -> tuple[Tensor, ...]:
+        """Return the gradients of a call's outputs, or of the one tensor, by the inputs requiring grad."""
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         ends = [several[index] for index in tests.ends] if tests.ends else [*several]
@@ -163,6 +165,7 @@ def recording(
     """
 
     def call_recorder(recorder: Any, inputs: tuple[Any, ...]) -> Any:
+        """Call a subclass of the Function, and return its declared outputs."""
         outputs = on_copy(tests, recorder.apply)(*inputs)
         if declared is None:
             return outputs

@@ -25,6 +25,7 @@ def watch(tell: Any) -> None:
     seen: dict[str, set[str]] = {}
 
     def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
+        """Report a call unlike those before it, and make it; a call with an argument that no text can make again is not reported."""
         file = _file(cls)
         calls = seen.setdefault(f"{file}:{cls.__qualname__}", set())
         if not keywords and len(calls) < MOST:
@@ -39,6 +40,7 @@ def watch(tell: Any) -> None:
 
 
 def _file(cls: Any) -> str:
+    """Return the path of a class's source; "" if it has none."""
     try:
         return os.path.realpath(inspect.getfile(cls))
     except (OSError, TypeError):

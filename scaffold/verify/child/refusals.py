@@ -173,6 +173,7 @@ def _finite_of(checks: Any) -> str:
 
 
 def _is_finite(checks: Any, inputs: list[Any]) -> bool:
+    """Return whether the forward accepts these inputs, and gives finite outputs."""
     try:
         with torch.no_grad():
             outputs = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))

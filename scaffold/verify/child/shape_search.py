@@ -140,6 +140,10 @@ class _Forward:
     def __init__(
         self, checks: Any, declared: bool, seconds: float, source: str
     ) -> None:
+        """Collect the inputs by the position of each tensor in `names`: first shapes, dims (None if undeclared), and data.
+
+        Data are undeclared inputs other than vectors and weights, as told by their names: the search gives all of them one rank.
+        """
         # The user's own text has the unpacking `B, T, D = x.shape` even if its names are unused.
         self.own, self.operator = checks.OWN_FORWARD, checks.OPERATOR
         self.function = self.own or checks.FORWARD or self.operator
@@ -385,6 +389,7 @@ class _Beside:
     """Runs of the forward beside inputs of declared shapes."""
 
     def __init__(self, forward: _Forward) -> None:
+        """Collect the tests' shapes, the declared sizes among them by name, and the integer attributes, factors to try."""
         self.forward = forward
         self.usual = [tuple(forward.usual[at].shape) for at in forward.tensors.values()]
         pairs = [zip(one or (), two) for one, two in zip(forward.dims, self.usual)]
@@ -492,13 +497,14 @@ class _Naming:
     """Naming of accepted shapes: find the dims of independent size."""
 
     def __init__(self, forward: _Forward, shapes: Sizes) -> None:
+        """Begin with shapes accepted by the forward, no group of dims, and all dims left but those declared as numbers."""
         self.forward, self.shapes = forward, shapes
         self.groups = list[_Group]()
         self.left = [
-            slot for slot in _slots(shapes) if type(self._said(slot)) is not int
+            slot for slot in _slots(shapes) if type(self._dim(slot)) is not int
         ]
 
-    def _said(self, slot: Slot) -> Any:
+    def _dim(self, slot: Slot) -> Any:
         """Return the declared name or size of a dim; None if its input is undeclared."""
         dims = self.forward.dims[slot[0]]
         return dims[slot[1]] if dims else None
@@ -517,12 +523,12 @@ class _Naming:
         name_of, conditions = dict[Slot, str](), list[str]()
         names = self._names()
         for group in sorted(self.groups, key=lambda one: one.slots):
-            said = [str(self._said(slot)) for slot in group.slots if self._said(slot)]
+            said = [str(self._dim(slot)) for slot in group.slots if self._dim(slot)]
             usual = (one for one in self._usual(group) if one not in name_of.values())
             name = said[0] if said else next(usual, "") or next(names)
             name_of |= dict.fromkeys(group.slots, name)
             if group.kind.relation:
-                other = self._declared(group) or str(group.kind.number)
+                other = self._bounding_dim(group) or str(group.kind.number)
                 conditions.append(stated(name, group.kind.relation, other))
         texts = {
             slot: name_of.get(slot, str(_size(self.shapes, slot)))
@@ -543,14 +549,14 @@ class _Naming:
             if len(dims) == len(self.shapes[at]) and str(dims[axis]).isidentifier():
                 yield str(dims[axis])
 
-    def _declared(self, group: _Group) -> str:
+    def _bounding_dim(self, group: _Group) -> str:
         """Return the declared dim that bounds these, as T in `S >= T`, instead of the number in the condition; "" if there is none.
 
         It does if, once the declared dim is 3 larger, the forward accepts its new size for these dims too, and refuses one less.
         """
         named = dict[str, list[Slot]]()
         for slot in _slots(self.shapes):
-            if isinstance(said := self._said(slot), str):
+            if isinstance(said := self._dim(slot), str):
                 named.setdefault(said, []).append(slot)
         alike = [one.slots for one in self.groups if one.kind == group.kind]
         size = group.kind.number + 3
