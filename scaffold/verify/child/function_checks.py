@@ -81,7 +81,10 @@ def gradients(
     ends: Sequence[Tensor] | None = None,
     **options: Any,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of the inputs that require grad."""
+    """Return the gradients of the inputs that require grad; `weights` draws the grad_output of each output.
+
+    `ends` are outputs of a call made before; by default the Function is called. `options` go to `torch.autograd.grad`.
+    """
     ends = subject.ends(subject.call(inputs)) if ends is None else ends
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     given = [weights(end.detach()) for end in ends]
@@ -97,7 +100,10 @@ def compare(
     hint: str = "",
     exact: bool = True,
 ) -> None:
-    """Raise Wrong at the first unexpected gradient; `{}` in `words` is the difference."""
+    """Raise Wrong at the first unexpected gradient; `{}` in `words` is the difference.
+
+    `exact`: both come from the same computation; else the tolerance is that of finite differences.
+    """
     names = subject.needed(inputs)
     for name, one, two in zip(names, found, expected, strict=True):
         told = diagnose(one, two, subject.scene(name, inputs, exact))
@@ -109,6 +115,7 @@ def compare(
 
 
 def check_outputs(subject: Subject) -> None:
+    """Compare the outputs with the reference's in each case; raise Wrong at the first difference."""
     if subject.checks.REFERENCE is None:
         raise Unasked("no --reference")
     for case in subject.cases:
@@ -131,7 +138,7 @@ def _in_case(case: Case) -> str:
 
 
 def check_gradient(subject: Subject) -> None:
-    """Check the gradients; if they fail, once more with labels of 0 and 1."""
+    """Check the gradients; if they fail, once more with labels of 0 and 1 alone, which a loss may assume: then a note says so."""
     try:
         _derivatives(subject)
     except Wrong:
@@ -147,6 +154,7 @@ def check_gradient(subject: Subject) -> None:
 
 
 def _derivatives(subject: Subject) -> None:
+    """Compare the gradients of each case with the derivative; then ask of each tensor without a gradient whether it should have one."""
     for case in subject.cases:
         inputs = make_inputs(subject.checks, case, None)
         if subject.needed(inputs):
@@ -156,7 +164,7 @@ def _derivatives(subject: Subject) -> None:
 
 
 def _without_gradient(subject: Subject) -> list[str]:
-    """Return the tensors without a gradient, but for those declared so by the user."""
+    """Return the floating-point inputs for which backward returns None, but for those declared so by the user."""
     known = subject.checks.DIFFERENTIABLE
     pairs = zip(subject.names, subject.inputs(), strict=True)
     return [
@@ -171,7 +179,11 @@ OTHER_NEED = "does it read needs_input_grad of the right input?"
 
 
 def check_none(subject: Subject, name: str) -> None:
-    """Check a gradient of None: a fault if the reference's is not 0, and a note if only finite differences are not."""
+    """Check that None as the gradient of an input is meant.
+
+    A fault if the reference's gradient is not 0, or if backward returns one once this input alone requires grad; a note if only finite
+    differences are not 0.
+    """
     inputs = make_inputs(subject.checks, BASE, None, (name,))
     returned, error = returned_gradients(subject.checks, inputs)
     at = subject.names.index(name)
@@ -196,7 +208,7 @@ def check_none(subject: Subject, name: str) -> None:
 
 
 def _derivative(subject: Subject, inputs: Sequence[Any], where: str = "") -> None:
-    """Compare gradients with the reference's, or with differences."""
+    """Compare gradients with the reference's, or with differences; `where` ends the words of a failure."""
     found = gradients(subject, inputs)
     expected = subject.expected(inputs, contiguous)
     _compare_roughly(subject, inputs, found, expected, "{}" + where)
@@ -210,7 +222,10 @@ def _compare_roughly(
     words: str,
     hint: str = "",
 ) -> None:
-    """Compare with finite values of differences or the reference; pass if it is a surrogate."""
+    """Raise Wrong if gradients differ from the expected ones, where these are finite.
+
+    Two notes instead: the gradient may be a surrogate; or it is one for a symmetric input, of which differences move each element alone.
+    """
     pairs = zip(found, expected, strict=True)
     known = [two.where(two.isfinite(), one.to(two.dtype)) for one, two in pairs]
     try:
@@ -241,7 +256,7 @@ def _symmetric(gradient: Tensor) -> Tensor:
 
 
 def check_each_alone(subject: Subject) -> None:
-    """Check each gradient while only one input requires grad."""
+    """Compare each gradient, while only one input requires grad, with the one while all do."""
     if len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("only one input has a gradient")
     whole = subject.inputs()
@@ -270,6 +285,7 @@ def check_contract(subject: Subject) -> None:
 
 
 def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) -> None:
+    """Check the shapes of the gradients that backward returned; only a note if the inputs' shapes were searched for: they may broadcast."""
     try:
         asked_of.check_shapes(Asking(subject), inputs, returned)
     except Wrong as wrong:
@@ -282,7 +298,7 @@ UNMARKED = "add it, or mark the output: ctx.mark_non_differentiable(...)"
 
 
 def check_one_output(subject: Subject) -> None:
-    """Check gradients while a single output is used: the other grad_outputs are None, or zeros."""
+    """Check gradients while a single output is used, and backward gets None or zeros for the others."""
     inputs = subject.inputs()
     count = len(subject.ends(subject.call(inputs)))
     if count < 2:
@@ -296,7 +312,7 @@ def check_one_output(subject: Subject) -> None:
 
 
 def check_forward_mode(subject: Subject) -> None:
-    """Check the tangents of jvp: weighted by grad_outputs they are the gradients' sum, weighted by the inputs' tangents."""
+    """Check jvp against backward: for v = jvp(u) and g = backward(w), the sums of w * v and of g * u are equal."""
     if subject.function.jvp is Function.jvp:
         raise Unasked("there is no jvp")
     inputs = [x.detach() if isinstance(x, Tensor) else x for x in subject.inputs()]
@@ -314,7 +330,7 @@ def check_forward_mode(subject: Subject) -> None:
 
 
 def _weighted(several: Iterable[Tensor | None]) -> float:
-    """Sum tensors of any dtypes weighted by `contiguous`; of complex ones, as in a gradient, the real part."""
+    """Return the sum of all elements times the random numbers of `contiguous`; of complex ones the real part, as in a gradient."""
     given = [x.detach() for x in several if x is not None]
     return sum(float((x.conj() * contiguous(x)).sum().real) for x in given)
 
@@ -323,7 +339,7 @@ def _weighted(several: Iterable[Tensor | None]) -> float:
 
 
 def check_arguments(subject: Subject) -> None:
-    """Check gradients for other values of branch-choosing arguments."""
+    """Check gradients for other values of the arguments that choose a branch, in each case."""
     tried, usual = False, enumerate(subject.inputs())
     tensors = [at for at, x in usual if isinstance(x, Tensor)]
     for name, values in subject.asked.arguments.items():
@@ -341,7 +357,7 @@ def check_arguments(subject: Subject) -> None:
 
 
 def check_broadcast(subject: Subject) -> None:
-    """Check broadcast inputs, with a first dim of 1 or one dim less, if no shapes are declared."""
+    """Check inputs that broadcast, with a first dim of 1 or one dim less, if no shapes are declared; a failure is only a note."""
     usual = subject.inputs()
     if not subject.checks.LOOSE or len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("the shapes are declared, or there is one input")
@@ -393,7 +409,7 @@ def check_values(subject: Subject) -> None:
 def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     """Yield inputs with a row of zeros, equal to another input's, or left out by an argument such as `ignore_index`.
 
-    Each comes with the words of a failure, and whether finite differences exist there.
+    Each comes after the words of a failure, and before whether finite differences exist there: not for a changed input with a gradient.
     """
     pairs = [*zip(subject.names, subject.inputs(), strict=True)]
     for at, (name, value) in enumerate(pairs):
@@ -452,6 +468,7 @@ class Asking:
         outputs: Any = None,
         **options: Any,
     ) -> tuple[Tensor, ...]:
+        """Return the gradients of a call, or of its outputs if these are given."""
         return gradients(self.subject, inputs, weights, outputs, **options)
 
     def hold(
@@ -462,12 +479,17 @@ class Asking:
         words: str,
         hint: str = "",
     ) -> None:
+        """Raise Wrong if gradients differ; `{}` in the words is the difference."""
         compare(self.subject, inputs, found, expected, words, hint)
 
     def returned(self, inputs: Sequence[Any]) -> Sequence[Any]:
         return returned_gradients(self.subject.checks, inputs)[0] or ()
 
     def derivative(self, inputs: Sequence[Any], words: str) -> None:
+        """Compare gradients with the derivative; only a note if the inputs may be none that the Function is for.
+
+        They may if it reduces a dim by its number, which another rank moves; or if shapes were searched for, and a tensor has no gradient.
+        """
         call = describe(self.names, inputs)
         try:
             _derivative(self.subject, inputs, f" for {call}")
@@ -479,6 +501,7 @@ class Asking:
             self.note(wrong.words)  # there may be fewer indices than rows
 
     def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
+        """Yield inputs of other sizes, or empty ones; others only if rounding of these spares the outputs."""
         checks = self.subject.checks
         cases = checks.EMPTY_CASES if empty else checks.FURTHER_CASES
         if checks.LOOSE and not empty:
@@ -501,6 +524,7 @@ class Asking:
     def skip(
         self, reason: str, error: BaseException | None = None, hint: str = ""
     ) -> NoReturn:
+        """Raise Unasked for a reason; note the error that led to it."""
         if error is not None:
             told = "; ".join(filter(None, (sentence(first_line(error)), hint)))
             self.subject.note(f"{reason.removeprefix('it ')}: {told}")
@@ -517,6 +541,7 @@ class Asking:
         place: str = "backward",
         hint: str = "",
     ) -> None:
+        """Ask a question of every op: a failed assertion is Wrong, a test skipped by pytest Unasked."""
         try:
             question()
         except AssertionError as error:
@@ -530,7 +555,7 @@ class Asking:
 def _asks(
     question: Callable[[Asked], None], unasked: Callable[[Subject], str] | None = None
 ) -> Check:
-    """Return the check that asks a question, unless there is a reason not to."""
+    """Return the check that asks a question; it raises Unasked if `unasked` gives a reason, "" being none."""
 
     def check(subject: Subject) -> None:
         if reason := unasked and unasked(subject):

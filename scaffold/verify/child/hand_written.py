@@ -106,6 +106,7 @@ class Subject:
         reference: Any = None,
         samples: "Samples | None" = None,
     ) -> None:
+        """Put the Function in place of the op in the module of checks; call `look` next, once its inputs are accepted."""
         self.checks, self.function, self.asked = checks, function, asked
         self.dirty = asked.dirty
         self.names: tuple[str, ...] = ()
@@ -123,7 +124,7 @@ class Subject:
         self._stand_in(reference)
 
     def _stand_in(self, reference: Any) -> None:
-        """Put the Function in the place of the op, with inputs in the order of its forward."""
+        """Put the Function in the place of the op, with inputs in the order of its forward; what only an op has is emptied."""
         checks, tests = self.checks, self.checks.TESTS
         made, usual = tests.make, [*checks.NAMES]
         keys = [*made()]  # `tensors[0]`, `tensors[1]` for `*tensors`
@@ -136,6 +137,7 @@ class Subject:
 
         @wraps(made)
         def make(**arguments: Any) -> dict[str, Any]:
+            """Return the inputs of the op's tests by name, as `_typed` changes them; `most` is the largest rank."""
             values = made(**arguments)
             ranks = [x.ndim for x in values.values() if isinstance(x, Tensor)]
             most = max(ranks, default=0)
@@ -158,7 +160,7 @@ class Subject:
         checks.VALUES, checks.SCALED, checks.ASKED_MORE = {}, (), False
 
     def _settle(self) -> None:
-        """Rebuild the attributes derived from the class of tests."""
+        """Rebuild the functions and names of the module of checks that derive from its class of tests, after a change of that."""
         checks, tests = self.checks, self.checks.TESTS
         checks.make = making(tests)
         checks.gradients = partial(backpropagating(tests, True), laid=torch.clone)
@@ -170,6 +172,10 @@ class Subject:
         checks.NEEDS = needs_of(tests)
 
     def _typed(self, name: str, value: Any, most: int) -> Any:
+        """Return the value of an input in the dtype and range tried: `inside` moves values to between 0.1 and 0.9.
+
+        Tensors of fewer dims than `most` are parameters. A permutation gets its indices, a binary label 0 and 1.
+        """
         if not isinstance(value, Tensor):
             return of_all if value is torch.tanh else value
         if value.dtype == torch.long and PERMUTED.fullmatch(name) and value.ndim == 1:
@@ -187,7 +193,7 @@ class Subject:
     # --- Calls.
 
     def inputs(self, seed: int = 0) -> tuple[Any, ...]:
-        """Return the inputs of the base case."""
+        """Return the inputs of the base case, drawn from a seed."""
         return make_inputs(
             self.checks, Case("base", {"seed": seed} if seed else {}), None
         )
@@ -197,7 +203,7 @@ class Subject:
         return needing(self.names, inputs)
 
     def call(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Return the outputs that are tensors."""
+        """Call the Function and return the outputs that are tensors; `stage` is "forward" meanwhile, for errors, then "backward"."""
         self.stage = "forward"
         found = as_tuple(self.checks.OPERATOR(*inputs))
         self.stage, self.ran = "backward", True
@@ -218,7 +224,10 @@ class Subject:
         return bool(outputs) and all(bool(x.isfinite().all()) for x in outputs)
 
     def is_stable(self, inputs: Sequence[Any]) -> bool:
-        """Return whether rounding errors in the inputs spare the outputs: those of a singular system lose every digit."""
+        """Return whether the outputs survive rounding errors of the inputs: those of a singular system lose every digit.
+
+        An output loses them if more than half of its elements change by LOST. One that differs between equal calls is random, and does not count.
+        """
         noise = NOTICED if self.dtype == torch.double else NOTICED_SINGLE
         near = [
             x * (1 + noise * contiguous(x)) if needs_gradient(x) else x for x in inputs
@@ -240,7 +249,7 @@ class Subject:
     # --- Observed properties.
 
     def look(self) -> None:
-        """Run calls to learn the inputs and outputs with gradients, and whether it is random."""
+        """Call the Function to learn which inputs and outputs have gradients, and whether it is random; note that in the module of checks."""
         tests = self.checks.TESTS
         one, two = self.inputs(), self.inputs()
         torch.manual_seed(11)
@@ -265,7 +274,7 @@ class Subject:
         self.checks.SCALED = tuple(self.checks.VALUES)
 
     def _with_gradients(self) -> list[str]:
-        """Return the inputs with a gradient from backward; for others it returns None."""
+        """Return the inputs requiring grad for which backward does not return None; all of them if backward fails."""
         inputs = self.inputs()
         needed = self.needed(inputs)
         returned, error = returned_gradients(self.checks, inputs)
@@ -308,7 +317,7 @@ class Subject:
 
     @property
     def is_gated(self) -> bool:
-        """Return whether some gradients are 0 for one sign of grad_output alone."""
+        """Return whether some gradients are 0 for one sign of grad_output alone, as if backward let only that pass."""
         inputs = self.inputs()
         weights = (partial(torch.full_like, fill_value=sign) for sign in (1, -1))
         sides = [backpropagate(self.call(inputs), inputs, one) for one in weights]
@@ -318,7 +327,7 @@ class Subject:
 
     @property
     def clamps_backward(self) -> bool:
-        """Return whether its backward alone clamps values, as against infinite ones."""
+        """Return whether its backward clamps values, and its forward does not: it may do so against infinite ones."""
         forward, backward, inputs = Limits(), Limits(), self.inputs()
         with forward:
             outputs = self.call(inputs)
@@ -327,7 +336,10 @@ class Subject:
         return backward.clamps and not forward.clamps
 
     def reduces_last(self, inputs: Sequence[Any]) -> bool:
-        """Return whether a dim that its forward reduces, counted from the first, is the last one of the usual inputs alone."""
+        """Return whether the forward reduces, for inputs of another rank, the dim whose number is that of the last one of the usual inputs.
+
+        Then it counts dims from the first, and means another dim at that rank.
+        """
         ranks = [
             max(x.ndim for x in given if isinstance(x, Tensor))
             for given in (self.inputs(), inputs)
@@ -338,6 +350,7 @@ class Subject:
         return seen.found
 
     def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
+        """Return whether each output with a gradient equals an input."""
         given = [x for x in inputs if needs_gradient(x)]
         return all(
             any(x.shape == y.shape and torch.equal(x, y) for x in given)
@@ -361,7 +374,7 @@ class Subject:
 
     @property
     def cases(self) -> Iterator[Case]:
-        """Yield the accepted cases: optional inputs given or absent, two sizes, other seeds."""
+        """Yield the cases accepted by the Function: optional inputs given or absent, two sizes, other seeds."""
         further = {f"seed {seed}": {"seed": seed} for seed in SEEDS}
         for name, arguments in (self.checks.CASES | further).items():
             case = Case(name, dict(arguments))
@@ -371,7 +384,7 @@ class Subject:
                 yield case
 
     def scene(self, name: str, inputs: Sequence[Any], exact: bool = True) -> Scene:
-        """Return the context for judging an input's gradient."""
+        """Return the context to judge the gradient of an input; without `exact`, with the tolerance of finite differences."""
         rough = SINGLE if self.single else DOUBLE
         return Scene(
             f"grad_{name}",
@@ -387,7 +400,10 @@ class Subject:
     def expected(
         self, inputs: Sequence[Any], weights: Weights, alone: int | None = None
     ) -> list[Tensor]:
-        """Return gradients of the reference, or by differences; NaN where these are unreliable."""
+        """Return gradients of the reference, or by differences; NaN where differences of two steps disagree.
+
+        `weights` draws a grad_output; `alone` is the number of the one output used, among those with a gradient.
+        """
         chosen = self.positions if alone is None else (self.positions[alone],)
 
         def with_chosen_outputs(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -411,7 +427,10 @@ class Subject:
         ]
 
     def is_surrogate(self, expected: Sequence[Tensor]) -> bool:
-        """Return whether a gradient other than the derivative may be intended; add a note if so."""
+        """Return whether a gradient other than the derivative may be meant; if so, note why.
+
+        It may if the derivative is 0, if the forward returns its input, if the sign of grad_output chooses, or if the Function's text says so.
+        """
         if self.checks.REFERENCE is not None:
             return False
         flat = any(one.numel() and not one.nan_to_num().any() for one in expected)
@@ -429,14 +448,14 @@ class Subject:
 
 
 def of_all(*tensors: Tensor) -> Tensor:
-    """Be the argument that is a function, of any number of tensors."""
+    """Return a value that depends on every tensor: the function given for an argument that is one."""
     return torch.stack([x.tanh().sum() for x in tensors[1:]]).sum() + tensors[0].tanh()
 
 
 def backpropagate(
     outputs: Sequence[Tensor], inputs: Sequence[Any], weights: Weights = torch.ones_like
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of inputs that require grad, by all differentiable outputs."""
+    """Return the gradients of inputs that require grad, by all differentiable outputs; `weights` makes a grad_output of each."""
     ends = [x for x in outputs if x.requires_grad]
     needed = [x for x in inputs if needs_gradient(x)]
     if not ends:
@@ -452,7 +471,7 @@ def _tensors(outputs: Any) -> tuple[Tensor, ...]:
 
 
 def as_reference(found: Any) -> Callable[..., Any]:
-    """Return a function, or a module in double precision, built first if it is a class."""
+    """Return a callable reference: a function as it is, a module in double precision, its class instantiated first."""
     if isinstance(found, type) and issubclass(found, nn.Module):
         found = found()
     return found.double() if isinstance(found, nn.Module) else found
@@ -464,10 +483,11 @@ Samples = list[dict[str, Any]]  # calls: the inputs by name
 def samples_of(
     function: Callable[[], Any], names: Sequence[str], defaults: tuple[Any, ...]
 ) -> Samples:
-    """Return the calls given by the user's function: a list of them, or the values of one; defaults may be omitted."""
+    """Return the calls given by the user's function: a list of them, or the values of one call; inputs with a default may be left out."""
 
     @wraps(function)
     def calls() -> Any:
+        """Return the function's calls, each with the defaults of inputs left out."""
         found = function()
         one = isinstance(found, tuple) and any(isinstance(x, Tensor) for x in found)
         every = [found] if one else found
@@ -508,9 +528,9 @@ def _detached(value: Any) -> Any:
 
 
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
-    """Return the first subject with accepted inputs, or shapes for one, or a refusal.
+    """Return the index of the first subject with accepted inputs, and the subject; or shapes for its inputs; or a Refused.
 
-    Inputs that the backward accepts too are tried before those that only the forward accepts.
+    Inputs accepted by the backward, too, are tried before those accepted by the forward alone; of each, all dtypes and ranges of values.
     """
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
@@ -550,7 +570,10 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
 
 
 def _refusal(subject: Subject, backward: bool) -> str:
-    """Return why a Function refuses its inputs; "" if it does not, or no other inputs would help."""
+    """Return why a Function refuses its inputs; "" if it accepts them, or if its backward raises for any inputs.
+
+    If it changes a leaf in place, it gets copies of its inputs from now on. `backward`: its backward has to accept them, too.
+    """
     inputs = subject.inputs()
     try:
         outputs = subject.call(inputs)
@@ -583,7 +606,7 @@ def _crosses(subject: Subject, seed: int) -> bool:
 
 
 def _widened(subject: Subject, inputs: Sequence[Any]) -> str:
-    """Describe a gradient with more dims than its input, as of shapes that broadcast by accident; "" without one."""
+    """Return words for a gradient with more dims than its input, as if shapes broadcast by accident; "" without one."""
     returned, _ = returned_gradients(subject.checks, inputs)
     for name, value, one in zip(subject.names, inputs, returned or (), strict=False):
         if needs_gradient(value) and isinstance(one, Tensor) and one.ndim > value.ndim:
@@ -603,9 +626,10 @@ OF_CODE = (  # errors of a backward whatever its inputs
 
 
 def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
-    """Search for shapes for its undeclared inputs."""
+    """Search for shapes of its undeclared inputs; return them, or how far the Function came; None if all are declared."""
 
     def run(*inputs: Any) -> tuple[Tensor, ...]:
+        """Call the Function, and its backward if it has to accept the shapes; raise if they are accepted by accident."""
         tensors = [x for x in inputs if isinstance(x, Tensor)]
         if min(max(tensors, key=Tensor.numel).shape, default=1) == 1:
             raise RuntimeError("of one element, whose gradient has any shape")
