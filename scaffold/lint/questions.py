@@ -20,7 +20,7 @@ COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
 
 
 def never_differentiable(facts: Facts) -> bool:
-    """Return whether forward marks every output as non-differentiable: backward never runs."""
+    """Return whether forward marks every output as non-differentiable, by its name: autograd never runs backward then."""
     marked = facts.marked("mark_non_differentiable")
     if not marked:
         return False

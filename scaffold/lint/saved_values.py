@@ -146,7 +146,7 @@ def carries_gradient(
             )
         bound = method.flow.definite(node.id, at)
         if bound is None or bound.value is None:
-            return False
+            return False  # several values reach it, or an unknown one
         step = method.flow.steps[bound.order]
         if bound.element is not None:
             return values.is_element(bound, step)

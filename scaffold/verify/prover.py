@@ -250,7 +250,10 @@ class Prover:
             self._late()
 
     def _answered(self, answer: dict[str, Any], process: ChildProcess) -> None:
-        """Handle an answer of the process: the version of torch, for which a request may wait, or the result of a proof."""
+        """Handle an answer of the process: the version of torch, for which a request may wait, or the end of a proof.
+
+        The end is a verdict, or that the proof's own process died or took too long.
+        """
         if "torch" in answer and not self._torch:
             self._torch = str(answer["torch"])
             if self._request is not None:

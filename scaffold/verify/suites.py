@@ -117,7 +117,7 @@ class Telling:
             self._trouble = ENDS.get(self._code, "")
 
     def late(self, limit: float) -> None:
-        """Record a timeout."""
+        """Record that the run of a file took too long, and in which test."""
         self.ended = True
         self._trouble = f"still running after {limit:g} seconds{self._place()}"
 

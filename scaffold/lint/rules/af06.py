@@ -54,7 +54,7 @@ def _is_plain(facts: Facts, node: ast.expr, item: ContextCall) -> bool:
         return False
     bound = flow.definite(node.id, item.step)
     if bound is None or bound.value is None or bound.element is not None:
-        return False
+        return False  # several values reach it, or it is a part of one
     if isinstance(bound.value, ast.Constant):
         return bound.value.value is not None
     return is_shapely(bound.value)

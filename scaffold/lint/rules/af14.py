@@ -59,7 +59,7 @@ def _is_mask(facts: Facts, node: ast.expr, at: Step) -> bool:
     if isinstance(node, ast.Name):
         bound = forward.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.element is not None:
-            return False
+            return False  # several values reach it, or it is a part of one
         return _is_mask(facts, bound.value, forward.flow.steps[bound.order])
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False

@@ -86,7 +86,7 @@ def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
     if isinstance(node, ast.Name):
         bound = saver.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.element is not None:
-            return False
+            return False  # several values reach it, or it is a part of one
         return _is_made(facts, saver, bound.value, saver.flow.steps[bound.order])
     if not isinstance(node, ast.Call):
         return False

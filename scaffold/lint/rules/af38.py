@@ -99,7 +99,7 @@ def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
     if isinstance(node, ast.Name):
         bound = backward.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.starred:
-            return False
+            return False  # several values reach it, or an unknown one
         node, element = bound.value, bound.element or 0
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         element = node.slice.value

@@ -42,7 +42,7 @@ def _has_gradient(facts: Facts, node: ast.expr, at: Step) -> bool:
     if isinstance(node, ast.Name):
         bound = forward.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.element is not None:
-            return False
+            return False  # several values reach it, or it is a part of one
         return _has_gradient(facts, bound.value, forward.flow.steps[bound.order])
     bindings = forward.flow.bindings.items()
     sole = {name: b[0] for name, b in bindings if len(b) == 1 and b[0].element is None}

@@ -140,6 +140,7 @@ def check(checks: Any) -> dict[str, Any]:
             run.notes.append(f"{found['words']}; {found['hint']}")
         else:
             run.failure = found
+    # A run that stopped at a failure has not come to every branch: no note then.
     run.notes += [*_unreached(checks)][: run.failure is None]
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
@@ -535,6 +536,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
         return None
     op, names = checks.TESTS.registered, value_names(checks, len(inputs))
     whole = as_tuple(op(*inputs))
+    # Of each way to split: the placements of the outputs, and those of the inputs.
     for placements, placed in checks.TESTS.sharding(*inputs):
         pairs = [*zip(inputs, placed, strict=True)]
         halves = [[_shard(*pair, rank) for pair in pairs] for rank in range(2)]
@@ -562,14 +564,14 @@ UNSPLIT = "write _ for an index along which the op cannot be split"
 
 
 def _shard(value: Any, placement: Any, rank: int) -> Any:
-    """Return the part of an input on one of two devices."""
+    """Return the part of an input on the device `rank`, 0 or 1; the whole input if its placement does not split it."""
     if placement is None or not placement.is_shard():
         return value
     return value.tensor_split(2, placement.dim)[rank]
 
 
 def _unshard(parts: Sequence[Tensor], placement: Any) -> Tensor:
-    """Combine the parts of an output: concatenated, summed, or replicated."""
+    """Return the whole output of its parts on two devices: concatenated, summed, or the first if each has all of it."""
     if placement.is_shard():
         return torch.cat([*parts], placement.dim)
     return sum(parts[1:], parts[0]) if placement.is_partial() else parts[0]

@@ -95,7 +95,7 @@ SIMPLE = 64  # the largest numerator and denominator of a factor written as a fr
 def name_ratio(
     actual: Tensor, expected: Tensor, close: Callable[[Tensor, Tensor], bool]
 ) -> str:
-    """Return the factor by which the actual value is too large, in words; "" if there is none."""
+    """Return the one factor between all actual and expected elements, `factor 2`, by `close`; "" if there is none."""
     place = int(expected.abs().argmax()) if expected.numel() else 0
     largest = expected.flatten()[place].item() if expected.numel() else 0.0
     if not largest:
@@ -264,7 +264,7 @@ def _turned(value: Tensor) -> Tensor | None:
 
 
 def _averaged(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """Yield a phrase if the right total is spread evenly over some dims."""
+    """Yield a phrase if each element is the mean of the expected values over some dims."""
     for dims in _subsets(expected.ndim):
         if expected.numel() > 1:
             mean = expected.mean(dims, keepdim=True).expand_as(expected)

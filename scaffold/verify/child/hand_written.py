@@ -300,7 +300,10 @@ class Subject:
 
     @cached_property
     def hands_on(self) -> bool:
-        """Return whether its outputs equal its inputs, so that only the gradient may differ."""
+        """Return whether its outputs equal its inputs, so that only the gradient may differ.
+
+        Inputs LARGE times as large, of both signs, are among those tried: a forward that clips does not pass them on.
+        """
         usual = self.inputs()
         scaled = [
             [

@@ -148,9 +148,10 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _accepted(subjects: Sequence[Subject]) -> tuple[int, Any]:
-    """Return the index of the first subject with inputs the forward accepts, and the subject; or what `with_inputs` gives instead.
+    """Return the index of the first subject with accepted inputs, and the subject; or, instead, shapes found by a search, or a `Refused`.
 
-    Instead: shapes found by a search, or a `Refused`. Declarations of the user's are tried one after the other, not all together.
+    Of two declarations by the user the second is tried only after a search for shapes of the first has failed, too; `with_inputs` would try
+    both before it searches. If both fail, the refusal is the first's.
     """
     if not subjects[0].asked.declared or subjects[0].samples:
         return with_inputs(subjects)

@@ -33,14 +33,14 @@ def check_kernels(request: dict[str, Any], checks: Any) -> dict[str, Any]:
 
     found: dict[str, Any] = {"kernels": 0}
     for name, text in request["kernels"]:
-        del sys.modules[name]
+        del sys.modules[name]  # the None of `withhold`
         try:
             module = load(name, text)
         except ImportError as error:
             return {"notes": [f"the kernels were not run: {error}"]}
         # The interpreter computes what lies behind the end of a row, too.
         warnings.filterwarnings("ignore", category=RuntimeWarning)
-        setattr(sys.modules[OP], name, module)
+        setattr(sys.modules[OP], name, module)  # now the op calls them
         run = Run()
         for case in list_cases(checks):
             for words, layout in layouts(checks):

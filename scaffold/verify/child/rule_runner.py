@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return the number of runs, a formula on a sample each, and the problems of the rules of the last table."""
+    """Return, for JSON, the number of runs (a formula on a sample), the problems of the last table's rules, and the use of differences."""
     from scaffold.derive.rules.team_tables import table_with
     from scaffold.spec import RuleFile
 

@@ -287,10 +287,11 @@ def _runnable(forward: _Forward) -> Sizes | None:
     Candidates are changes of the ones tried, from two queues in turn: the cheapest, and of the shapes with which the forward came furthest.
     """
     accepted, last = None, RUNS
+    # Heaps; a number makes equal costs comparable. `last`: how long to look for better shapes.
     likely, furthest = [(0.0, 0, forward.first)], [(0, 0.0, 0, forward.first)]
     seen, number = set[Sizes](), count(1)
     while likely and furthest and not forward.is_over and forward.runs < last:
-        if len(seen) % 2:
+        if len(seen) % 2:  # from each queue in turn
             *_, cost, _, shapes = heapq.heappop(furthest)
         else:
             cost, _, shapes = heapq.heappop(likely)

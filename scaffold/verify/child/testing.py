@@ -71,7 +71,7 @@ def _outcome(report: Any) -> tuple[str, str]:
 
 
 def _reason(text: str) -> str:
-    """Return the first line of the error: pytest marks it with an E."""
+    """Return the first line of an error in pytest's report, marked there with an E."""
     marked = [line[1:].strip() for line in text.splitlines() if line[:2] == "E "]
     lines = [line for line in marked or text.splitlines() if line]
     return lines[0] if lines else ""
