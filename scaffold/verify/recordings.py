@@ -34,7 +34,7 @@ class Tensor(NamedTuple):
 
     @property
     def dense_stride(self) -> tuple[int, ...]:
-        """Return the stride, or that of contiguous memory if elements share theirs."""
+        """Return the stride; if elements share memory (a stride of 0), that of a contiguous tensor of this shape."""
         pairs = zip(self.shape, self.stride, strict=True)
         if all(step or size <= 1 for size, step in pairs):
             return self.stride

@@ -60,7 +60,10 @@ def _uses(node: ast.AST, name: str) -> bool:
 
 
 def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
-    """Return the edit to begin backward with `if grad is None: return None, ...`; () if the number of inputs may vary."""
+    """Return the edit to begin backward with `if grad is None: return None, ...`.
+
+    () if the number of inputs may vary, or if backward has a docstring.
+    """
     backward, wanted = facts.function.backward, len(facts.inputs)
     if backward is None or any(item.passing != "positional" for item in facts.inputs):
         return ()

@@ -55,7 +55,7 @@ def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[
             or torch_call(made, module.names) == "tensor"
             and "requires_grad" not in words
         ):
-            continue
+            continue  # without requires_grad, torch.tensor may be given integers
         text = ast.get_source_segment(module.text, made)
         edits = (
             (

@@ -37,7 +37,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _cleared(backward: Method, step: Step) -> Iterator[str]:
-    """Yield attributes of ctx deleted or set to None by a statement that each backward runs, if the gradient is needed."""
+    """Yield attributes of ctx deleted or set to None by a statement under no branch, or under tests of needs_input_grad alone."""
     statement = step.statement
     asked = (getattr(guard.node, "test", None) for guard in step.guards)
     if not all(t is not None and "needs_input_grad" in ast.unparse(t) for t in asked):

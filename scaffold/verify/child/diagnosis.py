@@ -377,7 +377,7 @@ def _differences(
 
 
 def _places(draws: Sequence[tuple[Tensor, Values]]) -> str:
-    """Describe the elements of the first draw unlike the derivative, by a condition exact in all draws; "" if there are none."""
+    """Describe the elements unlike the derivative: by a condition exact in all draws, or by their number in the first; "" without any."""
     wrong, _ = draws[0]
     count = int(wrong.sum())
     if count in (0, wrong.numel()):

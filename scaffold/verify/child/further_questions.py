@@ -87,10 +87,10 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return None
     found = second_derivatives_of(checks, checks.OPERATOR, inputs)
-    is_twice = partial(_agrees_with_differences, checks, inputs)
+    agrees = partial(_agrees_with_differences, checks, inputs)
     for name, theirs in zip(_wanted(checks, inputs), expected, strict=True):
         try:
-            ours = next(found)
+            ours = next(found)  # one after the other: each may raise
         except Exception as error:  # noqa: BLE001 (whatever the op raises)
             return Answer(name, f"its derivative {raised(error)}", TWICE, True)
         for one, two in zip(ours, theirs, strict=True):
@@ -100,7 +100,7 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
                 limits = {"rtol": FEW_DIGITS, "atol": float(least)}
             if not two.isfinite().all() or torch.allclose(one, two, **limits):
                 continue
-            if is_twice(checks.REFERENCE) or not is_twice(checks.OPERATOR):
+            if agrees(checks.REFERENCE) or not agrees(checks.OPERATOR):
                 return Answer(name, "right, but its own derivative is not", TWICE)
     return None
 

@@ -269,6 +269,7 @@ class Subject:
         tests.ends = self.positions if len(self.positions) < len(first) else ()
         tests.has_gradient = self.checks.HAS_GRADIENT = bool(self.positions)
         self._settle()
+        # The inputs that further questions may change, and the numbers to try in them.
         places = map(self.names.index, named)
         self.checks.VALUES = dict.fromkeys(places, self.asked.numbers)
         self.checks.SCALED = tuple(self.checks.VALUES)

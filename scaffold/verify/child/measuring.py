@@ -32,7 +32,7 @@ def main() -> None:
     """Answer each request of stdin, a setting to prepare or {} for a round, until it ends; an error is an answer, too."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # what the user's code prints goes to stderr
     with open(os.devnull, encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), 0)  # the requests are not for the user's code
     sys.dont_write_bytecode = True

@@ -18,7 +18,7 @@ Problem = dict[str, str]
 def main() -> None:
     """Answer one request."""
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # what the user's code prints goes to stderr
     request = json.loads(sys.stdin.readline())
     import torch
 

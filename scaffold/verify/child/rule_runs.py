@@ -252,7 +252,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
-    """Yield the comparison of each formula of a rule on each sample."""
+    """Yield the comparison of each formula of a rule on each sample; of a rule with a `value` that, and its gradients."""
     if rule.value is not None:
         yield from of_value(table, rule)
         return

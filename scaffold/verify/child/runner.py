@@ -21,7 +21,7 @@ from typing import Any
 def main() -> None:
     """Answer requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # what the user's code prints goes to stderr
     _write_line(answers, _loaded())
     sys.dont_write_bytecode = True  # later imports are the user's
     for line in sys.stdin:
@@ -49,7 +49,7 @@ def _loaded() -> dict[str, str]:
 
 
 def _load_questions() -> None:
-    """Import once the modules needed to judge a Function."""
+    """Import once, before the fork, what is needed to judge a Function."""
     import scaffold.verify.child.judging  # noqa: F401
 
     with suppress(ImportError):  # each question reports it then

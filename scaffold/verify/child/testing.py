@@ -80,7 +80,7 @@ def _reason(text: str) -> str:
 def main() -> None:
     """Answer requests until stdin ends."""
     tell = Tell(os.dup(1))
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # what the user's code prints goes to stderr
     sys.dont_write_bytecode = True
     tell(**_lacking())
     for line in sys.stdin:
