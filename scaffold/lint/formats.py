@@ -71,7 +71,7 @@ def _without_findings(unread: int) -> str:
 
 
 def as_json(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
-    """Return the findings as a JSON object of a stable form."""
+    """Return the findings, and the files not read, as a JSON object; its "version" changes with its form."""
     data = {
         "version": JSON_VERSION,
         "findings": [

@@ -80,7 +80,7 @@ LONG = 200  # characters: longer lines are not shown
 
 
 def _shown(lines: list[str], place: Span) -> str:
-    """Return the first line of a place, and carets below it."""
+    """Return the first line of a place, and carets below it on a second one; "" if the line is empty or too long."""
     line, column, end, end_column = place
     text = lines[line - 1].rstrip() if line <= len(lines) else ""
     bytes_ = text.encode(errors="surrogateescape")

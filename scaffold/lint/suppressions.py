@@ -50,7 +50,7 @@ def write_baseline(findings: Iterable[Finding]) -> str:
 
 
 def read_baseline(text: str, path: str) -> Counter[Key]:
-    """Return how often a baseline allows each finding."""
+    """Return how often a baseline allows each finding; raise ScaffoldError if the text is no baseline. `path` is for the message."""
     try:
         data = json.loads(text)
         if data["version"] != VERSION:

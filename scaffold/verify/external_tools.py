@@ -72,7 +72,7 @@ AT_ONCE = 4  # a thread waits for its process
 def format_with_ruff(
     files: Mapping[str, str], line_length: int, root: Path
 ) -> dict[str, str]:
-    """Return the texts formatted; paths are relative to the root."""
+    """Return the texts by path as `ruff format` writes them; it takes its settings for each path below the root."""
     from concurrent.futures import ThreadPoolExecutor  # 10 ms, not needed for git
 
     command = [_executable(), "format", "--line-length", str(line_length)]

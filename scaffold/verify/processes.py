@@ -201,7 +201,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def end_in_words(code: int) -> str:
-    """Describe how a process ended, from its exit code or minus its signal."""
+    """Describe the end of a process by its exit code, or minus its signal: `ended with exit code 1`, `killed by SIGKILL`."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

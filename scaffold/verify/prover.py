@@ -226,7 +226,7 @@ class Prover:
             self._send()
 
     def _send(self) -> None:
-        """Send the request: the clock of the proof begins."""
+        """Send the waiting request, once torch is imported: from now on its time counts."""
         assert self.process is not None and self._request is not None
         request, self._request = self._request, None
         self.deadline = time.monotonic() + LONGEST * self.allowed
@@ -236,7 +236,7 @@ class Prover:
         self.process.ask({**asked, "limit": self.allowed})
 
     def hear(self) -> None:
-        """Read the output of the process; end it if it is out of time."""
+        """Read the output of the process, and set `result` if it is known; after the deadline, end the process."""
         process = self.process
         if process is None:
             return

@@ -43,7 +43,7 @@ class Report(NamedTuple):
 
     @property
     def status(self) -> Status:
-        """Return the overall status."""
+        """Return the overall status: "failed" comes before "not implemented", and that before "passed"."""
         counts = dict(self.counts)
         if self.trouble or counts.get("failed"):
             return "failed"
@@ -125,7 +125,7 @@ class Telling:
         return f", in {self._running}" if self._running else ""
 
     def report(self, said: str) -> Report:
-        """Return the report on the file; `said` is the output of the process."""
+        """Return the report on the file; the last lines of `said`, the output of the process, are in it if the run did not reach its end."""
         counted = Counter(self.outcomes.values())
         failures = tuple(
             Failed(test, self._words[test])
@@ -192,7 +192,7 @@ class _Runner:
         self._torch: str | None = None  # its version, once the process is ready
 
     def ask(self, suite: Suite) -> None:
-        """Start the run of a file."""
+        """Start the run of a file, and a process if there is none; `result` is set later, by `hear`."""
         if self.process is None:
             self._open()
         assert self.process is not None
@@ -212,7 +212,7 @@ class _Runner:
             raise ScaffoldError(message, OPTION, hint) from None
 
     def hear(self) -> None:
-        """Read the output of the process; end it if the file takes too long."""
+        """Read the answers of the process, and set `result` at the end of the file; after the deadline, end the process."""
         process, telling = self.process, self._telling
         assert process is not None
         before = len(telling.outcomes)

@@ -10,7 +10,7 @@ LISTS = (ast.List, ast.ListComp)
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield returns that surely are a list or a dict."""
+    """Yield returns of forward that surely are a list or a dict, by their text or under a name; a list with the edit to make a tuple."""
     forward = facts.function.forward
     if forward is None or facts.is_trivial or forward not in facts.function.own:
         return  # inherited (reported there), or without a gradient

@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield Functions with both a jvp and a backward."""
+    """Yield the jvp of a Function that has a backward of its own, too."""
     function = facts.function
     if "jvp" in function.methods and "backward" in function.methods:
         message = (

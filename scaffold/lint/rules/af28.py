@@ -8,7 +8,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Yield operators with both mutates_args and register_autograd."""
+    """Yield custom operators that declare mutates_args, other than empty, and have an autograd formula (register_autograd)."""
     for operator in module.operators:
         mutates = operator.mutates
         some = isinstance(mutates, ast.Tuple | ast.List | ast.Set) and bool(

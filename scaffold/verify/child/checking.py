@@ -125,7 +125,10 @@ class Run:
 
 
 def check(checks: Any) -> dict[str, Any]:
-    """Run every case up to the first failure; return the verdict."""
+    """Run every case up to the first failure, then ask the further questions; return the fields of a verdict.
+
+    A generated test that cannot pass, with inputs on which even a right op fails, is a failure, too: but if PyTorch's own backward raises, a note.
+    """
     run = Run(failure=no_operator(checks.NEWER))
     for case in list_cases(checks):
         for words, layout in layouts(checks):

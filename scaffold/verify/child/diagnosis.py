@@ -222,7 +222,7 @@ def _reshaped(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 
 
 def _orders(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """Yield a phrase if the values are right but the dims are permuted."""
+    """Yield a phrase for each permutation of the dims that gives the expected values: "transposed"."""
     if not 2 <= actual.ndim <= PERMUTED or actual.ndim != expected.ndim:
         return
     for order in list(permutations(range(actual.ndim)))[1:]:
@@ -294,7 +294,7 @@ def _somewhere(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 
 
 def _largest(actual: Tensor, expected: Tensor) -> str:
-    """Describe the largest difference, and its place."""
+    """Describe the largest difference, and its place: `largest difference 0.5 at (0, 1): 1.5 instead of 1`."""
     difference = (actual - expected).abs().nan_to_num(nan=torch.inf)
     flat = int(difference.argmax())
     index = []

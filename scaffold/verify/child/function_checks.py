@@ -450,7 +450,7 @@ class Asking:
         return self.subject.single
 
     def __getattr__(self, name: str) -> Any:
-        """Return a question of every op, or what it is asked with."""
+        """Return an attribute of the generated tests, a question of every op or what it is asked with; raise Unasked without pytest."""
         try:
             return getattr(
                 questions_of(self.subject, self.subject.asked.questions), name

@@ -367,17 +367,17 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
             continue
         value = value.detach()
         every_other = torch.arange(value.numel()).reshape(value.shape) % 2 == 0
-        first = torch.arange(value.numel()).reshape(value.shape) > 0
+        after_first = torch.arange(value.numel()).reshape(value.shape) > 0
         real = value.is_floating_point() or value.is_complex()
-        whole = not real and value.dtype != torch.bool
+        integer = not real and value.dtype != torch.bool
         for number in numbers:
             if math.isfinite(number):
                 near = number * (1 - NEAR * real * torch.rand(value.shape))
                 words = f"all values of {name} are {'about ' * real}{_said(number)}"
-                words = f"every {name} is {number}" if whole else words
+                words = f"every {name} is {number}" if integer else words
                 yield words, _replaced(inputs, {at: near.to(value.dtype)})
             else:  # if several were infinite, none would be the largest
-                alone = _replaced(inputs, {at: value.where(first, number)})
+                alone = _replaced(inputs, {at: value.where(after_first, number)})
                 yield f"one value of {name} is {_said(number)}", alone
             if isinstance(number, bool) and value.ndim:
                 row = value.clone()
@@ -386,7 +386,7 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
             if math.isfinite(number) or number < 0 and not inputs[at].requires_grad:
                 mixed = value.where(every_other, number)
                 words = f"some values of {name} are {_said(number)}"
-                words = f"every other {name} is {number}" if whole else words
+                words = f"every other {name} is {number}" if integer else words
                 yield words, _replaced(inputs, {at: mixed})
 
 

@@ -512,7 +512,7 @@ def _by_name(values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _take_samples(checks: Any, samples: Samples) -> None:
-    """Replace the inputs of all checks by the user's samples."""
+    """Replace the inputs of all checks by the user's samples: the first is the base case, each other one a case."""
 
     def make(*, sample: int = 0) -> dict[str, Any]:
         return {name: _detached(value) for name, value in samples[sample].items()}
@@ -534,7 +534,8 @@ def _detached(value: Any) -> Any:
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
     """Return the index of the first subject with accepted inputs, and the subject; or shapes for its inputs; or a Refused.
 
-    Inputs accepted by the backward, too, are tried before those accepted by the forward alone; of each, all dtypes and ranges of values.
+    Inputs accepted by the backward, too, are tried before those accepted by the forward alone; of each, all dtypes and ranges of values;
+    complex ones only if the code, or an error, speaks of them.
     """
     reasons: list[str] = []
     tried: tuple[str, ...] = ()

@@ -181,7 +181,7 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
 
 
 def named(place: Sequence[str]) -> Any:
-    """Import a file and return the object of a name in it."""
+    """Return the object of a name in a file: of (module, file, root, name); raise NotLoadedError if there is none."""
     module, file, root, name = place
     try:
         return attrgetter(name)(import_file(module, file, root))

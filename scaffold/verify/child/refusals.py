@@ -66,7 +66,7 @@ class Refusal(NamedTuple):
 
 
 def raised(error: Exception) -> str:
-    """Describe an error, with its line in the user's file."""
+    """Describe an error, with its line in the user's file: `raised ValueError: too small (line 7)`."""
     told = f"raised {type(error).__name__}: {first_line(error)}".removesuffix(": ")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in TOLD:

@@ -16,7 +16,7 @@ Problem = dict[str, str]
 
 
 def main() -> None:
-    """Answer one request."""
+    """Answer one request on stdin, the tables to check."""
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the user's code prints goes to stderr
     request = json.loads(sys.stdin.readline())

@@ -148,7 +148,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
 
 
 def named(dotted: str) -> Any:
-    """Return the function or constant for a dotted name of the table."""
+    """Return the function or constant of a dotted name in a rule: `F.relu`, `math.pi`, or an imported function of the user's."""
     if dotted in IMPORTED:
         return IMPORTED[dotted]
     if dotted in PYTHON:
@@ -313,7 +313,7 @@ def as_tensor(value: Any) -> Any:
 
 
 def defaults(table: Table, rule: Rule) -> Values:
-    """Return the defaults of the parameters."""
+    """Return the values of the parameters with a default, by name."""
     interpret = Interpreter(table, {})
     return {
         item.name: interpret(item.default)

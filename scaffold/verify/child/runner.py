@@ -19,7 +19,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Prove the op of each request on stdin in a fork, and write its verdict; end with stdin."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the user's code prints goes to stderr
     _write_line(answers, _loaded())

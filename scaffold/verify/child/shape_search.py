@@ -185,7 +185,10 @@ class _Forward:
         return tuple(dim if isinstance(dim, int) else USUAL for dim in sizes)
 
     def run(self, shapes: Sizes) -> _Refused | None:
-        """Return why the forward refuses these shapes; None if it accepts them."""
+        """Return why the forward refuses these shapes, and how far it came; None if it accepts them.
+
+        A result without elements counts as a refusal: it proves nothing of the shapes.
+        """
         self.runs += 1
         inputs = list(self.usual)
         for at, shape in zip(self.tensors.values(), shapes, strict=True):
@@ -236,7 +239,7 @@ class _Forward:
         return self.runs >= RUNS or time.process_time() > self.until
 
     def nearest(self) -> NoShapes:
-        """Return the failure: the shapes tried, and how far the forward came."""
+        """Return the failure of the search: the shapes with which the forward came furthest, and its error there."""
         refused, shapes = self.furthest
         named = [(name, [*map(str, shape)]) for name, shape in zip(self.names, shapes)]
         near = Shapes({name: ", ".join(sizes) for name, sizes in named})
@@ -348,7 +351,7 @@ def _size(shapes: Sizes, slot: Slot) -> int:
 
 
 def _with_sizes(shapes: Sizes, sizes: Mapping[Slot, int]) -> Sizes:
-    """Return the shapes with other sizes in some dims."""
+    """Return the shapes with other sizes in some dims, each an (input, dim)."""
     changed = {at for at, _ in sizes}  # others stay shared: a search holds many
     return tuple(
         (

@@ -22,7 +22,7 @@ class _Ended(Exception):
 
 
 def main() -> None:
-    """Run the module or file named by the argument."""
+    """Run the module named by the argument (its `main`), or the file, in a process that ends with our parent."""
     sys.path[:] = [path for path in sys.path if os.path.realpath(path) != HERE]
     end_with_parent()
     (target,) = sys.argv[1:]
@@ -71,7 +71,7 @@ def _end_as(status: int) -> None:
 
 
 def _make_importable() -> None:
-    """Make `scaffold` importable, and nothing beside it."""
+    """Make `scaffold` importable from its own folder; a path in sys.path would make all beside it importable, too."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     file = os.path.join(PACKAGE, "__init__.py")

@@ -78,7 +78,7 @@ def _reason(text: str) -> str:
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Run the test file of each request on stdin, and report on it; end with stdin."""
     tell = Tell(os.dup(1))
     os.dup2(2, 1)  # what the user's code prints goes to stderr
     sys.dont_write_bytecode = True

@@ -88,7 +88,7 @@ def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
 
 
 def _leaves_elements(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Return False if inputs with elements give only empty outputs."""
+    """Return whether a call has elements to compare: False if inputs with elements give only empty outputs."""
     if not all(one.numel() for one in inputs if isinstance(one, Tensor)):
         return True
     function = checks.FORWARD or checks.OPERATOR
@@ -130,7 +130,7 @@ def _has_second_derivatives(checks: Any, inputs: Sequence[Any]) -> bool:
 
 
 def _largest(checks: Any, inputs: Sequence[Any]) -> float:
-    """Return the largest element of the differentiable outputs."""
+    """Return the largest absolute element of the outputs with a gradient; 0.0 without any."""
     outputs = as_tuple(checks.REFERENCE(*inputs))
     sizes = [
         float(one.detach().abs().max())
