@@ -25,9 +25,9 @@ def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
     saver = facts.function.saver
     marked = facts.marked("mark_non_differentiable")
     if saver is None or saver not in facts.function.own or marked is None:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     if facts.is_trivial:
-        return  # its backward gives no gradient
+        return  # trivial: backward gives no gradient
     for kept in facts.kept(saver):
         if not isinstance(kept.value, ast.Name) or kept.value.id in marked:
             continue
@@ -91,7 +91,7 @@ def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
     """
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own or facts.is_trivial:
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     outputs = {kept.target for kept in outputs_on_ctx(facts)}
     values = facts.values(saver)
     for kept in facts.kept(saver):

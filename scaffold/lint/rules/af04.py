@@ -13,9 +13,9 @@ def find(facts: Facts) -> Iterator[Found]:
     function = facts.function
     backward, outputs = function.backward, facts.output_count
     if backward is None or outputs is None or facts.is_trivial:
-        return  # its backward gives no gradient
+        return  # trivial: backward gives no gradient
     if not any(method in function.own for method in (function.forward, backward)):
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     if any(
         item.passing == "keyword" and item.default is None
         for item in backward.parameters

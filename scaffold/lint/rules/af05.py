@@ -11,7 +11,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield a call of save_for_backward that may follow another one, and does not save all that this saved: only the last counts."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     calls = facts.context_calls(saver, "save_for_backward")
     for number, later in enumerate(calls):
         for first in calls[:number]:

@@ -24,7 +24,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield arguments of save_for_backward that are numbers, sizes or strings."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     for item in facts.context_calls(saver, "save_for_backward"):
         plain = [a for a in item.call.args if _is_plain(facts, a, item)]
         edits = kept_instead(facts, item, plain) if plain else ()

@@ -18,7 +18,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if saver is None or saver.ctx is None or function.once_differentiable:
         return
     if facts.is_trivial or saver not in function.own:
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     returned = {
         node.id
         for item in facts.outputs

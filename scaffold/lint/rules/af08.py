@@ -18,7 +18,7 @@ def find(facts: Facts) -> Iterator[Found]:
         or facts.is_trivial
         or forward not in function.own
     ):
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     inputs, values, seen = (
         {item.name for item in forward.positional},
         facts.values(forward),

@@ -14,7 +14,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield mark_dirty of an input surely missing from all outputs returned after it."""
     forward = facts.function.forward
     if forward is None or forward.ctx is None or forward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     values = facts.values(forward)
     for item in facts.context_calls(forward, "mark_dirty"):
         for argument in item.call.args:

@@ -9,14 +9,14 @@ from scaffold.lint.model import Found, Rule
 def find(facts: Facts) -> Iterator[Found]:
     """Yield mark_dirty of an input with a gradient, in a Function of several outputs; one finding for each call."""
     if facts.output_count is None or facts.output_count < 2 or facts.is_trivial:
-        return  # its backward gives no gradient
+        return  # trivial: backward gives no gradient
     constant = facts.marked("mark_non_differentiable")
     if constant is None:
         return
     seen: set[str] = set()
     for method in (facts.function.forward, facts.function.setup_context):
         if method is None or method.ctx is None or method not in facts.function.own:
-            continue  # inherited: reported for the parent class
+            continue  # not its own: reported for the parent class
         for item in facts.context_calls(method, "mark_dirty"):
             # for a tensor without a gradient, such as a counter, torch does not check for a view
             for name in sorted(item.names - constant - seen):

@@ -12,7 +12,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield the first change in place of each incoming gradient, under any name of its memory; advice if that may be a copy."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     gradients, values, seen = (
         {item.name for item in backward.positional if item.default is None},
         facts.values(backward),

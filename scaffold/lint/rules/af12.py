@@ -11,7 +11,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield the first change in backward of each saved tensor, and of each tensor that forward made and kept on ctx."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     values, seen = facts.values(backward), set()
     for change in facts.changes(backward):
         root = values.root(change.target, change.step)

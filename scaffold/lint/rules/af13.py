@@ -16,9 +16,9 @@ def find(facts: Facts) -> Iterator[Found]:
     """
     forward, dirty = facts.function.forward, facts.marked("mark_dirty")
     if forward is None or dirty is None or facts.is_trivial:
-        return  # its backward gives no gradient
+        return  # trivial: backward gives no gradient
     if forward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     values, inputs = facts.values(forward), {p.name for p in forward.positional}
     for item in facts.outputs:
         for node in item.values or (

@@ -15,7 +15,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """
     backward = facts.function.backward
     if backward is None or facts.materializes or backward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     nodes = list(ast.walk(backward.node))
     if any(isinstance(node, ast.comprehension | ast.For) for node in nodes) and _asks(
         nodes, None

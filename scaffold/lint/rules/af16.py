@@ -25,7 +25,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield parameters of forward annotated as containers of tensors, or passed whole to torch.stack or torch.cat."""
     forward = facts.function.forward
     if forward is None or forward not in facts.function.own or facts.is_trivial:
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     joined = {
         node.args[0].id
         for node in ast.walk(forward.node)

@@ -13,7 +13,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield returns of forward that surely are a list or a dict, by their text or under a name; a list with the edit to make a tuple."""
     forward = facts.function.forward
     if forward is None or facts.is_trivial or forward not in facts.function.own:
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     for item in facts.outputs:
         value = item.node
         if isinstance(value, ast.Name):

@@ -23,9 +23,9 @@ def find(facts: Facts) -> Iterator[Found]:
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or facts.is_trivial:
-        return  # its backward gives no gradient
+        return  # trivial: backward gives no gradient
     if backward not in function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     numbers = {f"{name}.item()" for name in _numbers(facts, backward)}
     behind = {id(step.statement) for step in behind_results(backward)}
     state = {id(target) for target in _state(facts, backward)}

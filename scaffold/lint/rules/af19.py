@@ -14,7 +14,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield a backward that computes several gradients and never tests which are needed."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     if any(
         isinstance(node, ast.Attribute)
         and node.attr in ("needs_input_grad", "requires_grad")

@@ -15,7 +15,7 @@ def find(facts: Facts) -> Iterator[Found]:
     function = facts.function
     forward = function.forward
     if forward is None or function.setup_context is None or forward not in function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     backward, setup = function.backward, function.setup_context
     if _notes(facts, setup):
         return

@@ -11,7 +11,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield save_for_forward if save_for_backward in the same block saves other tensors; a fix if these are all of its own and more."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     backward = facts.context_calls(saver, "save_for_backward")
     forward = facts.context_calls(saver, "save_for_forward")
     if len(backward) != 1 or len(forward) != 1:

@@ -17,7 +17,7 @@ def find(facts: Facts) -> Iterator[Found]:
         or len(setup.positional) < 2
         or setup not in facts.function.own
     ):
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     given = setup.positional[0].name
     saved = {
         name

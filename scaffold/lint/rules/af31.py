@@ -14,7 +14,7 @@ def find(facts: Facts) -> Iterator[Found]:
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or backward not in function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     node = _nearest_kernel(facts, backward)
     if node is not None:
         text = ast.unparse(node.func)

@@ -16,7 +16,7 @@ def find(facts: Facts) -> Iterator[Found]:
         or facts.is_trivial
         or backward not in facts.function.own
     ):
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     read = names_in([backward.node])
     for item in backward.positional[outputs:]:
         if item.default is not None and item.name in read:

@@ -16,7 +16,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     final = [item for item in facts.gradients if item.values is not None]
     if len(final) != 1 or len(facts.gradients) != 1 or final[0].step.guards:
         return

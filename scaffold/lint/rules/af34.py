@@ -16,7 +16,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield saved names read in backward only under the branch of one input; one finding for all those of an input."""
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or saver not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     if facts.context_calls(saver, "save_for_forward"):
         return  # needs_input_grad does not cover an input with a tangent
     calls = facts.context_calls(saver, "save_for_backward")

@@ -14,7 +14,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield gradients that are numbers by their text; the fix for 0 is None."""
     backward = facts.function.backward
     if backward not in facts.function.own or never_differentiable(facts):
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     for item in facts.gradients:
         alone = (item.node,) if item.node else ()
         for value in item.values or alone:

@@ -17,7 +17,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield output gradients not read by backward: all of them, or those of differentiable outputs."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
-        return  # inherited (reported there), or without a gradient
+        return  # not its own: reported for the parent; trivial: no gradient
     nodes = [n for n in ast.walk(backward.node) if isinstance(n, ast.Name)]
     read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
     given = [p for p in backward.parameters if p.passing in ("positional", "variadic")]

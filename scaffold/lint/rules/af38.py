@@ -18,7 +18,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield what a second backward lacks: attributes of ctx cleared by the first, and graphs of forward it frees."""
     backward, saver = facts.function.backward, facts.function.saver
     if backward is None or saver is None or backward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     kept = {item.name for item in facts.kept(saver)}
     lost: dict[str, ast.stmt] = {}
     for step in backward.flow.steps:

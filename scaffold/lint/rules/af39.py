@@ -12,7 +12,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield calls of view that join dims of an incoming gradient, whose strides are unknown; with the edit to call reshape."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     if not keeps_arguments(backward):
         return
     values = facts.values(backward)

@@ -21,7 +21,7 @@ def find(facts: Facts) -> Iterator[Found]:
     function, forward = facts.function, facts.function.forward
     marked = facts.marked("mark_non_differentiable")
     if forward is None or forward not in function.own or not function.complete:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     if marked is None or any(function.method(name) for name in OTHER_USES):
         return
     if any(function in other.parents for other in facts.module.functions):

@@ -20,7 +20,7 @@ def find(facts: Facts) -> Iterator[Found]:
     seen: set[str] = set()
     for method in (facts.function.forward, facts.function.setup_context):
         if method is None or method not in facts.function.own:
-            continue  # inherited: reported for the parent class
+            continue  # not its own: reported for the parent class
         stored = {id(node): node for node in _of_class(facts, method, ast.Store)}
         for step in method.flow.steps:
             statement = step.statement

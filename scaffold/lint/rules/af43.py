@@ -12,9 +12,9 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield the first unconditional call of .item() in forward; ONNX Functions are skipped, as they are traced."""
     forward = facts.function.forward
     if forward is None or forward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     if facts.is_trivial or facts.function.method("symbolic"):
-        return  # its backward gives no gradient
+        return  # trivial: backward gives no gradient
     for step in forward.flow.steps:
         for node in step.expressions():
             waits = isinstance(node, ast.Call) and not node.args and not step.guards

@@ -15,7 +15,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
-        return  # inherited: reported for the parent class
+        return  # not its own: reported for the parent class
     if not keeps_arguments(backward) or "is_contiguous" in ast.unparse(backward.node):
         return
     values, seen = facts.values(backward), set[str]()

@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """
     function, backward = facts.function, facts.function.backward
     if backward is None or not _is_in_sight(function) or facts.is_trivial:
-        return  # its backward gives no gradient
+        return  # trivial: backward gives no gradient
     set_somewhere = {
         node.attr
         for node in ast.walk(facts.module.tree)

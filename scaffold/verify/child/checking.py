@@ -204,7 +204,7 @@ def check_case(
     if refused.words:
         run.skipped.append(title)
         if not (case.further or words and checks.CONTIGUOUS):
-            run.refusals.append((case.name, refused))
+            run.refusals.append((case.name, refused))  # others may be refused
         return
     inputs = make_inputs(checks, case, layout)
     run.cases += 1
