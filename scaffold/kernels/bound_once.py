@@ -14,7 +14,10 @@ METADATA = ("shape", "size", "dtype")  # of a tensor, rather than its values
 
 
 def bound_once(spec: OpSpec) -> OpSpec:
-    """Return the op with each name bound once."""
+    """Return the op with each name assigned once: `x = x + y; x = x * 2` -> `new_x = x + y; new_x_2 = new_x * 2`.
+
+    A name of a number or dtype, `n = x.shape[-1]`, is replaced by its value. An op with branches or `+=` is returned as it is.
+    """
     formula = spec.forward
     assert formula is not None and formula.result is not None
     graph, lines = formula.graph, list[Assign]()

@@ -41,7 +41,7 @@ NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
 
 
 class Helper(NamedTuple):
-    """A function of the file, called by kernels."""
+    """A `@triton.jit` function of the file, called by its kernels."""
 
     name: str
     parameters: tuple[str, ...]
@@ -49,19 +49,19 @@ class Helper(NamedTuple):
 
 
 class Helpers:
-    """The functions of the file for primitives of several steps, and for extrema with NaN."""
+    """The `@triton.jit` functions the kernels of a file need; both kernels share equal ones. Each `of_...` adds one if it is new."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = {*taken}
         self.found: list[Helper] = []
 
     def of_fold(self, fold: str) -> str:
-        """Return the name of the function for an extremum of two numbers."""
+        """Return the name of a function for the larger (`fold` "max") or smaller of two numbers, NaN if one of them is."""
         both = f"tl.{fold}imum(one, two, propagate_nan=tl.PropagateNan.ALL)"
         return self._named(f"_nan_{fold}", ("one", "two"), (f"return {both}",))
 
     def of_division(self) -> str:
-        """Return the name of the exact division, for quotients to be rounded."""
+        """Return the name of a function for a correctly rounded quotient, needed where `floor` or `ceil` rounds it again: Triton's `/` may be one bit off."""
         return self._named("_divide", EXACT_PARAMETERS, (EXACT_REASON, EXACT_DIVISION))
 
     def of_primitive(
@@ -72,7 +72,7 @@ class Helpers:
         end: ast.expr,
         comment: str,
     ) -> str:
-        """Return the name of the function for a primitive."""
+        """Return the name of a function for a primitive of several steps: `steps` are its assignments, `end` is the value it returns."""
         lines = [f"# {comment}"] if comment else []
         lines += [f"{name} = {ast.unparse(node)}" for name, node in steps.items()]
         lines += [f"return {ast.unparse(end)}"]
@@ -81,6 +81,7 @@ class Helpers:
     def _named(
         self, word: str, parameters: tuple[str, ...], lines: tuple[str, ...]
     ) -> str:
+        """Return the name of a function with these parameters and lines, `word` or similar if it is new."""
         for known in self.found:
             if known[1:] == (parameters, lines):
                 return known.name
@@ -91,7 +92,11 @@ class Helpers:
 
 
 class Printer:
-    """Writes the lines of one program."""
+    """Writer of a row program's values as Triton, for `KernelBody`.
+
+    `assign` appends to `lines`, and `text` may: a reduction or a repeated argument gets a line of its own first. `address(load, column)`:
+    pointers to an input's numbers; `absent`: the number for each optional input; `own`: the kernel's own variables.
+    """
 
     def __init__(
         self,
@@ -103,6 +108,10 @@ class Printer:
         absent: Mapping[str, str],
         address: Callable[[Load, str], str],
     ) -> None:
+        """Prepare to write a program; `taken`: names its lines must not get.
+
+        `numbers`: the attributes the kernel reads; `computed`: those in arithmetic or choices the compiler must evaluate, as constants.
+        """
         self.table, self.program, self.own, self.address = table, program, own, address
         self.helpers, self.absent = helpers, absent
         self.taken = {*taken, *(line.name for line in program.lines)}
@@ -123,10 +132,11 @@ class Printer:
         self.rounded = {x for value in self.every for x in self._rounded(value)}
 
     def text(self, value: Value) -> str:
-        """Return a value as an expression; its steps are written before it."""
+        """Return a value as a Triton expression; lines it needs before it are appended to `self.lines`."""
         return ast.unparse(self.node(value))
 
     def node(self, value: Value) -> ast.expr:
+        """Return a value as a Triton expression, its name if it has a line."""
         if (known := self.named.get(_key(value))) is not None:
             return _parsed(known)
         match value:
@@ -142,11 +152,11 @@ class Printer:
                 return self._gathered(value)
 
     def _chooses(self, value: Apply) -> bool:
-        """Return whether the spelling of a primitive tests a number."""
+        """Return whether a primitive's spelling depends on an argument, `x * x if exponent == 2 else ...`: that number must be a constant."""
         return " if " in self.table.rule(value.primitive).triton
 
     def _gathered(self, value: Gather) -> ast.expr:
-        """Return the read of one number of a row, or of what stands for an absent input."""
+        """Return the load of one number of each row, NaN for an index out of range; for an absent optional input, its number."""
         load = self.loaded[value.load]
         at = self.address(load, self.text(value.index))
         inside = f"({self.inside(value.space)}) & {self.text(value.inside)}"
@@ -158,7 +168,7 @@ class Printer:
         return _parsed(text)
 
     def assign(self, name: str, value: Value) -> None:
-        """Write a line to name a value; if it is long, what it reduces and its reductions have lines of their own."""
+        """Append the line `name = value`. If it is longer than `LONGEST`, first what its reductions reduce gets lines, then they themselves."""
         before = len(self.lines)
         text = self.text(value)
         for steps in (self._reduced, _reductions):
@@ -174,6 +184,10 @@ class Printer:
             self.named.setdefault(_key(value), name)
 
     def _applied(self, value: Apply) -> ast.expr:
+        """Return a primitive as its Triton spelling with arguments filled in, or as a call of a helper function if it has several steps.
+
+        An argument the spelling has twice gets a line, so that it is computed once.
+        """
         rule = self.table.rule(value.primitive)
         steps, end, comment = _spelling(rule, value)
         real = {k: item for k, item in value.args if not isinstance(item, Word)}
@@ -196,7 +210,10 @@ class Printer:
         return _filled(end, known)
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:
-        """Yield a value and its operands, down to reductions, if they are rounded later: `round` of a quotient."""
+        """Yield the values rounded by a `floor` or `ceil` around them (`later`: there is one), inside of `value`; reductions end the search.
+
+        A quotient among them must be exact, as an error in its last bit would change the rounded number by 1.
+        """
         if later:
             yield value
         if isinstance(value, Apply):
@@ -209,20 +226,21 @@ class Printer:
             yield from self._rounded(item, later)
 
     def _word(self, value: Value, role: str = "") -> str:
-        """Return a name for an argument: by its role, or by the primitive that computes it."""
+        """Return a name for an argument to put on a line: its role in the primitive it is for, else the primitive that computes it, else "value"."""
         if role or not isinstance(value, Apply):
             return role or "value"
         rule = self.table.rule(value.primitive)
         return next((word for word in rule.facts.words if "{" not in word), rule.name)
 
     def _reduced(self, value: Value) -> Iterator[tuple[str, Value]]:
-        """Yield what reductions inside of a value reduce, with a word for each."""
+        """Yield each expression under a reduction inside of a value, with a name for it."""
         for item in inner(value):
             yield from self._reduced(item)
         if isinstance(value, Reduce) and isinstance(value.value, Apply):
             yield self._word(value.value), value.value
 
     def _named(self, word: str, value: Value, node: ast.expr) -> ast.Name:
+        """Return the name of an expression; if it is none yet, append a line to give it one."""
         if isinstance(node, ast.Name):
             return node
         name = free_name(word, value, self.taken, self.values.get)
@@ -231,6 +249,7 @@ class Printer:
         return ast.Name(name)
 
     def _reduction(self, value: Reduce) -> ast.expr:
+        """Return the reduction of a row: `tl.sum(x, axis=1, keep_dims=True)`; of an extremum with NaN by a helper, as Triton's ignores NaN."""
         given = f"{self._within(value)}, axis=1"
         if value.nan and value.kind == "real":
             combined = self.helpers.of_fold(value.fold)
@@ -238,7 +257,7 @@ class Printer:
         return _parsed(f"tl.{value.fold}({given}, keep_dims=True)")
 
     def _within(self, value: Reduce) -> str:
-        """Return the reduced value, with a neutral element past the end of the row."""
+        """Return the argument of a reduction, with the fold's neutral element past the end of the row, unless what is there has no effect."""
         text, test = self.text(value.value), self.inside(value.value.space)
         if value.value.kind == "bool":
             return f"tl.where(({test}) & ({text}), 1.0, 0.0)"
@@ -250,7 +269,7 @@ class Printer:
         return f"tl.where({test}, {text}, {neutral})"
 
     def inside(self, space: Space) -> str:
-        """Return the test of whether a number of a value is none past the end."""
+        """Return the test for numbers of a value inside the tensor, rather than in the rest of the block: `mask`, `cols < D` or `row < rows`."""
         own, width = self.own, self.program.width
         if space.is_row or not width:
             return own.mask
@@ -259,7 +278,7 @@ class Printer:
         )
 
     def _is_neutral(self, value: Reduce) -> bool:
-        """Return whether numbers past the end surely have no part in a reduction."""
+        """Return whether numbers past the row's end surely have no effect on a reduction: zeros in a sum, or in a maximum of numbers >= 0."""
         inside = value.value
         if inside.kind != "real" or not self.ends_in_zeros(inside):
             return False
@@ -268,7 +287,7 @@ class Printer:
         return value.fold == "sum" or bool(large)
 
     def ends_in_zeros(self, value: Value, rows: bool = False) -> bool:
-        """Return whether it is surely 0 past the end of a row, or past the last row, as inputs are."""
+        """Return whether a value is surely 0 past the end of a row or, with `rows`, past the last row, as loads are (`other=0.0`)."""
         zeros, finite = (
             partial(f, rows=rows) for f in (self.ends_in_zeros, self._ends_finite)
         )
@@ -288,7 +307,10 @@ class Printer:
         return False
 
     def _ends_finite(self, value: Value, rows: bool) -> bool:
-        """Return whether it is surely finite there, or infinite in the whole row, as a number of the row may be: 0 times infinity is NaN."""
+        """Return whether a value past the end is surely finite, so that zeros times it are zeros: 0 * inf is NaN.
+
+        A number of each row counts as finite: if it is not, its product with the row's own numbers is not finite either.
+        """
         if not rows and not value.space.has_columns:
             return True
         match value:
@@ -300,19 +322,20 @@ class Printer:
 
 
 def _key(value: Value) -> Value:
-    """Return the key of a value: of a reduction its numbers, with any dims."""
+    """Return a value by which equal ones are found: a reduction or mean without its space, as the kernel has it with any dims."""
     if isinstance(value, Reduce) or isinstance(value, Apply) and _is_mean(value):
         return replace(value, space=NUMBER)
     return value
 
 
 def _is_mean(value: Value) -> bool:
+    """Return whether a value is a reduction divided by a number."""
     fits = [*map(type, inner(value))] == [Reduce, Number]
     return fits and isinstance(value, Apply) and value.primitive == "div"
 
 
 def _reductions(value: Value) -> Iterator[tuple[str, Value]]:
-    """Yield the reductions inside of a value, with a word for each."""
+    """Yield each reduction or mean inside of a value, with a name for it: "mean", "total", "row_max"; a mean's sum is no reduction of its own."""
     for item in inner(value):
         yield from _reductions(item)
         if _is_mean(item):
@@ -326,7 +349,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
-    """Return the expression of a spelling with its names replaced."""
+    """Return a copy of an expression with names replaced: `x * x` with `x` as `a + b`."""
 
     class Filling(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -338,7 +361,11 @@ def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
 
 
 def _spelling(rule: Rule, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, str]:
-    """Return the steps, the value and the comment of a primitive's spelling, for the literals of the call."""
+    """Return the steps, the value and the comment of a primitive's Triton text, with its choices made for the arguments of this call.
+
+    Text of lines `y = ...` and a last expression: only steps the value reads are kept, and those that only rename are filled in.
+    UnsupportedError if the choice made is None.
+    """
     code, _, comment = rule.triton.strip().partition("  # ")
     *lines, last = ast.parse(code).body
     assert isinstance(last, ast.Expr)
@@ -369,14 +396,14 @@ def _names(node: ast.expr) -> set[str]:
 
 
 def _chosen(node: ast.expr, value: Apply) -> ast.expr:
-    """Return the branch of a choice by the literals of a call."""
+    """Return the branch of nested `a if test else b` for the arguments of a call."""
     while isinstance(node, ast.IfExp):
         node = node.body if _holds(node.test, value) else node.orelse
     return node
 
 
 def _holds(test: ast.expr, value: Apply) -> bool:
-    """Return whether `exponent == 2` or `exponent % 2 != 0` surely holds for the literals of the call."""
+    """Return whether `exponent == 2` or `exponent % 2 != 0` holds for the arguments of a call; False if the argument is no literal number."""
     assert isinstance(test, ast.Compare)
     left, divisor = test.left, None
     if isinstance(test.left, ast.BinOp):

@@ -30,7 +30,11 @@ BLANK = ""
 
 
 class KernelBody:
-    """One program as a kernel."""
+    """One row program as a Triton kernel: `parameters` and `lines` give its text, the rest tells `Launch` how to call it.
+
+    `tensors`: what the kernel may read, in order of its parameters; `direction`: "forward" or "backward"; `absent`: the number for each
+    optional input. A result of several in a backward has a flag, `NEEDS_GRAD_X`, a constant of the kernel.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class KernelBody:
         pair: Pair,
         helpers: Helpers,
     ) -> None:
+        """Prepare the kernel of a program, or raise UnsupportedError; `tensors`: those it may read, in the order of its parameters."""
         self.own, self.width, self.direction = pair.own, program.width, direction
         self.tensors = tensors = tuple(tensors)  # those that it may read
         loads = sorted(program.loads, key=lambda x: tensors.index(x.source))
@@ -70,13 +75,13 @@ class KernelBody:
         self._refuse()
 
     def _is_whole(self, load: Load) -> bool:
-        """Return whether it tells how many rows there are."""
+        """Return whether a load's tensor has all rows of the op, so that the launch can count them by its shape: not if it may be None."""
         known = load.space.is_row or load.space.rows and not self.width
         optional = load.source in self.absent
         return known and load.repeat is None and not (load.single or optional)
 
     def _refuse(self) -> None:
-        """Refuse a program without rows, or with attributes unknown to registered ops."""
+        """Raise UnsupportedError for a program without a tensor to count rows by, a result not of all rows, or an attribute of another type."""
         if self.lead is None or not self.program.results:
             raise UnsupportedError(f"its {self.direction} reads no row of an input")
         for item in self.program.results:
@@ -89,25 +94,25 @@ class KernelBody:
     # What it is called with.
 
     def loads(self, source: str) -> list[Load]:
-        """Return the reads of a tensor."""
+        """Return the loads from a tensor: one for each part of its rows, none if the kernel does not read it."""
         return [load for load in self.program.loads if load.source == source]
 
     def is_strided(self, source: str) -> bool:
-        """Return whether it reads rows of a tensor."""
+        """Return whether the kernel reads a tensor row by row, and so needs the stride between rows."""
         return any(x.space.is_row and not x.single for x in self.loads(source))
 
     def is_single(self, source: str) -> bool:
-        """Return whether a tensor is one number for all rows."""
+        """Return whether a tensor is one number for all rows: the gradient of a mean or sum of the losses."""
         return any(load.single for load in self.loads(source))
 
     def is_shared(self, source: str) -> bool:
-        """Return whether all rows, or several, have the same numbers of a tensor."""
+        """Return whether several rows read the same numbers of a tensor, as all do of `weight[D]`."""
         loads = self.loads(source)
         return not any(x.space.rows and not (x.repeat or x.single) for x in loads)
 
     @property
     def sizes(self) -> list[str]:
-        """Return the sizes of leading dims among its parameters."""
+        """Return the sizes of leading dims among the kernel's parameters: those needed to find the row of an input without some dims."""
         repeats = [load.repeat for load in self.program.loads if load.repeat]
         every = (
             size for x in repeats for size in (*x.times, *(x.every if x.again else ()))
@@ -116,12 +121,12 @@ class KernelBody:
 
     @property
     def counts(self) -> list[str]:
-        """Return the names of how much there is to compute."""
+        """Return the parameters for how much there is to compute: `rows`, the row's size and sizes of leading dims; `size` of an elementwise op."""
         rows = [self.own.rows, self.width, *self.sizes]
         return rows if self.width else [self.own.size]
 
     def parameters(self) -> Iterator[str]:
-        """Yield the parameters of the kernel."""
+        """Yield the parameters of the kernel in order: pointers with strides, results, counts, floats, and constants for the compiler."""
         for name in self.read:
             yield f"{name}_ptr"
             if self.is_strided(name):
@@ -136,7 +141,10 @@ class KernelBody:
     # Its lines.
 
     def lines(self) -> list[str]:
-        """Return the lines of the kernel."""
+        """Return the lines of the kernel; one program computes a block of rows, or, with a result summed over rows, walks over many blocks.
+
+        In the walk, inputs without rows (`weight`) are loaded once before the loop, and each program stores its sums after it.
+        """
         own = self.own
         block, pid = f"tl.arange(0, {own.BLOCK})", "tl.program_id(0).to(tl.int64)"
         if not self.width:
@@ -165,7 +173,10 @@ class KernelBody:
         ]
 
     def _read(self, wanted: Callable[[bool], bool]) -> list[str]:
-        """Return the lines to read the values over rows, or the others, and to compute the values for several results."""
+        """Return the lines to load values, and to compute those lines of the program no single result has to itself.
+
+        `wanted(rows)`: whether to take values with rows, or without, so that a loop over rows has the rest before it.
+        """
         every = self.program.loads
         read = [x for x in every if wanted(x.space.rows and not x.single)]
         read = [x for x in read if x.name in self.whole]
@@ -178,7 +189,7 @@ class KernelBody:
         return [*loads, *([BLANK] if apart else []), *computed]
 
     def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
-        """Return the lines to read and compute values, and to write the results."""
+        """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag."""
         lines = self._read(wanted)
         for item in self.program.results:
             known = {**self.printer.named}  # but for what is computed under a test
@@ -189,13 +200,17 @@ class KernelBody:
         return lines
 
     def _assigned(self, lines: Iterable[Line]) -> list[str]:
+        """Return lines of the program as lines of the kernel, with those of their steps before each."""
         self.printer.lines = []
         for line in lines:
             self.printer.assign(line.name, line.value)
         return self.printer.lines
 
     def _sole_result(self, line: Line) -> str | None:
-        """Return the one result with a need for a line; None if several do, or all are computed."""
+        """Return the name of the one result that needs a line, to compute it under the result's flag.
+
+        None if several results need it, or if the kernel has no flags, as a forward.
+        """
         if not self.flags:
             return None
         needed = [
@@ -206,18 +221,18 @@ class KernelBody:
         return needed[0] if len(needed) == 1 else None
 
     def _reached(self, value: Value) -> set[str]:
-        """Return all names in the computation of a value."""
+        """Return all names a value depends on, directly or through other lines."""
         read = names_in(value)
         lines = (self.printer.values[x] for x in read if x in self.printer.values)
         return read.union(*map(self._reached, lines))
 
     def _asked_for(self, item: Result, lines: list[str]) -> list[str]:
-        """Return lines under the test of whether a result is wanted, if there is one."""
+        """Return lines under `if NEEDS_GRAD_X:`, as they are if the result has no flag."""
         flag = self.flags.get(item.name)
         return [f"if {flag}:", *_indented(lines)] if flag else lines
 
     def _load_if_there(self, load: Load) -> Iterator[str]:
-        """Yield the lines to read an input, or to put a number in the place of an absent one."""
+        """Yield the lines to load an input; of an optional one, `else` a block of its number: `bias = tl.full((1, BLOCK), 0.0, DTYPE)`."""
         lines = [*self._load(load)]
         number = self.absent.get(load.source)
         if number is None:
@@ -231,7 +246,10 @@ class KernelBody:
         yield from ("else:", f"    {load.name} = {number}")
 
     def _load(self, load: Load) -> Iterator[str]:
-        """Yield the line to read an input; if it is long, its row's start has a line of its own."""
+        """Yield the line to load an input, after one for the start of its row, `x_row = x_ptr + row * x_stride`.
+
+        The start has a line if it is used several times, or if the load's line would be too long.
+        """
         begin, line = self._begin(load.source), self._loaded(load)
         several = len(self.loads(load.source)) > 1 or load.name in self.gathered
         long = len(line) > LONGEST + 4 - 4 * self.summed
@@ -242,7 +260,7 @@ class KernelBody:
         yield self._loaded(load)
 
     def _loaded(self, load: Load) -> str:
-        """Return the line to read an input."""
+        """Return the line to load an input, with zeros past the end of a row: `x = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)`."""
         real = load.kind == "real" and not load.single  # the launch casts a single one
         cast = f".to({self.own.DTYPE})" if real else ""
         given = self._address(load, self.own.cols)
@@ -252,7 +270,7 @@ class KernelBody:
         return f"{load.name} = tl.load({given}){cast}"
 
     def _address(self, load: Load, column: str) -> str:
-        """Return the place of an input's numbers at some columns, from the start of its row if that has a name."""
+        """Return the pointers to an input's numbers at some columns, `x_ptr + row * x_stride + cols`; `x_row + cols` if that line is written."""
         begin = self._begin(load.source)
         start = begin if begin in self.begun else self._start(load)
         if load.single or not load.space.has_columns:
@@ -260,7 +278,7 @@ class KernelBody:
         return f"{start} + {self._columns(load.part, column)}"
 
     def _start(self, load: Load) -> str:
-        """Return the place of an input's row, or of its numbers."""
+        """Return the pointer to an input's row (`x_ptr + row * x_stride`), to the number of each row, or to numbers all rows share."""
         pointer = f"{load.source}_ptr"
         if load.single or not load.space.rows:
             return pointer
@@ -269,7 +287,7 @@ class KernelBody:
         return f"{pointer} + {row}"
 
     def _row_of(self, load: Load) -> str:
-        """Return the number of the row to read of an input."""
+        """Return the number of the row to read of an input: `row`, or of one without some leading dims `(row // H % T)`."""
         row, repeat = self.own.row, load.repeat
         if repeat is None:
             return row
@@ -283,11 +301,11 @@ class KernelBody:
         return f"({row})"
 
     def _begin(self, source: str) -> str:
-        """Return the name for the start of an input's row."""
+        """Return the name for the start of an input's row: `x_row`, with a number if taken; the same each time."""
         return fresh(f"{source}_row", self.printer.taken - {*self.begun})
 
     def _columns(self, part: Part | None, cols: str) -> str:
-        """Return the columns of a part, as columns of the whole row."""
+        """Return the columns of a part of a row, given those within the part: of the second half `D + cols`, of each second one `2 * cols + 1`."""
         if part is None:
             return cols
         if part.interleaved:
@@ -296,7 +314,7 @@ class KernelBody:
         return f"{times}{self.width} + {cols}" if part.at else cols
 
     def _stored(self, item: Result) -> list[str]:
-        """Return the lines to write a result, or to add it to a sum."""
+        """Return the lines to store each piece of a result, or to add it to the sum over rows."""
         self.printer.lines = lines = []
         for part, value in item.pieces:
             text = self.printer.text(value)
@@ -307,7 +325,7 @@ class KernelBody:
         return lines
 
     def _store_sum(self, item: Result) -> list[str]:
-        """Return the lines to write what a program has summed."""
+        """Return the lines after the loop over rows: add up the sum's block of rows, and store it for this program."""
         name, at, masked = item.name, f"{item.name}_ptr + {self.own.program}", ""
         total = f"tl.sum(tl.where({self.own.cols} < {self.width}, {name}, 0.0))"
         if item.space.has_columns:
@@ -317,7 +335,10 @@ class KernelBody:
         return [f"{name} = {total}", f"tl.store({at}, {name}{masked})"]
 
     def _added(self, item: Result, value: Value, text: str) -> str:
-        """Return the line to add a row to a sum over rows."""
+        """Return the line to add a block of rows to a sum, or, elementwise, to store the sum of the block.
+
+        Numbers past the last row must add 0: they are masked, unless the value is surely 0 there.
+        """
         own = self.own
         if not self.width:
             total = f"tl.sum(tl.where({own.mask}, {text}, 0.0), axis=0)"
@@ -329,6 +350,7 @@ class KernelBody:
         return f"{item.name} += {text}"
 
     def _store(self, item: Result, part: Part | None, text: str) -> str:
+        """Return the line to store a piece of a result (`text`: its expression) in the columns of its part."""
         at, of = self.own.row if self.width else self.own.offsets, len(item.pieces)
         if item.space.has_columns:
             length = f"({of} * {self.width})" if of > 1 else self.width
@@ -338,7 +360,10 @@ class KernelBody:
 
 
 def _flags(program: RowProgram) -> dict[str, str]:
-    """Return the name of the test for each of several results."""
+    """Return the flag of each result, `{"grad_x": "NEEDS_GRAD_X"}`; {} for a single one, as then autograd calls the backward only to get it.
+
+    Names keep their case if they differ only by it.
+    """
     names = [item.name for item in program.results]
     apart = len({name.upper() for name in names}) == len(names) > 1
     flags = {name: f"NEEDS_{name.upper() if apart else name}" for name in names}
@@ -350,4 +375,5 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _product(sizes: tuple[str, ...]) -> str:
+    """Return the product of some sizes, in parentheses if there are several: `(H * T)`."""
     return f"({' * '.join(sizes)})" if len(sizes) > 1 else sizes[0]

@@ -1,4 +1,4 @@
-"""The launch of a kernel: a registered op, to make its outputs and call it.
+"""The launch of a kernel: a function registered as a PyTorch op, which makes the output tensors and calls the kernel.
 
 In: a `KernelBody`. Out: a `Kernel`, which the template shows. Invariant: nothing is allocated for a gradient that is not asked for.
 """
@@ -32,9 +32,14 @@ class Kernel(NamedTuple):
 
 
 class Launch:
-    """The op of one kernel."""
+    """Writer of the registered op of one kernel, in the forward or the backward.
+
+    `first`: the tensor to count rows by, of all rows; `parts`: the number of parts of its rows; `dtypes`: inputs the backward's op does not
+    get, `bias`, and the parameter and argument for the dtype of their gradients.
+    """
 
     def __init__(self, spec: OpSpec, body: KernelBody, pair: Pair) -> None:
+        """Prepare to write the op of a kernel; `dtypes` gets the inputs with a gradient the op does not get, as it needs their dtype."""
         self.spec, self.body, self.own = spec, body, pair.own
         self.width, self.summed, self.read = body.width, body.summed, body.read
         self.direction, self.results = body.direction, body.program.results
@@ -47,7 +52,7 @@ class Launch:
         self.dtypes = {name: self._dtype_of(name) for name in sources if name}
 
     def kernel(self) -> Kernel:
-        """Return the kernel and its op."""
+        """Return all texts of the kernel and its op."""
         body = self.body
         given = [f"{name}: {typed(self.spec, name)}" for name in self.read]
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
@@ -79,6 +84,7 @@ class Launch:
     # What the kernel is called with.
 
     def _launch(self) -> Iterator[str]:
+        """Yield the arguments of the kernel's call, in the order of its parameters; constants by keyword."""
         body = self.body
         for name in self.read:
             if body.is_single(name):
@@ -99,7 +105,7 @@ class Launch:
         yield f"**{self.own.tile}" if self.width else flat
 
     def _count(self) -> str | None:
-        """Return the divisor of the total as code; None of a sum."""
+        """Return the expression of how many losses the op's mean divides by; None of a sum, or if there is neither."""
         total = self.total
         if total is None or total.over is None:
             return None
@@ -113,18 +119,19 @@ class Launch:
         return f"({rows} * {self.width})" if self.pair.columns else rows
 
     def _computed(self) -> str:
-        """Return the line to name the dtype the kernel computes in."""
+        """Return the line `compute_dtype = precision(x, weight)`: the dtype of the kernel, from the floating-point tensors it reads."""
         real = [x for x in self.read if self.body.loads(x)[0].kind == "real"]
         real = [x for x in real if x not in self.pair.statistics]
         return f"{self.own.compute_dtype} = {self.own.precision}({', '.join(real)})"
 
     def _rows_of(self, source: str, word: str = "rows") -> str:
-        """Return the name for an input as rows, or for the gradient of each loss."""
+        """Return the variable for a tensor viewed as rows, `x_rows`, or, with the word "each", for the gradient of one loss of a mean."""
         return fresh(f"{source}_{word}", {*self.body.tensors, *self.own, self.width})
 
     # What the op makes.
 
     def _outputs(self) -> Iterator[str]:
+        """Yield the lines before the kernel's call: sizes, the number of programs, the dtype, the tensors to fill, the views as rows."""
         first, own, body = self.first, self.own, self.body
         by = f" // {self.parts}" if self.parts > 1 else ""
         if self.width:
@@ -165,19 +172,19 @@ class Launch:
                 yield f"{each} = {name}.to({own.compute_dtype}){by}"
 
     def _is_total(self, item: Result) -> bool:
-        """Return whether PyTorch adds up the numbers of a result."""
+        """Return whether a result is a partial sum of the losses, which PyTorch adds up after the kernel."""
         forward = self.direction == "forward" and not item.saved
         return forward and self.total is not None
 
     def _fakes(self) -> Iterator[str]:
-        """Yield the lines of the op without a kernel."""
+        """Yield the lines of the op's fake implementation, which makes empty outputs for tracing, without a kernel."""
         result = ", ".join(map(self._fake, self.results))
         if f"={self.own.compute_dtype})" in result:
             yield self._computed()
         yield f"return {result}"
 
     def _fake(self, item: Result) -> str:
-        """Return an empty tensor like a result of the op."""
+        """Return the expression of an empty tensor with the shape and dtype the op returns: after sums over programs, unlike `_allocated`."""
         first, shape, source = self.first, self._shape(item), item.source
         if self._is_total(item):
             return self._output(item, "()")
@@ -196,11 +203,12 @@ class Launch:
         return self._empty(source, shape)
 
     def _output(self, item: Result, shape: str) -> str:
+        """Return the expression of an empty tensor for an output of the op, in its promoted dtype."""
         dtype = self.pair.dtype_of(item.name)
         return f"torch.empty({shape}, dtype={dtype}, device={self.first}.device)"
 
     def _allocated(self, item: Result) -> str:
-        """Return an empty tensor for the kernel to fill."""
+        """Return the expression of the tensor the kernel fills: of a sum over rows one row for each program, to be added up after the call."""
         first, own, shape, none = self.first, self.own, self._shape(item), "0"
         source = item.source
         if self._is_total(item):
@@ -219,34 +227,34 @@ class Launch:
         return self._empty(source, shape)
 
     def _dtype_of(self, name: str) -> tuple[str, str]:
-        """Return what the backward is told of an input that it may not read: a parameter, and its value."""
+        """Return the op's parameter for the dtype of an input it does not get, and the argument: `bias_dtype`, `bias.dtype`."""
         return f"{name}_dtype", self._if_there(name, f"{name}.dtype")
 
     def _empty(self, source: str, shape: str) -> str:
-        """Return an empty tensor for the gradient of an input."""
+        """Return the expression of an empty tensor for the gradient of an input, in the input's dtype."""
         if source in self.dtypes:
             return f"{self.first}.new_empty({shape}, dtype={self.dtypes[source][0]})"
         like = source if self._is_there(source) else self.first
         return f"{like}.new_empty({shape})"
 
     def _is_there(self, source: str) -> bool:
-        """Return whether an input is surely an argument of the op."""
+        """Return whether the op gets an input as an argument that cannot be None."""
         return source in self.read and source not in self.body.absent
 
     def _if_there(self, source: str, text: str, other: str = "None") -> str:
-        """Return code for an input, with another value if it is absent."""
+        """Return an expression of an input; of an optional one `None if bias is None else ...`, with `other` for the first None."""
         if source not in self.body.absent:
             return text
         return f"{other} if {source} is None else {text}"
 
     def _wanted(self, item: Result, shape: str, none: str = "0") -> str:
-        """Return the shape of a result, or of nothing if it may be unwanted."""
+        """Return the shape of a result, of one with a flag `x.shape if needs_grad_x else 0`: an empty tensor if it is not asked for."""
         if item.name not in self.body.flags:
             return shape
         return f"{shape} if {needed(item.name)} else {none}"
 
     def _shape(self, item: Result) -> str:
-        """Return the shape of a result with rows."""
+        """Return the expression of the shape of a result with rows, from the shape of `first`; it counts the parts in each row."""
         first = self.first
         if not self.width:
             return f"{first}.shape"
@@ -261,6 +269,7 @@ class Launch:
         return f"(*{first}.shape[:-1], {times}{first}.shape[-1]{by})"
 
     def _result(self, item: Result) -> str:
+        """Return the expression the op returns for a result: the kernel's tensor, or its sum over programs or rows, in the right dtype."""
         if self._is_total(item):
             count = self._count()
             found = f"({item.name}.sum() / {count})" if count else f"{item.name}.sum()"
@@ -279,7 +288,10 @@ class Launch:
         return f"{item.name}.sum(0{only}).to({dtype})"
 
     def _declared(self, source: str, viewed: bool = False) -> str:
-        """Return the shape of an input without some leading dims, as declared or as read, in code."""
+        """Return the expression of the shape of an input without some leading dims, as declared.
+
+        `viewed`: with the dims the formula reads it with, `(B, 1, T, D)` of `cos[:, None]`.
+        """
         parts = 1 if source in self.pair.rows else self.parts
         dims = self.spec.dims(source) or ()
         dims = self.pair.views.get(source, dims) if viewed else dims
@@ -287,26 +299,29 @@ class Launch:
 
 
 def _comments(program: RowProgram, lines: list[str]) -> list[str]:
-    """Return comments on the numbers of math that some lines read."""
+    """Return comments on constants some lines contain: `# 1.4142135623730951 stands for sqrt(2)`."""
     read = [x for x in program.constants if x[0] in " ".join(lines) and "math" in x[1]]
-    return [f"# {x} stands for {told.replace('math.', '')}" for x, told in read]
+    return [f"# {x} stands for {text.replace('math.', '')}" for x, text in read]
 
 
 def typed(spec: OpSpec, name: str) -> str:
-    """Return the type of a tensor parameter."""
+    """Return the annotation of a tensor parameter: `Tensor`, of an optional input `Tensor | None`."""
     optional = any(item.name == name and item.optional for item in spec.tensors)
     return "Tensor | None" if optional else "Tensor"
 
 
 def needed(result: str) -> str:
-    """Return the parameter of an op to ask for a gradient."""
+    """Return the op's parameter that asks for a gradient: `needs_grad_x`."""
     return f"needs_{result}"
 
 
 def declared_shape(
     given: tuple[Dim, ...], first: str, lead: list[str], parts: int
 ) -> str:
-    """Return the shape of an input with few of the leading dims, as code."""
+    """Return the expression of a shape: of dims T and D with leading dims B and T `(x.shape[-2], x.shape[-1])`.
+
+    `given`: the dims; `first`: the tensor to read sizes from; `lead`: its leading dims; `parts`: the number of parts of its rows.
+    """
     width = f"{first}.shape[-1]" + (f" // {parts}" if parts > 1 else "")
     places = {dim: at - len(lead) - 1 for at, dim in enumerate(lead)}
     known = {dim: f"{first}.shape[{at}]" for dim, at in places.items()} | {ONE: ONE}

@@ -1,7 +1,12 @@
 """Statements as a row program: the meaning of each primitive for a row.
 
-In: a `Lowered` graph, and over what each input varies. Out: a `RowProgram`. Invariant: it computes what the statements do, or is
-refused with the name of the primitive; a value with a name there has that name here.
+In: a `Lowered` graph of ops, and the `Space` of each input: `Space(True, "D")` of `x[N, D]`, `Space(False, "D")` of `w[D]`,
+`Space(True, "")` of `t[N]`, `Space(True, "1")` of `x.sum(-1, keepdim=True)`, `NUMBER` of a scalar. Out: a `RowProgram`. Invariant: it
+computes what the statements do, or `UnsupportedError` names the primitive; a value assigned to a name in the statements has that name in
+the program.
+
+A *meaning* is a function registered for primitives a kernel cannot compute element by element by the rule table's `triton` text: it gets
+the `Lowering`, the op and the op's arguments by parameter, and returns the op's value.
 """
 
 import math
@@ -55,7 +60,7 @@ ARITHMETIC = ("binary", "unary", "conditional", "compare")  # on numbers
 
 
 def meaning(*rules: str) -> Callable[[Meaning], Meaning]:
-    """Register the meaning of some primitives for a row."""
+    """Return a decorator to register a function as the meaning of some primitives, named as in the rule table."""
 
     def add(function: Meaning) -> Meaning:
         MEANINGS.update(dict.fromkeys(rules, function))
@@ -78,11 +83,18 @@ class Shapes(NamedTuple):
 
 
 class Lowering:
-    """One program. A value gets a line if it is read twice or has a name in the statements."""
+    """The row program of one direction, as it is built: `value` translates an op of the graph, and adds loads and lines for it.
+
+    A value gets a line of its own, `name = value`, if several ops read it or the statements name it; else it is an expression in another line.
+    """
 
     def __init__(
         self, applier: Applier, lowered: Lowered, shapes: Shapes, taken: Iterable[str]
     ) -> None:
+        """Start an empty program for a graph; `taken`: names lines must not get, by any word.
+
+        `values` and `names`: translated ops, and values with a line; `uses`: how many ops read each.
+        """
         self.program, self.table = applier.program, applier.table
         self.lowered, self.shapes = lowered, shapes
         self.reserved = {*taken}
@@ -98,7 +110,7 @@ class Lowering:
         self.uses = Counter(arg for op in every for arg in op.args)
 
     def run(self) -> None:
-        """Compute all named values in the order of the statements."""
+        """Add the lines of all values with a name, in the order of the statements; sums over rows are not lines: `finished` makes them results."""
         for op in self.ops:
             if op in self.lowered.held and op.is_tensor and not self.is_sum(op):
                 self.value(op)
@@ -106,12 +118,16 @@ class Lowering:
     # --- Values.
 
     def value(self, op: Op) -> Value:
-        """Return the value of an op; it gets a line if it has a name or is read again."""
+        """Return the value of an op, translated once; a `Name` if it is named in the statements or several ops read it."""
         if op not in self.values:
             self.values[op] = self._evaluated(op)
         return self.values[op]
 
     def _evaluated(self, op: Op) -> Value:
+        """Translate an op: a `Number` of a Python value, else its value, or the `Name` of the line added for it.
+
+        Inputs get no line, as their load names them, nor does a repeated `unsqueeze`, which is no arithmetic.
+        """
         if op.kind == "complex":
             raise UnsupportedError("a kernel cannot compute complex numbers")
         if not op.is_tensor:
@@ -124,19 +140,23 @@ class Lowering:
         return found
 
     def _computed(self, op: Op) -> Value:
+        """Return the value of an op by its registered meaning, else its primitive applied element by element."""
         if op.rule in MEANINGS:
             return MEANINGS[op.rule](self, op, self.given(op))
         refuse_foreign(self.table, op)
         return self.applied(op, self.given(op))
 
     def given(self, op: Op) -> dict[str, Op]:
-        """Return the arguments of an op by parameter."""
+        """Return the arguments of an op by parameter; {} for an op without a section in the rule table."""
         rule = self.table.of_op(op.rule)
         names = [item.name for item in rule.parameters] if rule else []
         return dict(zip(names, op.args, strict=False))
 
     def applied(self, op: Op, args: Mapping[str, Op]) -> Value:
-        """Return a primitive of an op's arguments, element by element."""
+        """Return the primitive of an op applied element by element to some arguments, by parameter.
+
+        A number of each row, computed in this very expression, is named before it meets columns, so that the row is reduced on a line of its own.
+        """
         given = {name: self._argument(arg) for name, arg in args.items()}
         values = [item for item in given.values() if not isinstance(item, Word)]
         space = self.joined(item.space for item in values)
@@ -146,21 +166,25 @@ class Lowering:
         return Apply(op.rule, (*given.items(),), space, KINDS[op.kind])
 
     def _known(self, value: Value) -> Value:
-        """Return a value by its name if it has one, also with other dims."""
+        """Return the `Name` of an equal value with a line, over the value's own space; else the value itself.
+
+        A number of each row is found also if its line has it with or without a last dim of size 1: the kernel computes both alike.
+        """
         known, space = self.names.get(value), value.space
         if known is None and not space.has_columns:
             width = "" if space.width else ONE
-            known = self.names.get(_over(value, Space(space.rows, width)))
-        return value if known is None else _over(known, space)
+            known = self.names.get(_with_space(value, Space(space.rows, width)))
+        return value if known is None else _with_space(known, space)
 
     def _argument(self, op: Op) -> Value | Word:
+        """Return an argument of a primitive: a `Word` for a string, bool or None (`approximate='tanh'`), else its value."""
         known = literal(op)
         if not op.is_tensor and (known is None or isinstance(known, str | bool)):
             return Word(known)
         return self.value(op)
 
     def apply(self, primitive: str, *values: Value, kind: Kind = "real") -> Value:
-        """Return a primitive of some values."""
+        """Return a primitive of values given in the order of its parameters, or the `Name` of a line with that value."""
         rule = self.table.rule(primitive)
         names = [item.name for item in rule.parameters]
         space = self.joined(item.space for item in values)
@@ -168,7 +192,10 @@ class Lowering:
         return self._known(Apply(primitive, args, space, kind))
 
     def named(self, value: Value, word: str, *, own: bool = False) -> Value:
-        """Return a value by its name, or give it one."""
+        """Return the `Name` of a value; if it has no line yet, add one, called `word` or similar.
+
+        `own`: the word is the user's name for the value, taken as it is unless the kernel's file or another line has it.
+        """
         if isinstance(value, Name | Number):
             return value
         if value not in self.names:
@@ -182,22 +209,27 @@ class Lowering:
         return self.names[value]
 
     def _scores(self) -> str:
-        """Return a name for the argument of a softmax."""
+        """Return the name for the argument of a softmax: `scores`, or `logits` if an input is called `scores`."""
         return "logits" if "scores" in self.shapes.spaces else "scores"
 
     def _line(self, name: str) -> Value | None:
+        """Return the value of the line with a name; None for the name of a load."""
         return next((item.value for item in self.lines if item.name == name), None)
 
     # --- What is the same in all rows.
 
     def number(self, op: Op) -> Number:
-        """Return a Python value as text for a kernel."""
+        """Return a Python value as a `Number`, an expression in the kernel's source; UnsupportedError if the kernel cannot compute it."""
         node = self._text(op)
         if self.shapes.width in node.names() and "**" in emit(node):
             raise UnsupportedError("a power of the row's size")
         return Number(emit(node))
 
     def _text(self, op: Op) -> Node:
+        """Return the expression of a Python value: of attributes, constants and the size of a row, `x.shape[-1]` -> `D`.
+
+        What Python can evaluate now, like `math.sqrt(2)`, becomes a constant; `self.constants` keeps its origin for a comment.
+        """
         match op.data:
             case SizeOf(dim):
                 return self._size(dim)
@@ -223,14 +255,14 @@ class Lowering:
         return node
 
     def _is_plain(self, node: Node) -> bool:
-        """Return whether it is arithmetic on numbers and attributes."""
+        """Return whether an expression is arithmetic on constants, attributes and the size of a row."""
         if node.kind == "name":
             return node.label in {*self.shapes.attributes, self.shapes.width}
         known = node.kind in ("constant", *ARITHMETIC)
         return known and all(map(self._is_plain, node.args))
 
     def _size_read(self, node: Node) -> Node:
-        """Return the size read by `x.shape[-1]`."""
+        """Return the name of the row's size for `x.shape[-1]`, if the rows of `x` have that size; UnsupportedError for any other size."""
         owner, index = node.args
         space = self.shapes.spaces.get(owner.args[0].label) if owner.args else None
         last = owner.label == "shape" and evaluated(index) == -1
@@ -239,6 +271,7 @@ class Lowering:
         return Node("name", self.shapes.width)
 
     def _size(self, dim: shapes.Dim | None) -> Node:
+        """Return the name of the row's size if a dim has it; UnsupportedError if it is another or None (not known)."""
         if not isinstance(dim, shapes.NamedSize) or dim.name != self.shapes.width:
             raise UnsupportedError("a kernel knows only the size of a row")
         return Node("name", dim.name)
@@ -246,7 +279,10 @@ class Lowering:
     # --- Spaces.
 
     def joined(self, spaces: Iterable[Space]) -> Space:
-        """Return the space several values broadcast to."""
+        """Return the space several values broadcast to, and note that their widths are equal.
+
+        Numbers of each row with a last dim of size 1 broadcast along columns; without it PyTorch would align the rows with the columns.
+        """
         every = [space for space in spaces if space != NUMBER]
         rows = any(space.rows for space in every)
         ranked = [space.width for space in every if space.width]
@@ -259,18 +295,21 @@ class Lowering:
         return Space(rows, width)
 
     def canonical(self, width: str) -> str:
-        """Return the one name for all equal sizes."""
+        """Return the name chosen for a width among all names of widths found equal."""
         while width in self.widths and self.widths[width] != width:
             width = self.widths[width]
         return width
 
     def over_row(self, op: Op, dim: Op | None) -> bool:
-        """Return whether a dim is the last one."""
+        """Return whether a reduction of an op's value over `dim` is over its last dim alone."""
         dims = dims_of(dim) or ()
         return [shapes.from_end(op.shape, at) for at in dims] == [-1]
 
     def is_sum(self, op: Op) -> bool:
-        """Return whether it may be a sum over all rows, also times a number."""
+        """Return whether an op is a sum over rows, or linear in one: `(grad * x).sum(0) * 2`.
+
+        The kernel cannot compute such a value row by row; it is a gradient of an input that all rows share.
+        """
         if op.rule in SUMS:
             return True
         if op.rule == "sum":
@@ -278,19 +317,22 @@ class Lowering:
         return self._summand(op) is not None
 
     def _summand(self, op: Op) -> Op | None:
-        """Return the sum over rows in a linear op, if there is one: its other factor is the same in all summed rows."""
+        """Return the argument of a linear op with a sum over rows in it, `s` of `s * 2`, `-s` or `s / n`; else None.
+
+        Of `s * t` and `s / n` the other factor must not be such a sum, and of a division the sum is the dividend.
+        """
         sums = [arg for arg in op.args if arg.is_tensor and self.is_sum(arg)]
         first = op.facts.operator == "*" or sums == [*op.args[:1]]
         return sums[0] if op.rule in LINEAR and len(sums) == 1 and first else None
 
     def reduced(self, value: Value, keepdim: bool) -> Space:
-        """Return the space of a reduction of a row."""
+        """Return the space of the reduction of a row: its rows, with a last dim of size 1 if `keepdim`."""
         if not value.space.has_columns:
             raise UnsupportedError("a reduction of a value without columns")
         return Space(value.space.rows, ONE if keepdim else "")
 
     def total(self, value: Value, word: str = "") -> Value:
-        """Return the sum of each row, with a dim of size 1."""
+        """Return the sum of each row, with a last dim of size 1; with a `word`, it gets a line of this name."""
         found = Reduce("sum", value, self.reduced(value, True))
         return self.named(found, word) if word else found
 
@@ -299,11 +341,12 @@ INFINITE = {f"float('{sign}inf')": float(f"{sign}inf") for sign in ("", "-", "+"
 
 
 def _constant(value: float) -> str:
+    """Return a number as source for a kernel: `float("inf")` for an infinity, which has no literal."""
     return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 def _word(op: Op) -> str:
-    """Return a name for a value, as the derivation chooses them."""
+    """Return a name for the value of an op: `rstd`, `x_hat` or another role the derivation knows, else the primitive's name."""
     words = (word for word in op.facts.words if "{" not in word)
     if op.rule == "item":
         return f"row_{op.args[0].rule.partition('_')[0]}"
@@ -311,7 +354,7 @@ def _word(op: Op) -> str:
 
 
 def _is_reduced(value: Value) -> bool:
-    """Return whether it is a number of each row, computed from a row there and then."""
+    """Return whether a value is a number of each row with a reduction in its expression: the reduction has no line yet."""
     reduced = isinstance(value, Reduce) or any(map(_is_reduced, inner(value)))
     return reduced and not value.space.has_columns
 
@@ -322,7 +365,10 @@ TAKEN_APART = (*SEVERAL, "chunk", "item", "cat", "index", "slice")
 
 
 def refuse_foreign(table: Table, op: Op) -> None:
-    """Refuse a primitive without a meaning or a spelling, by its name."""
+    """Raise UnsupportedError if a primitive has neither a meaning here nor a `triton` text in the rule table.
+
+    Sums and parts of rows pass: `finished` and `packed` treat them where they can, and refuse them elsewhere.
+    """
     rule = table.of_op(op.rule)
     known = op.rule in MEANINGS or rule is not None and rule.triton
     if not known and op.rule not in (*SUMS, *TAKEN_APART):
@@ -331,14 +377,15 @@ def refuse_foreign(table: Table, op: Op) -> None:
 
 
 def _flag(args: Mapping[str, Op], name: str) -> bool:
+    """Return whether a boolean argument is the literal True."""
     return name in args and literal(args[name]) is True
 
 
 # --- Reductions.
 
 
-def _rows(self: Lowering, op: Op, args: Mapping[str, Op]) -> tuple[Value, bool]:
-    """Return the value of a reduction, and whether its dim stays; refuse all dims but the last one."""
+def _reduced_row(self: Lowering, op: Op, args: Mapping[str, Op]) -> tuple[Value, bool]:
+    """Return the value an op reduces, and whether it keeps the dim; UnsupportedError for a dim other than the last."""
     x, dim = op.args[0], args.get("dim")
     if not self.over_row(x, dim) or not self.shapes.width:
         raise UnsupportedError(f"{op.rule} over a dim other than the last")
@@ -347,13 +394,17 @@ def _rows(self: Lowering, op: Op, args: Mapping[str, Op]) -> tuple[Value, bool]:
 
 @meaning("sum")
 def _sum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    value, keepdim = _rows(self, op, args)
+    """Return the sum of a row, without a reduction if it is known: the sum of a one-hot row is its one number."""
+    value, keepdim = _reduced_row(self, op, args)
     space, known = self.reduced(value, keepdim), _known_sum(self, value)
-    return Reduce("sum", value, space) if known is None else _over(known, space)
+    return Reduce("sum", value, space) if known is None else _with_space(known, space)
 
 
 def _known_sum(self: Lowering, value: Value) -> Value | None:
-    """Return the sum of a row of equal numbers and of ones at an index, which needs no reduction."""
+    """Return the sum of a row if it needs no reduction, else None; in the gradient of a cross entropy it need not be computed.
+
+    Such rows are a mean's gradient (`s / D` in all columns: the sum is `s`), a one-hot row, and sums, differences and multiples of these.
+    """
     sums, items = partial(_known_sum, self), inner(value)
     match value:
         case Name(text) if (line := self._line(text)) is not None:
@@ -379,17 +430,23 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
 
 @meaning("mean")
 def _mean(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    return _mean_of(self, *_rows(self, op, args))
+    """Return the mean of a row, as a division of its sum by the row's size."""
+    return _mean_of(self, *_reduced_row(self, op, args))
 
 
 def _mean_of(self: Lowering, value: Value, keepdim: bool) -> Value:
+    """Return the mean of a row; if its sum has been divided already, the `Name` of that line."""
     mean = self.apply("div", self.total(value), Number(self.shapes.width))
-    return self._known(_over(mean, self.reduced(value, keepdim)))
+    return self._known(_with_space(mean, self.reduced(value, keepdim)))
 
 
 @meaning(*VARIANCES, *(f"{rule}_unbiased" for rule in VARIANCES))
 def _variance(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    value, keepdim = _rows(self, op, args)
+    """Return the variance of a row, or its root, from the centred row: the mean of the squares would cancel.
+
+    `var` and `std` take a `correction`; their overloads with `unbiased` subtract 1 if it is True, else 0.
+    """
+    value, keepdim = _reduced_row(self, op, args)
     lost = Number(str(int(_flag(args, "unbiased"))))
     correction = self.number(args["correction"]) if "correction" in args else lost
     mean = self.named(_mean_of(self, value, True), "mean")
@@ -405,9 +462,10 @@ def _variance(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("norm", "vector_norm", "linalg_norm")
 def _norm(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return the 1-norm or 2-norm of a row; other orders are refused."""
     order = args.get("p") or args["ord"]
     power = 2 if emit(as_text(order)) == "None" else literal(order)
-    value, keepdim = _rows(self, op, args)
+    value, keepdim = _reduced_row(self, op, args)
     space = self.reduced(value, keepdim)
     value = self.named(value, _word(op.args[0]))
     if power == 1:
@@ -419,14 +477,16 @@ def _norm(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("amax", "amin")
 def _extremum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    value, keepdim = _rows(self, op, args)
+    """Return the maximum or minimum of a row; it is NaN if the row has one, as in PyTorch."""
+    value, keepdim = _reduced_row(self, op, args)
     fold: Fold = "max" if op.rule == "amax" else "min"
     return Reduce(fold, value, self.reduced(value, keepdim), value.kind, nan=True)
 
 
 @meaning("softmax")
 def _softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    value = self.named(_rows(self, op, args)[0], self._scores())
+    """Return the softmax of a row, as `exp(row - lse)` in an op with a log_softmax too: the forward saves that `lse`, and both read it."""
+    value = self.named(_reduced_row(self, op, args)[0], self._scores())
     if self.shapes.lse:
         return _exp(self, value, _lse(self, value))
     row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
@@ -435,25 +495,26 @@ def _softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 def _lse(self: Lowering, value: Value) -> Value:
-    """Return the logarithm of the sum of exponentials of a row."""
+    """Return `log(sum(exp(row)))`, on a line `lse`; the row's maximum is subtracted first, against overflow."""
     row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
-    return self.named(_above(self, value, row_max), "lse")
+    return self.named(_log_sum_exp(self, value, row_max), "lse")
 
 
-def _above(self: Lowering, value: Value, shift: Value) -> Value:
-    """Return the logarithm of the sum of exponentials, which are of a row minus a number."""
+def _log_sum_exp(self: Lowering, value: Value, shift: Value) -> Value:
+    """Return `shift + log(sum(exp(row - shift)))`: the shift, a number of each row, avoids overflow."""
     total = self.total(_exp(self, value, shift))
     return self.apply("add", shift, self.apply("log", total))
 
 
 def _exp(self: Lowering, value: Value, shift: Value) -> Value:
-    """Return the exponentials of a row minus a number."""
+    """Return `exp(row - shift)`, the shift a number of each row."""
     return self.apply("exp", self.apply("sub", value, shift))
 
 
 @meaning("log_softmax")
 def _log_softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    value = self.named(_rows(self, op, args)[0], self._scores())
+    """Return `row - log(sum(exp(row)))`."""
+    value = self.named(_reduced_row(self, op, args)[0], self._scores())
     return self.apply("sub", value, _lse(self, value))
 
 
@@ -462,7 +523,7 @@ def _log_softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("input")
 def _input(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the value of an input, which is read once."""
+    """Return the `Name` of an input, and add its load, one for all reads."""
     name, space, kind = op.name, self.shapes.spaces[op.name], KINDS[op.kind]
     repeat, single = self.shapes.repeats.get(name), name in self.shapes.singles
     load = Load(name, name, space, kind, None, repeat, single)
@@ -471,30 +532,30 @@ def _input(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 @meaning("unsqueeze", "squeeze")
-def _one_more(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return a number of each row, with a last dim of size 1 or without it."""
+def _with_dim_of_one(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a number of each row with a last dim of size 1 for `unsqueeze`, without it for `squeeze`; other dims are refused."""
     value = self.value(op.args[0])
     grows = op.rule == "unsqueeze"
     fits = value.space == Space(True, "" if grows else ONE)
     whole = op.shape if grows else op.args[0].shape
     if not fits or shapes.from_end(whole, dim_of(args["dim"])) != -1:
         raise UnsupportedError(f"{op.rule} at a dim other than the last")
-    return _over(value, Space(True, ONE if grows else ""))
+    return _with_space(value, Space(True, ONE if grows else ""))
 
 
 @meaning("select")
 def _without_last_dim(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return a number of each row without its last dim of size 1."""
+    """Return a number of each row without its last dim of size 1: `rstd[..., 0]`; any other `select` is refused."""
     value, index = self.value(op.args[0]), literal(op.args[2])
     last = self.over_row(op.args[0], op.args[1])
     if value.space != Space(True, ONE) or not last or index not in (0, -1):
         raise UnsupportedError("select from rows of more than one number")
-    return _over(value, Space(rows=True))
+    return _with_space(value, Space(rows=True))
 
 
 @meaning("add")
-def _added(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return a sum; of `x + (y - x).detach()` only `y`, without the rounding of a difference."""
+def _add(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a sum; of the straight-through `x + (y - x).detach()` only `y`, which is its value but for rounding."""
     x, rest = op.args[:2]
     change = rest.args[0] if rest.rule == "detach" else rest
     if change is not rest and change.facts.operator == "-" and change.args[1:] == (x,):
@@ -504,7 +565,7 @@ def _added(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("pow_exponent")
 def _power(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return a power; a square ends in zeros if its base does."""
+    """Return a power; `x ** 2` as the primitive `square`, as the printer knows that it is 0 past a row's end if `x` is."""
     if literal(args["exponent"]) == 2:
         return self.apply("square", self.value(args["x"]))
     return self.applied(op, args)
@@ -512,16 +573,19 @@ def _power(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("expand_as")
 def _expanded(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return a number of each row in all columns."""
+    """Return a number of each row as a value of all columns, for `expand_as`; anything else is refused."""
     value, like = self.value(op.args[0]), self.value(op.args[1])
     if value.space != Space(True, ONE) or not like.space.is_row:
         raise UnsupportedError("expand_as of anything but one number per row")
-    return _over(value, like.space)
+    return _with_space(value, like.space)
 
 
 @meaning("item")
 def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return a result of several: the extremum of a row or its column, its variance or its mean."""
+    """Return one of the two results of `max`, `min` or `var_mean` over a row: of an extremum its value or its column.
+
+    The column is the smallest one with the row's extremum, or with a NaN, as in PyTorch.
+    """
     group, at = op.args[0], op.data.at if isinstance(op.data, Position) else None
     given = self.given(group)
     if group.rule == "var_mean" and at == 0:
@@ -529,7 +593,7 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     if group.rule not in ("var_mean", "max_dim", "min_dim") or at not in (0, 1):
         words = "cannot be part of a row kernel"
         raise UnsupportedError(f"a result of {group.rule} {words}")
-    value, keepdim = _rows(self, group, given)
+    value, keepdim = _reduced_row(self, group, given)
     if group.rule == "var_mean":
         return _mean_of(self, value, keepdim)
     fold: Fold = "max" if group.rule == "max_dim" else "min"
@@ -545,15 +609,18 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return Reduce("min", where, self.reduced(value, keepdim), "int")
 
 
-def _over(value: Value, space: Space) -> Value:
-    """Return the same numbers over another space."""
+def _with_space(value: Value, space: Space) -> Value:
+    """Return a value with its `space` replaced: the same numbers, seen with another last dim or in all columns."""
     same = isinstance(value, Number | Column)
     return value if same else replace(value, space=space)
 
 
 @meaning("contiguous", "clone", "detach", "cast", "to", "float", "double", "type_as")
 def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the value itself: in a kernel all real numbers have one precision."""
+    """Return the argument of a cast or copy, as in a kernel all real numbers have one precision; a bool becomes 1.0 or 0.0.
+
+    A cast to float32 stays an op: it rounds in a kernel of float64. Integers are refused.
+    """
     value = self.value(op.args[0])
     if (value.kind, op.kind) == ("bool", "real"):
         return self.apply("where", value, Number("1.0"), Number("0.0"))
@@ -567,17 +634,20 @@ def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("gather")
 def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the number of each row at an index, computed from the inputs' numbers there."""
+    """Return the number of each row at an index: `x.gather(-1, index)`, also for a computed `x`; NaN if the index is out of range."""
     row, index = self.value(args["x"]), self.value(args["index"])
     if not self.over_row(args["x"], args["dim"]) or index.space != Space(True, ONE):
         raise UnsupportedError("gather of anything but one number per row")
     index = self.named(index, "index")
-    return _at(self, row, index, _in_range(self, index))
+    return _at_column(self, row, index, _in_range(self, index))
 
 
-def _at(self: Lowering, row: Value, index: Value, inside: Value) -> Value:
-    """Return a value at one column of its row."""
-    at = partial(_at, self, index=index, inside=inside)
+def _at_column(self: Lowering, row: Value, index: Value, inside: Value) -> Value:
+    """Return a computed row at one column, from the inputs at that column: `(x * w)` at `i` -> `x[i] * w[i]`.
+
+    `inside`: whether the index is in the range of the row. A value without columns is the same at every index.
+    """
+    at = partial(_at_column, self, index=index, inside=inside)
     match row:
         case Column():
             return index
@@ -594,7 +664,7 @@ def _at(self: Lowering, row: Value, index: Value, inside: Value) -> Value:
 
 
 def _in_range(self: Lowering, index: Value) -> Value:
-    """Return whether there is such a column: a kernel raises no error."""
+    """Return the test `(index >= 0) & (index < D)`, on a line; a kernel cannot raise PyTorch's error, so others give NaN."""
     low = self.apply("ge", index, Number("0"), kind="bool")
     high = self.apply("lt", index, Number(self.shapes.width), kind="bool")
     both = self.apply("bitwise_and", low, high, kind="bool")
@@ -603,18 +673,19 @@ def _in_range(self: Lowering, index: Value) -> Value:
 
 @meaning("logsumexp")
 def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the logarithm of a sum of exponentials; an infinite maximum is not subtracted."""
-    value, keepdim = _rows(self, op, args)
+    """Return `log(sum(exp(row)))`; an infinite maximum is not subtracted, for `inf - inf` is NaN where PyTorch returns inf."""
+    value, keepdim = _reduced_row(self, op, args)
     value = self.named(value, self._scores())
     row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
     bounds = (self.apply("abs", row_max), Number('float("inf")'))
     finite = self.apply("lt", *bounds, kind="bool")
     shift = self.named(self.apply("where", finite, row_max, Number("0.0")), "shift")
-    return _over(_above(self, value, shift), self.reduced(value, keepdim))
+    return _with_space(_log_sum_exp(self, value, shift), self.reduced(value, keepdim))
 
 
 @meaning("kl_div")
 def _kl_div(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return `F.kl_div` element by element, `target * (log(target) - input)`, 0 where the target is."""
     _refuse_reduction(op, args)
     given = self.value(args["input"])
     target = self.named(self.value(args["target"]), "target")
@@ -628,7 +699,8 @@ def _kl_div(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 @meaning("binary_cross_entropy_with_logits")
-def _binary(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+def _bce_with_logits(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return `F.binary_cross_entropy_with_logits` element by element: `(1 - target) * input - logsigmoid(input)`."""
     _refuse_reduction(op, args)
     given, target = self.value(args["input"]), self.value(args["target"])
     less = self.apply("mul", self.apply("sub", Number("1.0"), target), given)
@@ -636,6 +708,7 @@ def _binary(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 def _refuse_reduction(op: Op, args: Mapping[str, Op]) -> None:
+    """Raise UnsupportedError if a loss has a reduction: only the op's result may be a mean or sum, which `without_total` removes."""
     if literal(args["reduction"]) != "none":
         raise UnsupportedError(f"{op.rule} with a reduction inside the formula")
 
@@ -647,7 +720,10 @@ def _zeros(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 @meaning("scatter")
 def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return zeros with a number at one index of each row."""
+    """Return a one-hot row times a number: `zeros.scatter(-1, index, src)`, as a comparison of each column with the index.
+
+    An index out of range makes the row NaN; the column of an extremum is in range, and needs no test.
+    """
     index, base = self.value(args["index"]), args["x"]
     zeros = base.rule in ZEROS
     if not zeros or not self.over_row(base, args["dim"]) or index.space.width != ONE:
@@ -668,12 +744,15 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
-    """Return the gradient of an input over its declared space, and whether it is summed: it is too large."""
+    """Return the gradient of an input, and whether it must be summed over all rows after the program: of `w[D]`, but not of `x[N, D]`.
+
+    The value is that of each row; a sum over rows in the graph of the gradient, `op`, is dropped for the summand. `name`: the input.
+    """
     space = self.shapes.spaces[name]
     if op.rule == "sum" and self.is_sum(op):
         _check_dims(self, op, name)
     if op.rule in (*SUMS, "sum") and self.is_sum(op):
-        return _summed(self, op.args[0], space)
+        return _summed_to_space(self, op.args[0], space)
     if (summand := self._summand(op)) is not None:
         value, summed = finished(self, summand, name)
         if op.rule not in CASTS:
@@ -682,11 +761,11 @@ def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
             value = Apply(op.rule, (*given,), value.space)
         return value, summed
     value = self.value(op)
-    return _summed(self, op, space) if value.space != space else (value, False)
+    return _summed_to_space(self, op, space) if value.space != space else (value, False)
 
 
 def _check_dims(self: Lowering, op: Op, name: str) -> None:
-    """Refuse a sum over other dims than the input lacks."""
+    """Raise UnsupportedError unless a sum over given dims covers just the leading dims that the declared shape of an input lacks."""
     space, repeat = self.shapes.spaces[name], self.shapes.repeats.get(name)
     given, rank = literal(op.args[1]), op.args[0].shape.rank
     dims = (given,) if isinstance(given, int) else given
@@ -708,7 +787,11 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
         raise UnsupportedError("sum over a dim other than the last")
 
 
-def _summed(self: Lowering, op: Op, space: Space) -> tuple[Value, bool]:
+def _summed_to_space(self: Lowering, op: Op, space: Space) -> tuple[Value, bool]:
+    """Return the value of an op, reduced to the declared space of an input, and whether its rows are still to be summed.
+
+    `x[N, D]`-like values are summed over rows for `w[D]`, over columns (here) for `s[N, 1]`; those of all rows for a number.
+    """
     value = self.value(op)
     known = Space(value.space.rows, self.canonical(value.space.width))
     wanted = Space(space.rows, self.canonical(space.width))

@@ -33,7 +33,10 @@ NEUTRAL = {"+": 0, "-": 0, "*": 1, "/": 1}  # what changes nothing on the right
 
 
 def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
-    """Return the op with all its inputs, and the number for each optional one."""
+    """Return the op with its optional inputs required, and for each the number to read in its place: `{"weight": "1.0", "bias": "0.0"}`.
+
+    Numbers are chosen for one absent input at a time, then checked for every subset of absent ones; UnsupportedError if any is wrong.
+    """
     names = [item.name for item in spec.tensors if item.optional]
     if not names:
         return spec, {}
@@ -51,7 +54,7 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
 
 
 def _number(spec: OpSpec, names: list[str], name: str) -> str:
-    """Return the number for one absent input."""
+    """Return "0.0" or "1.0" for an absent input, whichever makes the op with this number equal to the op without the input."""
     for number in ("0.0", "1.0"):
         if _agree(spec, names, {name: number}):
             return number
@@ -59,13 +62,17 @@ def _number(spec: OpSpec, names: list[str], name: str) -> str:
 
 
 def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
-    """Return whether the op without some inputs is the one with numbers in their places."""
+    """Return whether the op without some inputs equals the op with numbers in their places: both as text, after `x + 0.0` -> `x`.
+
+    `given`: absent inputs and their numbers; `names`: all optional inputs.
+    """
     ops = (_without(spec, names, absent) for absent in ((), given))
     whole, without = map(written_out, ops)
     assert whole.forward is not None and without.forward is not None
     graph = whole.forward.graph
 
     def filled(node: Node) -> Node | None:
+        """Return the number of an absent input, also for `w[None]` and `w.unsqueeze(0)`: views of a number are that number."""
         of = node.args[0] if node.kind in ("subscript", "call") else node  # a view
         owner = of.args[0] if of.label == "unsqueeze" else of
         if owner.kind == "name" and owner.label in given:
@@ -79,7 +86,7 @@ def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
 
 
 def _plain(formula: Formula) -> tuple[Sequence[str], str]:
-    """Return a formula as text, without lines like `h = h`."""
+    """Return the lines and the result of a formula as text, without lines like `h = h`, left of `h = h * weight`."""
     lines = [
         item
         for item in formula.statements
@@ -89,13 +96,14 @@ def _plain(formula: Formula) -> tuple[Sequence[str], str]:
 
 
 def _changed(formula: Formula, change: Callable[[Node], Node | None]) -> Formula:
+    """Return a formula with its nodes replaced; `change` returns None for a node to leave as it is."""
     lines = rewritten(formula.graph, formula.statements, change)
     result = formula.result and formula.graph.rewrite(formula.result, change)
     return replace(formula, statements=lines, result=result)
 
 
 def _simpler(graph: Graph, node: Node) -> Node | None:
-    """Return `x` for `x + 0.0` and `1.0 * x`, with its operands simpler, too."""
+    """Return `x` for `x + 0.0`, `x - 0.0`, `x / 1.0` and `1.0 * x`, also inside the operands; None if the node is no such operator."""
     if node.kind != "binary" or node.label not in NEUTRAL:
         return None
     one, two = (graph.rewrite(item, partial(_simpler, graph)) for item in node.args)
@@ -113,7 +121,10 @@ def _is_number(node: Node, number: int) -> bool:
 def _without(
     spec: OpSpec, names: list[str], absent: Mapping[str, str] | tuple[()]
 ) -> OpSpec:
-    """Return the op without some optional inputs, and with the others."""
+    """Return the op for a call with the `absent` inputs None and all other optional ones given; its tests `weight is None` are resolved.
+
+    A branch not taken is removed: `x * w if w is not None else x` -> `x` with `w` absent, else `x * w`.
+    """
     formula = spec.forward
     assert formula is not None
     graph = formula.graph
@@ -129,16 +140,16 @@ def _without(
     def settle(node: Node) -> Node | None:
         if node.kind == "name" and node.label in absent:
             return graph.constant("None")
-        if node.kind == "conditional" and (told := outcome(node.args[0])) is not None:
-            return graph.rewrite(node.args[1 if told else 2], settle)
+        if node.kind == "conditional" and (holds := outcome(node.args[0])) is not None:
+            return graph.rewrite(node.args[1 if holds else 2], settle)
         return None
 
     def settled(lines: Lines) -> Lines:
         found: list[Statement] = []
         for line in lines:
-            told = outcome(line.test) if isinstance(line, If) else None
-            if isinstance(line, If) and told is not None:
-                found += settled(line.body if told else line.orelse)
+            holds = outcome(line.test) if isinstance(line, If) else None
+            if isinstance(line, If) and holds is not None:
+                found += settled(line.body if holds else line.orelse)
             else:
                 found += rewritten(graph, (line,), settle)
         return (*found,)

@@ -46,7 +46,11 @@ class Packed(NamedTuple):
 
 
 def unpacked(spec: OpSpec) -> Packed:
-    """Return the op with each part of a row as an input."""
+    """Return the op with an input for each part of a row, and an output for each part of a `torch.cat`; with no parts, the op as it is.
+
+    `gate, value = x.chunk(2, -1)` and `return F.silu(gate) * value` -> inputs `gate[..., half]`, `value[..., half]`.
+    UnsupportedError if a row is read whole too, or in different numbers of parts, or if there are branches.
+    """
     formula = spec.forward
     if formula is None or spec.gradients or spec.backward or spec.surrogate:
         return Packed(spec, {}, {})
@@ -82,9 +86,13 @@ def _read(lines: Lines, result: Node | None) -> set[str]:
 
 
 class Taken:
-    """The parts taken by a forward, and its other lines."""
+    """A forward without the lines that split its rows: `parts` has the row and place of each part, `removed` the text of these lines.
+
+    `rows`: the inputs with two dims or more; only they can be split.
+    """
 
     def __init__(self, spec: OpSpec, formula: Formula) -> None:
+        """Split the lines of a forward in those that take a part of a row, noted in `parts` and `removed`, and the rest with the parts' names."""
         rows = (item for item in spec.tensors if item.dims and len(item.dims) > 1)
         self.rows = {item.name: item for item in rows}
         self.numbers_of = {item.name for item in spec.attributes}
@@ -99,7 +107,7 @@ class Taken:
         self.result = ends[0].value if ends and isinstance(ends[0], Assign) else None
 
     def _is_chunk(self, item: object) -> bool:
-        """Return whether a line is `gate, value = x.chunk(2, -1)`, or a split in equal parts."""
+        """Return whether a line is `gate, value = x.chunk(2, -1)`, or a split in equal parts; if so, add its names to the parts."""
         if not isinstance(item, Assign) or item.target.kind != "tuple":
             return False
         names = [target.label for target in item.target.args]
@@ -130,7 +138,7 @@ class Taken:
         return True
 
     def _part(self, row: str, part: Part, words: tuple[str, ...], text: str) -> Node:
-        """Return the name for a part of a row."""
+        """Return the name for a part of a row; if it is new, name it by `words`, `x_even`, and record `x_even = x[..., ::2]` (`text`) as removed."""
         known = next((k for k, v in self.parts.items() if v == (row, part)), None)
         if known is None:
             word = words[part.at] if part.of == len(words) else str(part.at)
@@ -141,7 +149,7 @@ class Taken:
         return self.graph.name(known)
 
     def _half(self, node: Node, row: str, start: Node, end: Node) -> Node | None:
-        """Return the name of `x[..., :half]` or `x[..., half:]`."""
+        """Return the name for `x[..., :half]` or `x[..., half:]` with `half` written `x.shape[-1] // 2`; None for other bounds."""
         at = int(end.kind == "absent")
         bound, other = (start, end) if at else (end, start)
         middle = (f"{row}.shape[-1] // 2", f"{row}.size(-1) // 2")
@@ -151,7 +159,7 @@ class Taken:
         return self._part(row, Part(at, 2), HALVES, emit(node))
 
     def _sliced(self, node: Node) -> Node | None:
-        """Return the name of `x[..., ::2]` or `x[..., :half]`."""
+        """Return the name for `x[..., ::2]` or `x[..., :half]`; None if the node is no such part of a splittable row."""
         if node.kind != "subscript" or node.args[0].label not in self.rows:
             return None
         index = node.args[1].args if node.args[1].kind == "tuple" else ()
@@ -171,7 +179,10 @@ class Taken:
         return self._part(row, Part(at, count, True), ("even", "odd"), emit(node))
 
     def halves(self, lines: Lines, result: Node | None) -> tuple[Lines, Node | None]:
-        """Return `x * cos + torch.cat([-b, a], -1) * sin` as the parts of its own that it computes."""
+        """Return the lines and result of a forward that reads a row whole too, computed by parts; unchanged if that is not possible.
+
+        `x * cos + torch.cat([-b, a], -1) * sin` -> `torch.cat([a * cos_first - b * sin_first, b * cos_second + a * sin_second], -1)`.
+        """
         assigned = (item for item in lines if isinstance(item, Assign))
         values = {item.target.label: item.value for item in assigned}
         found = self._split(result, values) if result is not None else None
@@ -183,7 +194,10 @@ class Taken:
         return (), graph.node("call", "", (cat, *parts))
 
     def _split(self, node: Node, values: Mapping[str, Node]) -> tuple[Node, ...] | None:
-        """Return the parts of what is computed element by element; None where it cannot be told."""
+        """Return an elementwise expression for each part of the row; None if it has anything but arithmetic, rows, numbers and `torch.cat`.
+
+        `values`: the value of each local name.
+        """
         of = next(part.of for _, part in self.parts.values())
         if node.kind == "name" and node.label in values:
             return self._split(values[node.label], values)
@@ -207,7 +221,7 @@ class Taken:
         return pieces if plain and len(pieces) == of else None
 
     def _combined(self, node: Node, args: tuple[Node, ...]) -> Node:
-        """Return a part of a sum or product; `a - b * c` for `a + -b * c`."""
+        """Return an operator applied to the same part of its operands; `a + -b * c` is written `a - b * c`."""
         last = args[-1]
         product = last.kind == "binary" and last.label in "*/"
         minus = product and last.args[0].kind == "unary"
@@ -219,7 +233,10 @@ class Taken:
 
 
 def _declared(spec: OpSpec, taken: Taken) -> OpSpec:
-    """Return the op over the parts; the size of a part has the name another input gives it."""
+    """Return the op with the parts as inputs in place of their rows.
+
+    The size of a part is the last dim of the other inputs, if they all have the same (`cos[..., H]`), else `half`, `third`, `quarter` or `part`.
+    """
     rows = {row for row, _ in taken.parts.values()}
     of = next(part.of for _, part in taken.parts.values())
     others = [item.dims for item in spec.tensors if item.name not in rows]
@@ -238,7 +255,10 @@ def _declared(spec: OpSpec, taken: Taken) -> OpSpec:
 def _outputs(
     spec: OpSpec, result: Node | None, found: OpSpec
 ) -> tuple[Parts, Node | None]:
-    """Return the parts of each output that is `torch.cat([a, b], -1)`, and the new result."""
+    """Return the part each new output is, by name, and the tuple of their values: `torch.cat([a, b], -1)` -> `(a, b)`.
+
+    No parts and the result unchanged unless every output is such a `torch.cat` or an interleaving `torch.stack`.
+    """
     if result is None or spec.forward is None:
         return {}, result
     several = result.args if result.kind == "tuple" else (result,)
@@ -262,7 +282,7 @@ def _outputs(
 
 
 def _joined(node: Node, function: str = "torch.cat") -> tuple[Node, ...]:
-    """Return the parts of `torch.cat([a, b], -1)`; none of anything else."""
+    """Return `a`, `b` of `torch.cat([a, b], -1)`; () for anything else. `function`: the call to look for."""
     if node.kind != "call" or dotted(node.args[0]) != function:
         return ()
     bound = arguments_of(node, ("tensors", "dim"))
@@ -272,7 +292,7 @@ def _joined(node: Node, function: str = "torch.cat") -> tuple[Node, ...]:
 
 
 def _stacked(node: Node) -> tuple[Node, ...]:
-    """Return the parts of `torch.stack([a, b], -1).flatten(-2)`; none of anything else."""
+    """Return `a`, `b` of `torch.stack([a, b], -1).flatten(-2)`, a row of alternating columns; () for anything else."""
     callee = node.args[0] if node.kind == "call" else node
     flat = callee.kind == "attribute" and callee.label == "flatten"
     if not flat or len(node.args) != 2 or emit(node.args[1]) != "-2":

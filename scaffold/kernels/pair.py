@@ -88,17 +88,22 @@ class Pair(NamedTuple):
         return tuple(item.name for item in self.forward.results if item.saved)
 
     def dtype_of(self, output: str) -> str:
-        """Return the name for the dtype of an output, which may be that of all."""
+        """Return the variable in the kernel's file for an output's dtype: `dtype` if all outputs share it, else `y_dtype` of an output `y`."""
         several = {(frozenset(read), wide) for read, wide in self.dtypes.values()}
         return self.own.dtype if len(several) == 1 else f"{output}_dtype"
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
-    """Return the row programs of an op, elementwise if possible; UnsupportedError names the reason if there are none."""
+    """Return the row programs of an op, elementwise if possible; UnsupportedError names the reason if there are none.
+
+    The op is rewritten first: without a final mean or sum (`total`), with all optional inputs, with each name bound once, with formulas in
+    place of calls like `F.layer_norm`, and with inputs read as `cos[:, None]` declared so.
+    """
     _refuse(spec)
     spec, total = without_total(spec)
     spec, absent = with_all(spec)
-    # Asked of calls as they are written; autocast sums in float32.
+    # Dtypes follow the calls as the user wrote them: autocast computes F.layer_norm in float32, but not each op of its formula. It also
+    # sums in float32.
     lowered = _lowered(bound_once(spec))
     for op in (x for result in lowered.results for x in result.walk()):
         _refuse_rounding(op, op in lowered.results)
@@ -114,7 +119,10 @@ def kernel_pair(spec: OpSpec) -> Pair:
 
 
 def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:
-    """Return the row programs of an op of required inputs."""
+    """Return the row programs of an op whose optional inputs are all required.
+
+    An op that splits rows is computed row by row; any other is tried first as an elementwise one, on flat tensors of one shape.
+    """
     packed = unpacked(spec)
     _refuse_primitives(packed.spec if packed.inputs else spec)
     own = own_names(_names(spec) | _names(packed.spec) | _locals(spec))
@@ -130,7 +138,7 @@ def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:
 
 
 def _refuse(spec: OpSpec) -> None:
-    """Refuse inputs unknown to kernels."""
+    """Raise UnsupportedError for an op with inputs or options no kernel is written for, before any work on its formula."""
     for item in spec.tensors:
         if item.variadic:
             raise UnsupportedError(f"'{item.name}' takes any number of tensors")
@@ -150,7 +158,7 @@ def _refuse(spec: OpSpec) -> None:
 
 
 def _refuse_primitives(spec: OpSpec) -> None:
-    """Refuse primitives unknown to kernels, before what is said of shapes."""
+    """Raise UnsupportedError for a primitive no kernel computes, first of all: a message about shapes would mislead."""
     table = table_of(spec)
     for op in _ops(spec):
         if op.is_tensor:
@@ -158,19 +166,22 @@ def _refuse_primitives(spec: OpSpec) -> None:
 
 
 def _ops(spec: OpSpec) -> Iterator[Op]:
-    """Return the ops of a forward."""
+    """Return the ops in the graph of an op's forward, those of each result after its arguments."""
     return (op for result in _lowered(spec).results for op in result.walk())
 
 
 def _lowered(spec: OpSpec) -> Lowered:
-    """Return a forward as a graph."""
+    """Return the forward of an op as a graph of primitives, without active inputs: no gradient is asked of it."""
     assert spec.forward is not None
     forward = write_forward(spec, spec.forward)
     return lower(spec, forward, applier_of(spec), frozenset())
 
 
 def _refuse_rounding(op: Op, is_result: bool) -> None:
-    """Refuse a cast that rounds a value within the formula: a kernel has one precision."""
+    """Raise UnsupportedError for a cast to half precision or integers within the formula: a kernel computes it all in one dtype.
+
+    A cast of the result is fine, as the result is stored in its own dtype.
+    """
     if op.rule in ("to", "cast") and op.args[0].kind == "real" and not is_result:
         text = emit(as_text(op.args[1]))
         if text.startswith("torch.") and text[6:] not in DTYPES.values():
@@ -178,7 +189,10 @@ def _refuse_rounding(op: Op, is_result: bool) -> None:
 
 
 def _is_float32(op: Op) -> bool:
-    """Return whether autocast gives a value in float32."""
+    """Return whether a value is float32 under autocast, by the policy of its op or because an argument is.
+
+    An op of "own" dtype and no policy, or a value without floating-point numbers, does not take its arguments' dtype.
+    """
     policy, dtype, kept = op.facts.autocast, op.facts.dtype, op.kind in REAL
     if op.facts.category != "graph" and (not kept or dtype == "own" and not policy):
         return False
@@ -189,7 +203,10 @@ def _is_float32(op: Op) -> bool:
 
 
 def _dtypes(op: Op, spec: OpSpec, known: Mapping[str, Op]) -> tuple[str, ...]:
-    """Return what the dtype of a result is promoted of: the inputs, and dtypes it is cast to; locals are known by name."""
+    """Return what a result's dtype is promoted from: names of inputs, and `torch.float32` for a cast to it; () for an index or a mask.
+
+    A scalar input has no part in promotion. `known`: the value of each local name, for `x.to(h.dtype)`.
+    """
     if op.kind not in REAL and op.rule not in ("list", "tuple"):
         return ()
     match op.rule:
@@ -213,7 +230,7 @@ def _dtypes(op: Op, spec: OpSpec, known: Mapping[str, Op]) -> tuple[str, ...]:
 
 
 def _refuse_names(spec: OpSpec) -> None:
-    """Refuse names the file of the kernels gives to what cannot have another."""
+    """Raise UnsupportedError if the op uses a name the kernel's file needs itself and cannot change, like `tl` or `x_ptr`."""
     tensors = {item.name for item in spec.tensors}
     tensors |= {item.name for item in spec.outputs}
     made = {f"{name}{affix}" for name in tensors for affix in AFFIXES}
@@ -223,14 +240,14 @@ def _refuse_names(spec: OpSpec) -> None:
 
 
 def _names(spec: OpSpec) -> frozenset[str]:
-    """Return the names in the signature of an op."""
+    """Return the names in the signature of an op: its inputs, outputs and sizes."""
     sizes = (str(dim) for item in spec.tensors for dim in item.dims or ())
     given = {item.name for item in spec.inputs}
     return frozenset({*sizes, *given, *(item.name for item in spec.outputs)})
 
 
 def _locals(spec: OpSpec) -> frozenset[str]:
-    """Return the names in a forward."""
+    """Return the names a forward reads or assigns."""
     assert spec.forward is not None  # or else it was refused
     return spec.forward.names() | written(*spec.forward.statements)
 
@@ -239,7 +256,11 @@ def _locals(spec: OpSpec) -> frozenset[str]:
 
 
 def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
-    """Return the programs of the parts as programs of their rows."""
+    """Return the programs over the parts of rows as programs over the op's own rows: they load `gate` from columns of `x`.
+
+    The gradients of the parts of `x` become pieces of one result, `grad_x`; the removed lines, `gate, value = x.chunk(2, -1)`, are shown
+    again in the formulas. `pair`: of `packed.spec`.
+    """
     rows = {row for row, _ in packed.inputs.values()}
     width = pair.forward.width
     whole: dict[str, Space] = dict.fromkeys(rows, Space(True, f"{packed.of} * {width}"))
@@ -275,7 +296,10 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
 def _with_rows(
     program: RowProgram, sources: Parts, targets: Parts, whole: Parts
 ) -> RowProgram:
-    """Return a program with its loads and results placed in rows."""
+    """Return a program over parts with its loads and results placed in whole rows: results of one row become its pieces.
+
+    `sources` and `targets`: the row and the part of each load's input and of each result; `whole`: of each input, for its gradient.
+    """
     loads = []
     for load in program.loads:
         source, part = sources.get(load.source, (load.source, load.part))
@@ -294,7 +318,7 @@ def _with_rows(
 
 
 def _over_elements(spec: OpSpec) -> OpSpec:
-    """Return the op for tensors of one shape, and of no dims."""
+    """Return the op with all tensors flat, `x[*rows]`, but for scalars; UnsupportedError if their declared shapes differ."""
     every = {spec.dims(item.name) for item in spec.tensors}
     every = {(ANY_DIMS,) if dims is None else dims for dims in every}
     if len(every - {*SCALARS}) > 1:
@@ -308,9 +332,10 @@ def _over_elements(spec: OpSpec) -> OpSpec:
 
 
 def _over_rows(spec: OpSpec) -> OpSpec:
-    """Return the op for tensors with the same leading dims."""
+    """Return the op with the dims its tensors declare, `...` as one dim `*rows`; UnsupportedError if one declares none."""
 
     def dims(item: TensorInput) -> tuple[Dim, ...]:
+        """Return the declared dims of a tensor, with `*rows` for `...`."""
         given = spec.dims(item.name)
         if given is None:
             raise UnsupportedError(f"the shape of '{item.name}' is not declared")
@@ -320,6 +345,10 @@ def _over_rows(spec: OpSpec) -> OpSpec:
 
 
 def _declared(spec: OpSpec, dims: Callable[[TensorInput], tuple[Dim, ...]]) -> OpSpec:
+    """Return the op with other dims for its tensors, and with options set so that its derivation is as a kernel needs it.
+
+    The backward recomputes what it can from inputs, and neither style, autocast nor checks of shapes have a part in a kernel.
+    """
     inputs = tuple(
         item._replace(dims=dims(item)) if isinstance(item, TensorInput) else item
         for item in spec.inputs
@@ -338,7 +367,10 @@ def _declared(spec: OpSpec, dims: Callable[[TensorInput], tuple[Dim, ...]]) -> O
 
 
 def _shapes(spec: OpSpec) -> Shapes:
-    """Return the space of each input."""
+    """Return the space of each input, the leading dims and the name of the row's size: `x[N, D], w[D]` -> `("N",)` and `D`.
+
+    The input with the most dims gives the rows. UnsupportedError if its last dim has no name, or the name of another dim.
+    """
     dims = {item.name: item.dims or () for item in spec.tensors}
     rows = [given for given in dims.values() if given and given[-1] not in (1, "1")]
     longest = max(rows, key=len, default=())
@@ -362,7 +394,11 @@ def _shapes(spec: OpSpec) -> Shapes:
 def _space(
     name: str, dims: tuple[Dim, ...], lead: tuple[Dim, ...]
 ) -> tuple[Space, Repeat | None]:
-    """Return the space of an input, and how its rows repeat if it lacks leading dims."""
+    """Return the space of an input of some dims, and how its rows repeat if it lacks leading dims (`lead`) of the op.
+
+    With lead B, T: `x[B, T, D]` -> a row each, None; `w[D]` -> columns, None; `cos[T, D]` -> a row each, repeated for each of B.
+    The dims it has may have one gap: `c[B, 1, T, D]` over B, H, T. UnsupportedError for more gaps.
+    """
     if dims in SCALARS:
         return NUMBER, None
     if dims == lead:
@@ -389,6 +425,10 @@ def _space(
 
 
 def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
+    """Return the row programs of an op with declared dims, after all rewriting; `own`: names of variables in the kernels' file.
+
+    The backward is None if each gradient is a copy of an incoming one, as that of `x + y`; not if a mean scales it.
+    """
     lse = any(op.rule == "log_softmax" for op in _ops(spec))
     shapes, derivation = _shapes(spec)._replace(lse=lse), _derived(spec)
     forward = _forward(spec, derivation, shapes, own)
@@ -420,7 +460,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
 def _formula(
     derivation: Derivation, spec: OpSpec, total: Total | None
 ) -> tuple[str, ...]:
-    """Return the formula of the forward, to be shown."""
+    """Return the lines of the forward, for the docstring of the kernels' file; the last ones assign the outputs."""
     values = zip(spec.outputs, derivation.results, strict=True)
     results = [f"{item.name} = {_shown(emit(value), total)}" for item, value in values]
     return (*emit_lines(derivation.forward or ()), *results)
@@ -429,7 +469,10 @@ def _formula(
 def _gradient(
     derivation: Derivation, spec: OpSpec, saved: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the formula of the backward, to be shown: without what it is given, and what only that is computed of."""
+    """Return the lines of the backward, for the docstring of the kernels' file: those its gradients need.
+
+    A line for a value the forward saves (`saved`) is left out, and so is what only that line reads.
+    """
     read = {f"grad_{item.name}" for item in spec.differentiable}
     graph, lines = graph_of(spec), []
     every = [line for block in derivation.blocks for line in block.statements]
@@ -442,7 +485,7 @@ def _gradient(
 
 
 def _derived(spec: OpSpec) -> Derivation:
-    """Return the derivation of an op whose gradients are all there, and not zero."""
+    """Return the derivation of an op; UnsupportedError if a gradient is not derived, or is zero everywhere."""
     derivation = derive(spec)
     if derivation.missing or derivation.forward is None:
         note = next(iter(derivation.notes), "its gradient is not derived")
@@ -454,14 +497,14 @@ def _derived(spec: OpSpec) -> Derivation:
 
 
 def _refuse_unread(program: RowProgram, total: Total | None) -> None:
-    """Refuse a mean divided by the sum of an input, if no kernel reads that input."""
+    """Raise UnsupportedError if a mean is divided by the sum of an input, `x.sum() / mask.sum()`, and the program does not load that input."""
     summed = SUMMED.findall((total and total.over) or "")
     if unread := {*summed} - {load.source for load in program.loads}:
         raise UnsupportedError(f"'{min(unread)}' is read by the mean alone")
 
 
 def _shown(text: str, total: Total | None) -> str:
-    """Return a result as it is shown, with its reduction."""
+    """Return the text of a result, with the final mean or sum removed from the op: `x * y` -> `(x * y).mean()`."""
     if total is None:
         return text
     if total.over:
@@ -470,7 +513,7 @@ def _shown(text: str, total: Total | None) -> str:
 
 
 def _totalled(program: RowProgram) -> RowProgram:
-    """Return a program with the sum of each row, or of each program, in place of the losses."""
+    """Return the program of a loss with partial sums for PyTorch to add up: a sum of each row, or of each block if it is elementwise."""
     (item,) = program.results
     ((part, value),) = item.pieces
     if not program.width:
@@ -482,14 +525,17 @@ def _totalled(program: RowProgram) -> RowProgram:
 
 
 def _reserved(spec: OpSpec, own: Own) -> frozenset[str]:
-    """Return the names no line of a kernel may get."""
+    """Return the names a line of a kernel must not get: of the file, of the op's signature, and of parameters like `x_ptr`.
+
+    Outputs are left out, as the line of an output has its name.
+    """
     given = (*AFFIXES, *LOCAL)
     made = {f"{item.name}{affix}" for item in spec.inputs for affix in given}
     return FIXED | {*own} | _names(spec) - {x.name for x in spec.outputs} | made
 
 
 def _is_copied(result: Result, read: Collection[str]) -> bool:
-    """Return whether a gradient is only a copy of an incoming one."""
+    """Return whether a gradient is, number for number, an incoming one (`read`: the names of the program's loads)."""
     values = [value for _, value in result.pieces]
     copied = all(isinstance(item, Name) and item.text in read for item in values)
     return copied and not result.summed and result.repeat is None
@@ -498,6 +544,10 @@ def _is_copied(result: Result, read: Collection[str]) -> bool:
 def _forward(
     spec: OpSpec, derivation: Derivation, shapes: Shapes, own: Own
 ) -> RowProgram:
+    """Return the row program of the forward; UnsupportedError if an output is no real tensor, or has fewer rows than the op.
+
+    An output needs an input with all leading dims (not a repeated one): only that gives the output its shape.
+    """
     assert derivation.forward is not None
     applier = applier_of(spec)
     lowered = lower_lines(spec, derivation.forward, derivation.results, applier)
@@ -524,11 +574,15 @@ def _backward(
     own: Own,
     total: Total | None,
 ) -> RowProgram:
+    """Return the row program of the backward, lowered as an op of its own: of incoming gradients, saved tensors and attributes.
+
+    `outputs`: the space of each output. If the op ends in a mean or sum (`total`), one incoming gradient serves all rows.
+    """
     graph = graph_of(spec)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
     losses = outputs if total is not None else ()
     singles = frozenset(grad_name(spec, name) for name in losses)
-    # No loss is kept, nor does a rounded output equal a value: one that is read is computed again.
+    # Losses are not saved, and a saved output is rounded to its dtype, so that no value equals it: outputs are computed again for both.
     if losses or _compares(lines, outputs):
         inputs = [item for item in derivation.saved if item.source == "input"]
         if len(inputs) < len(derivation.saved):
@@ -555,13 +609,13 @@ def _backward(
 
 
 def _compares(lines: Lines, outputs: Mapping[str, Space]) -> bool:
-    """Return whether a value is compared with an output, such as the largest of its row, by `==`."""
+    """Return whether a line compares a value with an output by `==`: `x == output`, for the gradient of an `amax`."""
     found = (x for x in nodes(*lines) if x.kind == "compare" and x.label == "==")
     return any(outputs.keys() & {*x.names()} for x in found)
 
 
 def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]:
-    """Return the gradients as results of the backward."""
+    """Return the gradients as results of the backward, over the dims of their inputs; those summed over all rows are flagged."""
     results = []
     for item, op in zip(spec.differentiable, lowering.lowered.results, strict=True):
         name = f"grad_{item.name}"
@@ -574,7 +628,10 @@ def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]
 
 
 def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
-    """Return the lines that compute an output again, before those of the backward."""
+    """Return the lines of the forward and an assignment to each output, to stand before the backward; it reads an output not saved.
+
+    UnsupportedError if the forward assigns to the name of an input: the backward would read the new value.
+    """
     lines = derivation.forward or ()
     inputs = {item.name for item in spec.inputs}
     if inputs & written(*lines):
@@ -587,7 +644,10 @@ def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
 def _of_backward(
     spec: OpSpec, derivation: Derivation, shapes: Shapes, outputs: Mapping[str, Space]
 ) -> tuple[OpSpec, dict[str, Space]]:
-    """Return the backward as an op of the incoming gradients, the saved tensors and the attributes."""
+    """Return an op with the backward's inputs and the gradients as outputs, and the space of each input, to be lowered like a forward.
+
+    Inputs of the forward the backward does not read are among its inputs too: a line may read their shape.
+    """
     spaces = {grad_name(spec, name): space for name, space in outputs.items()}
     tensors = {item.name: item for item in spec.tensors}
     inputs = [TensorInput(name, _dims(space, shapes)) for name, space in spaces.items()]
@@ -615,6 +675,7 @@ def _of_backward(
 
 
 def _dims(space: Space, shapes: Shapes) -> tuple[Dim, ...]:
+    """Return the dims to declare for a value of some space: rows and a row's size -> `(N, D)`."""
     lead: tuple[Dim, ...] = shapes.lead if space.rows else ()
     last: tuple[Dim, ...] = (space.width,) if space.has_columns else ()
     return (*lead, *((1,) if space.width == ONE else last))
@@ -623,7 +684,10 @@ def _dims(space: Space, shapes: Shapes) -> tuple[Dim, ...]:
 def _off_ctx(
     graph: Graph, kept: Mapping[str, tuple[str, str]], node: Node
 ) -> Node | None:
-    """Return `eps` for `ctx.eps`, `x.shape` for `ctx.x_shape`, and zeros without a dtype."""
+    """Rewrite a node of the backward without `ctx`, as a kernel's op has none; None if it has nothing to change.
+
+    `ctx.eps` -> `eps`; `ctx.x_shape` -> `x.shape`, by `kept`; `torch.zeros(n, dtype=x.dtype)` -> `torch.zeros(n)`, as the kernel has one dtype.
+    """
     if node.kind == "call" and node.keywords and node.args[0].label in ZEROS:
         plain = graph.node("call", node.label, node.args[: -len(node.keywords)])
         return graph.rewrite(plain, partial(_off_ctx, graph, kept))
@@ -636,7 +700,7 @@ def _off_ctx(
 
 
 def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, tuple[str, str]]:
-    """Return the inputs with a shape or dtype kept on ctx, by its name there."""
+    """Return the attributes of ctx with an input's shape, dtype or device: `{"x_shape": ("x", "shape")}`."""
     facets = ("shape", "dtype", "device")
     every = {f"{x.name}.{y}": (x.name, y) for x in spec.tensors for y in facets}
     found = {item.name: every.get(item.expression) for item in derivation.kept}
@@ -644,6 +708,7 @@ def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, tuple[str, s
 
 
 def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:
+    """Return what a lowering has collected as a row program with some results."""
     loads, lines = (*lowering.loads.values(),), (*lowering.lines,)
     constants = (*lowering.constants.items(),)
     return RowProgram(loads, lines, (*results,), lowering.shapes.width, constants)

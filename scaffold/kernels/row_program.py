@@ -105,7 +105,7 @@ Value = Name | Number | Apply | Reduce | Column | Gather
 
 
 class Part(NamedTuple):
-    """Columns of a longer row: a stretch of it, or each so-many-th of them."""
+    """Columns of a longer row: the part `at` of `of` equal stretches, or, interleaved, each `of`-th column from `at` on."""
 
     at: int
     of: int
@@ -113,9 +113,11 @@ class Part(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """The rows of an input that lacks leading dims: each stands for `times` rows in turn, and after `every` rows they begin again.
+    """How the rows of an input with fewer leading dims are matched to the op's rows, numbered over all leading dims.
 
-    With `within`, a stretch of so many rows stands for `times` rows.
+    Row `r` reads row `r // times` of the input, modulo `every` if the numbers begin again; sizes of dims are multiplied. Over leading dims B, T:
+    `x[B, 1, D]` has times T; `x[T, D]` has every T, again. With `within` it is `r // times * within + r % within`: of `c[B, 1, T, D]` over B, H, T
+    times is H * T, and within is T.
     """
 
     every: tuple[str, ...]  # sizes, to be multiplied
@@ -165,14 +167,14 @@ class RowProgram(NamedTuple):
     constants: tuple[tuple[str, str], ...] = ()  # numbers, and what they are
 
     def values(self) -> Iterator[Value]:
-        """Yield all values, and all in them."""
+        """Yield all expressions of the lines and results, each followed by those inside it."""
         whole = [line.value for line in self.lines]
         whole += (value for item in self.results for _, value in item.pieces)
         return (item for value in whole for item in parts(value))
 
 
 def inner(value: Value) -> tuple[Value, ...]:
-    """Return the arguments of a value."""
+    """Return the values a value is computed from, one level down: `a * b` -> `a`, `b`; none of a name or number."""
     match value:
         case Apply(_, args):
             return tuple(item for _, item in args if not isinstance(item, Word))
@@ -184,21 +186,21 @@ def inner(value: Value) -> tuple[Value, ...]:
 
 
 def parts(value: Value) -> Iterator[Value]:
-    """Yield a value and all values in it."""
+    """Yield a value and, before its siblings, all values inside it; names are not followed to their lines."""
     yield value
     for item in inner(value):
         yield from parts(item)
 
 
 def names_in(value: Value) -> set[str]:
-    """Return the names that a value reads."""
+    """Return the names of lines and loads in a value's own expression."""
     every = [*parts(value)]
     names = {item.text for item in every if isinstance(item, Name)}
     return names | {item.load for item in every if isinstance(item, Gather)}
 
 
 def pruned(program: RowProgram) -> RowProgram:
-    """Return a program without loads and lines that no result is computed of."""
+    """Return a program without the loads and lines no result depends on."""
     pieces = (value for item in program.results for _, value in item.pieces)
     read = set[str]().union(*map(names_in, pieces))
     for line in reversed(program.lines):
@@ -213,9 +215,13 @@ def pruned(program: RowProgram) -> RowProgram:
 def free_name(
     word: str, value: Value, taken: Collection[str], line: Callable[[str], Value | None]
 ) -> str:
-    """Return a free name: the word, or with the last input of the value, `scores_teacher`."""
+    """Return a free name for a value: the word, or, if it is taken, the word with the last input read by the value: `scores_teacher`.
+
+    `line`: the value of the line with a name, or None for a load, to follow names down to inputs. If both names are taken, a number is added.
+    """
 
     def source(item: Value) -> str:
+        """Return the name of the last input a value reads; "" if it reads none."""
         if isinstance(item, Gather):
             return item.load
         if isinstance(item, Name):
@@ -223,5 +229,5 @@ def free_name(
             return item.text if known is None else source(known)
         return next(filter(None, map(source, reversed(inner(item)))), "")
 
-    told = f"{word}_{source(value)}" if word in taken else word
-    return fresh(told.rstrip("_"), taken)
+    stem = f"{word}_{source(value)}" if word in taken else word
+    return fresh(stem.rstrip("_"), taken)

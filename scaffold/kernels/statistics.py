@@ -23,7 +23,10 @@ from scaffold.kernels.row_program import (
 def with_statistics(
     forward: RowProgram, backward: RowProgram
 ) -> tuple[RowProgram, RowProgram]:
-    """Return the programs with their common statistics saved."""
+    """Return both programs with the numbers of each row they have in common, like `rstd`, stored by the forward and loaded by the backward.
+
+    Lines either program no longer needs are removed.
+    """
     common = dict(_common(forward, backward))
     loads = [Load(name, name, value.space, "real") for name, value in common.items()]
     rest = [line for line in backward.lines if line.name not in common]
@@ -39,7 +42,10 @@ def with_statistics(
 
 
 def _common(forward: RowProgram, backward: RowProgram) -> Iterator[tuple[str, Value]]:
-    """Yield the numbers of each row that both programs compute by a reduction."""
+    """Yield the name and the value of each line both programs compute alike, from the same inputs, if it is one number of each row.
+
+    It must come from a reduction, for else it is cheaper to compute again; a number among the op's outputs is not saved twice.
+    """
     theirs = {line.name: line.value for line in backward.lines}
     results = {value for item in forward.results for _, value in item.pieces}
     same = {load.name for load in forward.loads if load in backward.loads}

@@ -46,7 +46,7 @@ class TritonView(NamedTuple):
 
 
 def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
-    """Return the kernels of an op; ScaffoldError if there can be none."""
+    """Return the programs of an op and the template's data for the file of its kernels; ScaffoldError, at `place`, if there can be none."""
     try:
         pair = kernel_pair(spec)
         return pair, triton_view(spec, pair)
@@ -57,7 +57,7 @@ def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
 
 
 def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
-    """The template's data for the file."""
+    """Return the template's data for the file of an op's kernels."""
     every = [item.name for item in spec.tensors]
     helpers, backward = Helpers(_all_names(pair) | {x.name for x in spec.inputs}), None
     forward = KernelBody(spec, pair.forward, "forward", every, pair, helpers)
@@ -96,14 +96,17 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
 
 
 def _all_names(pair: Pair) -> set[str]:
-    """Return the names in the kernels of an op."""
+    """Return the names of all loads, lines and results, in both directions."""
     programs = filter(None, (pair.forward, pair.backward))
     every = (given for x in programs for given in (x.loads, x.lines, x.results))
     return {item.name for given in every for item in given}
 
 
 def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
-    """Yield each test for unsupported shapes, and the reason to report."""
+    """Yield each test for a call the kernels would compute wrongly, and the reason: `("w.shape != x.shape[-1:]", "w is broadcast")`.
+
+    The wrapper then computes the op with PyTorch. Each shape is compared with that of `first`, the tensor to count rows by.
+    """
     spaces, lead, of = pair.shapes.spaces, pair.shapes.lead, pair.shapes.of
     width = spaces[first].width
     if width and not str(lead[0]).startswith("*"):
@@ -138,7 +141,7 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
 
 
 def _dtype(pair: Pair, first: str) -> Iterator[str]:
-    """Yield the lines to compute the dtypes of the outputs."""
+    """Yield the lines to compute the dtypes of the outputs: promoted from their inputs, to float32 at least under autocast if it says so."""
     for name, given in {pair.dtype_of(x): y for x, y in pair.dtypes.items()}.items():
         read, float32 = given
         dtypes = [

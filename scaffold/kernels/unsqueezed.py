@@ -13,7 +13,10 @@ Dims = tuple[Dim, ...]
 
 
 def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
-    """Return the op with inputs of the dims in its formula, and these dims."""
+    """Return the op with `cos[:, None]` written as `cos`, declared with that dim of size 1, and the new dims of each such input.
+
+    An input with several such readings, or read as it is declared too, is left as it is.
+    """
     formula = spec.forward
     assert formula is not None and formula.result is not None
     graph = formula.graph
@@ -29,7 +32,7 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
         if (found := _view(node, declared, lead)) is None:
             return None
         views.setdefault(found[0], set()).add(found[1])
-        return graph.constant("None")
+        return graph.constant("None")  # so that `rest` has only other reads
 
     lines = (*formula.statements, Assign(graph.name("_"), formula.result))
     rest = read_names(*rewritten(graph, lines, gather))
@@ -51,12 +54,16 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
 
 
 def _input(node: Node, declared: dict[str, Dims]) -> str | None:
-    """Return the name of an input with declared dims."""
+    """Return the name of a node if it is an input with declared dims, else None."""
     return node.label if node.kind == "name" and node.label in declared else None
 
 
 def _view(node: Node, declared: dict[str, Dims], lead: Dims) -> tuple[str, Dims] | None:
-    """Return the input and the dims of `cos[:, None]` or `cos.unsqueeze(1)`; of a number for each row a primitive tells them."""
+    """Return the input and the dims of `cos[:, None]`: with `cos[B, D]` `("cos", ("B", 1, "D"))`; the same of `cos.unsqueeze(1)`; else None.
+
+    None too if a dim is added at the end of all leading dims (`lead`): `t.unsqueeze(-1)` of `t[N]` is a number of each row, a primitive of
+    the row program.
+    """
     if node.kind == "call" and node.args[0].kind == "attribute":
         callee, *args = node.args
         name = _input(callee.args[0], declared)

@@ -47,13 +47,16 @@ FLAT_TARGET = re.compile(r"(\w+)\.(?:flatten\(\)|(?:view|reshape)\(-1\))")
 
 
 class Total(NamedTuple):
-    """What is done with the losses of all rows: their sum, over a count if it is a mean."""
+    """The reduction removed from the end of an op: of a sum `over` is None; of a mean it is the count as code, "" of all losses."""
 
-    over: str | None = None  # of a mean: "" of all losses; else code
+    over: str | None = None
 
 
 def bound(table: Table, node: Node) -> tuple[str, dict[str, str]] | None:
-    """Return the function of a known call, as the table prints it, and its arguments."""
+    """Return the function of a call, as the rule table prints it, and its arguments as text; None for a call the table does not have.
+
+    `F.mse_loss(x, y)` -> `("F.mse_loss", {"input": "x", "target": "y", "reduction": "'mean'"})`; arguments of None are left out.
+    """
     if node.kind != "call":
         return None
     name = (dotted(node.args[0]) or "").replace(FUNCTIONAL, "F.")
@@ -77,15 +80,16 @@ def bound(table: Table, node: Node) -> tuple[str, dict[str, str]] | None:
 
 
 class Steps:
-    """The lines to come before a line with a call."""
+    """The assignments to put before a line, as the formula of a call in it needs named values: `steps("mean", "x.mean(-1)")` -> "mean"."""
 
     def __init__(self, spec: OpSpec, taken: set[str]) -> None:
+        """Start without lines; `taken`: the names of an op, and later of its new lines."""
         self.spec, self.taken = spec, taken
         self.before: list[Statement] = []  # the lines of the op so far
         self.lines: list[Assign] = []
 
     def rank(self, text: str) -> int | None:
-        """Return the number of dims of a value at this line; None if it is not known."""
+        """Return the number of dims of an expression, computed from the lines so far; None if it is not known."""
         node = _parsed(self.spec, text, self.taken)
         lines, applier = (*self.before, *self.lines), applier_of(self.spec)
         try:
@@ -95,7 +99,7 @@ class Steps:
         return found.results[0].shape.rank
 
     def __call__(self, word: str, text: str) -> str:
-        """Add a line, and return its name."""
+        """Add the assignment of an expression, and return its name: the word, with a number if it is taken."""
         graph, name = graph_of(self.spec), fresh(word, self.taken)
         value = _parsed(self.spec, text, self.taken)
         self.taken.add(name)
@@ -104,7 +108,10 @@ class Steps:
 
 
 def written_out(spec: OpSpec) -> OpSpec:
-    """Return the op with formulas in place of some calls."""
+    """Return the op with formulas in place of calls without a primitive: `F.rms_norm(x, ...)` -> `rstd = torch.rsqrt(...)` and `x * rstd`.
+
+    Calls with no formula stay; UnsupportedError if a call in a branch needs lines before it.
+    """
     formula, graph = spec.forward, graph_of(spec)
     assert formula is not None
     taken = {item.name for item in spec.inputs} | {*formula.names()}
@@ -112,6 +119,7 @@ def written_out(spec: OpSpec) -> OpSpec:
     steps, table = Steps(spec, taken), table_of(spec)
 
     def change(node: Node) -> Node | None:
+        """Return the formula of a call, its arguments' calls replaced first; None for any other node."""
         if bound(table, node) is None:
             return None
         node = rewritten_node(graph, node, change)  # the calls among its arguments
@@ -140,7 +148,7 @@ def graph_of(spec: OpSpec) -> Graph:
 
 
 def applier_of(spec: OpSpec) -> Applier:
-    """Return an applier of the rules to a program of its own."""
+    """Return an `Applier`, which makes ops of primitives, with an empty graph of the op's inputs."""
     table = table_of(spec)
     return Applier(Program(graph_of(spec), table.facts, declared(spec)), table)
 
@@ -148,7 +156,7 @@ def applier_of(spec: OpSpec) -> Applier:
 def lower_lines(
     spec: OpSpec, lines: Lines, results: tuple[Node, ...], applier: Applier
 ) -> Lowered:
-    """Lower some lines and results to a graph without active inputs."""
+    """Return some lines and results as a graph of primitives; no input is active, as no gradient is asked of it."""
     forward = Forward(lines, results, (), {}, {}, {})
     return lower(spec, forward, applier, frozenset())
 
@@ -156,11 +164,12 @@ def lower_lines(
 def rewritten_node(
     graph: Graph, node: Node, change: Callable[[Node], Node | None]
 ) -> Node:
-    """Return an expression with its parts changed, too."""
+    """Return an expression with `change` applied inside it, but not to the whole, so that `change` may call this."""
     return graph.rewrite(node, lambda item: None if item is node else change(item))
 
 
 def _parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:
+    """Return the expression of some text, in the op's graph; `names`: the known variables."""
     known = frozenset(names) - {"torch", "F", "math"}
     node = parse(Text(text, Location("formula")), Scope(known), graph_of(spec)).result
     assert node is not None
@@ -168,7 +177,7 @@ def _parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:
 
 
 def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
-    """Return the formula of a call, after some steps; None if it has none."""
+    """Return the text of a call's formula, with lines it needs added to `steps`; None if it has none, or not for such arguments."""
     x = f"({given.get('input', '')})"
     match name:
         case "F.layer_norm" | "F.rms_norm":
@@ -204,6 +213,7 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
 
 
 def _activation(name: str, given: Given, x: str) -> str | None:
+    """Return the text of an activation's formula; None for another function. `x`: its input, in parentheses."""
     match name:
         case "F.gelu" if given.get("approximate") == "'tanh'":  # (1 + tanh(u)) / 2
             return f"{x} * torch.sigmoid({GELU} * ({x} + 0.044715 * {x} ** 3))"
@@ -220,7 +230,7 @@ def _activation(name: str, given: Given, x: str) -> str | None:
 
 
 def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
-    """Return whether it is the shape of the last dim of a value."""
+    """Return whether `shape`, an argument of a norm, is just the last dim: `x.shape[-1:]`, `(x.size(-1),)`, or `w.shape` of a `w[D]`."""
     whole = [x, *(item.name for item in spec.tensors)]
     rows = [x.name for x in spec.tensors if len(spec.dims(x.name) or "12") == 1]
     ends = {f"{name}.shape" for name in rows} | {f"{name}.shape[-1:]" for name in whole}
@@ -229,7 +239,7 @@ def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
 
 
 def _is_last_dim(spec: OpSpec, given: Given, x: str) -> bool:
-    """Return whether `dim`, 1 if not given, is the last one of an input."""
+    """Return whether the argument `dim`, 1 if not given, is the last dim of `x`: -1, or its number if the declared rank is known."""
     dim, known = given.get("dim", "1"), {item.name for item in spec.tensors}
     dims = spec.dims(x) if x in known else None
     whole = dims is not None and not is_leading(dims[0]) and dim == str(len(dims) - 1)
@@ -237,11 +247,12 @@ def _is_last_dim(spec: OpSpec, given: Given, x: str) -> bool:
 
 
 def _length(x: str, eps: str) -> str:
+    """Return the text of the 2-norm of each row, at least `eps`, as `F.normalize` divides by."""
     return f"{x}.norm(dim=-1, keepdim=True).clamp(min={eps})"
 
 
 def _loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
-    """Return the formula of a loss without a reduction."""
+    """Return the text of a loss of each element or row; None for another function, or for one with a weight."""
     if any(item in given for item in SINGULAR):
         return None
     x = f"({given.get('input', '')})"
@@ -266,7 +277,10 @@ def _loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
 
 
 def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
-    """Return the formula of the loss of each row of a matrix, 0 for an ignored target."""
+    """Return the text of the cross entropy or `nll_loss` of each row, 0 for a row with the ignored target; None if it has no formula.
+
+    Targets are indices, or, if declared float, the probabilities of all classes.
+    """
     x, target = f"({given['input']})", f"({given['target']})"
     if given["input"].endswith(".movedim(-1, 1)"):  # the classes are dim 1
         x = f"({given['input'].removesuffix('.movedim(-1, 1)')})"
@@ -296,7 +310,10 @@ def _floats(spec: OpSpec) -> set[str]:
 
 
 def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
-    """Return the op of the losses, and what is done with them; None if its result is no reduction."""
+    """Return the op without a mean or sum of everything at its end, and that reduction: `F.mse_loss(x, y)` -> `reduction='none'`, `Total("")`.
+
+    The op as it is, and None, if its result is no such reduction: a kernel computes losses, and PyTorch adds them up.
+    """
     formula = spec.forward
     if formula is None or formula.result is None or len(spec.outputs) != 1:
         return spec, None
@@ -313,7 +330,10 @@ def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
 
 
 def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | None:
-    """Return what is reduced, and how; a factor goes to each loss."""
+    """Return the expression of the losses in a reduction of everything, and how they are reduced; None for anything else.
+
+    `2 * x.sum()` -> `2 * x`, a sum: a sum's or mean's factor may go to each loss. `(x * m).sum() / m.sum()` -> `x * m`, over `m.sum()`.
+    """
     tensors = {item.name for item in spec.tensors} | _bound(spec)
     if node.kind == "unary" and node.label == "-":
         found = _reduced(spec, graph, node.args[0])
@@ -350,7 +370,10 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
 
 
 def _counts(spec: OpSpec, graph: Graph, node: Node) -> bool:
-    """Return whether it is a number of rows, or one like `mask.sum()`, of inputs without a gradient."""
+    """Return whether a divisor is `x.shape[0]` or arithmetic on sums of inputs without a gradient, like `mask.sum()`.
+
+    These are the same for all losses, so that a sum divided by one is their mean.
+    """
     longest = max(len(item.dims or ()) for item in spec.tensors)
     whole = (item.name for item in spec.tensors if len(item.dims or ()) == longest)
     if emit(node) in {f"{name}.shape[0]" for name in whole}:
@@ -366,13 +389,13 @@ def _counts(spec: OpSpec, graph: Graph, node: Node) -> bool:
 
 
 def _bound(spec: OpSpec) -> set[str]:
-    """Return the names that a forward binds, also to tensors."""
+    """Return the names a forward assigns."""
     assert spec.forward is not None
     return {*written(*spec.forward.statements)}
 
 
 def _is_flat(spec: OpSpec, flat: re.Match[str]) -> bool:
-    """Return whether all dims but the last one become one."""
+    """Return whether a match of `FLAT` makes one dim of all but the last: `x.view(-1, x.shape[-1])`, `x.flatten(0, -2)`; `(0, 1)` of three dims."""
     if flat[3] == "1":
         dims = next((x.dims for x in spec.tensors if x.name == flat[1]), None)
         return dims is not None and len(dims) == 3 and not any(map(is_leading, dims))
@@ -382,6 +405,10 @@ def _is_flat(spec: OpSpec, flat: re.Match[str]) -> bool:
 def _reduced_loss(
     spec: OpSpec, graph: Graph, name: str, given: Given
 ) -> tuple[Node, Total] | None:
+    """Return a loss call with `reduction='none'`, and what its own reduction was; None if that was 'none', or the loss has weights.
+
+    `F.cross_entropy(x.view(-1, x.size(-1)), t.view(-1))` is read without the views. A mean over classes counts targets not ignored.
+    """
     kind = given["reduction"].strip("'")
     if kind == "none" or any(item in given for item in SINGULAR):
         return None
