@@ -249,7 +249,7 @@ class Printer:
         return ast.Name(name)
 
     def _reduction(self, value: Reduce) -> ast.expr:
-        """Return the reduction of a row: `tl.sum(x, axis=1, keep_dims=True)`; of an extremum with NaN by a helper, as Triton's ignores NaN."""
+        """Return the reduction of a row: `tl.sum(x, axis=1, keep_dims=True)`; an extremum with NaN needs a helper, as `tl.max` may drop NaN."""
         given = f"{self._within(value)}, axis=1"
         if value.nan and value.kind == "real":
             combined = self.helpers.of_fold(value.fold)

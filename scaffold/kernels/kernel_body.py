@@ -62,14 +62,16 @@ class KernelBody:
         )
         numbers, every = self.printer.numbers, self.printer.every
         self.attributes = [x for x in spec.attributes if x.name in numbers]
-        # Float32 may spoil arithmetic of numbers: those in it are constants.
+        # A float argument arrives as float32. One in arithmetic (`1 - alpha`) is a constant instead, and computed in double precision.
         self.floats = [
             x.name
             for x in self.attributes
             if x.annotation == "float" and x.name not in self.printer.computed
         ]
-        self.whole = {x.text for x in every if isinstance(x, Name)}  # values read
+        # Names read at all columns, and loads read at one column: a load only gathered from needs no line.
+        self.whole = {x.text for x in every if isinstance(x, Name)}
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
+        # The tensor to count rows by, if possible one of several parts: only it tells the size of a part.
         packed = [x for x in loads if x.part is not None and x.source in tensors]
         self.lead = next(filter(self._is_whole, [*packed, *loads]), None)
         self._refuse()

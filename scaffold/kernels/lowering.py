@@ -346,7 +346,10 @@ def _constant(value: float) -> str:
 
 
 def _word(op: Op) -> str:
-    """Return a name for the value of an op: `rstd`, `x_hat` or another role the derivation knows, else the primitive's name."""
+    """Return a name for the value of an op: by its role in the rule table (`std`, `mean`), else the primitive's name.
+
+    A result of several is named after the call: `row_max` of `x.max(-1)`.
+    """
     words = (word for word in op.facts.words if "{" not in word)
     if op.rule == "item":
         return f"row_{op.args[0].rule.partition('_')[0]}"
@@ -708,7 +711,7 @@ def _bce_with_logits(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 def _refuse_reduction(op: Op, args: Mapping[str, Op]) -> None:
-    """Raise UnsupportedError if a loss has a reduction: only the op's result may be a mean or sum, which `without_total` removes."""
+    """Raise UnsupportedError if a loss has a reduction: one of the op's result was removed before, and no other can be computed by row."""
     if literal(args["reduction"]) != "none":
         raise UnsupportedError(f"{op.rule} with a reduction inside the formula")
 
@@ -731,6 +734,7 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     width = Space(True, self.shapes.width)
     at = self.apply("eq", Column(width), index, kind="bool")
     src = self.value(args["src"])
+    # An integer 1 would make the row one of integers.
     src = Number(f"{src.text}.0") if src == Number("1", kind=src.kind) else src
     found = self.apply("where", at, src, Number("0.0"))
     known = self._line(index.text) if isinstance(index, Name) else index

@@ -121,10 +121,7 @@ def _is_number(node: Node, number: int) -> bool:
 def _without(
     spec: OpSpec, names: list[str], absent: Mapping[str, str] | tuple[()]
 ) -> OpSpec:
-    """Return the op for a call with the `absent` inputs None and all other optional ones given; its tests `weight is None` are resolved.
-
-    A branch not taken is removed: `x * w if w is not None else x` -> `x` with `w` absent, else `x * w`.
-    """
+    """Return the op for a call with the `absent` optional inputs None, the others given: `x * w if w is not None else x` -> `x` or `x * w`."""
     formula = spec.forward
     assert formula is not None
     graph = formula.graph
@@ -135,9 +132,11 @@ def _without(
         return None if node.label in absent else PRESENT
 
     def outcome(test: Node) -> bool | None:
+        """Return whether a test holds; None if that depends on more than which inputs are given."""
         return truth(evaluated(test, read))
 
     def settle(node: Node) -> Node | None:
+        """Return the taken side of `a if test else b`, and None for an absent input; no change if the test depends on other values."""
         if node.kind == "name" and node.label in absent:
             return graph.constant("None")
         if node.kind == "conditional" and (holds := outcome(node.args[0])) is not None:
@@ -145,6 +144,7 @@ def _without(
         return None
 
     def settled(lines: Lines) -> Lines:
+        """Return lines with the taken branch in place of each `if` with a known test."""
         found: list[Statement] = []
         for line in lines:
             holds = outcome(line.test) if isinstance(line, If) else None

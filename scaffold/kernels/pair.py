@@ -259,7 +259,7 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
     """Return the programs over the parts of rows as programs over the op's own rows: they load `gate` from columns of `x`.
 
     The gradients of the parts of `x` become pieces of one result, `grad_x`; the removed lines, `gate, value = x.chunk(2, -1)`, are shown
-    again in the formulas. `pair`: of `packed.spec`.
+    again in the formulas. `pair`: the programs of `packed.spec`, the op over the parts.
     """
     rows = {row for row, _ in packed.inputs.values()}
     width = pair.forward.width

@@ -340,7 +340,7 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
         return found and (graph.node("unary", "-", (found[0],)), found[1])
     if node.kind == "binary" and node.label in "*/":
         one, other = node.args
-        if node.label == "/" and _counts(spec, graph, other):
+        if node.label == "/" and _counts(spec, graph, other):  # a mean by hand
             found = _reduced(spec, graph, one)
             if found is not None and found[1].over is None:
                 return found[0], Total(emit(other))
