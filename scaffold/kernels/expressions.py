@@ -61,7 +61,7 @@ class Helpers:
         return self._named(f"_nan_{fold}", ("one", "two"), (f"return {both}",))
 
     def of_division(self) -> str:
-        """Return the name of a function for a correctly rounded quotient, needed where `floor` or `ceil` rounds it again: Triton's `/` may be one bit off."""
+        """Return the name of a function for an exactly rounded quotient, needed under `floor` or `ceil`: Triton's `/` may be one bit off."""
         return self._named("_divide", EXACT_PARAMETERS, (EXACT_REASON, EXACT_DIVISION))
 
     def of_primitive(
@@ -210,7 +210,7 @@ class Printer:
         return _filled(end, known)
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:
-        """Yield the values rounded by a `floor` or `ceil` around them (`later`: there is one), inside of `value`; reductions end the search.
+        """Yield the values inside of `value` with a `floor` or `ceil` around them (`later`: one is around it); reductions end the search.
 
         A quotient among them must be exact, as an error in its last bit would change the rounded number by 1.
         """
@@ -396,7 +396,7 @@ def _names(node: ast.expr) -> set[str]:
 
 
 def _chosen(node: ast.expr, value: Apply) -> ast.expr:
-    """Return the branch of nested `a if test else b` for the arguments of a call."""
+    """Return the branch of a spelling, nested `a if test else b`, for the literal arguments of a call; itself if it has no test."""
     while isinstance(node, ast.IfExp):
         node = node.body if _holds(node.test, value) else node.orelse
     return node

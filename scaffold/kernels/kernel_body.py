@@ -83,7 +83,7 @@ class KernelBody:
         return known and load.repeat is None and not (load.single or optional)
 
     def _refuse(self) -> None:
-        """Raise UnsupportedError for a program without a tensor to count rows by, a result not of all rows, or an attribute of another type."""
+        """Raise UnsupportedError for a program without a tensor to count rows by, a result that is no row, or an attribute no registered op takes."""
         if self.lead is None or not self.program.results:
             raise UnsupportedError(f"its {self.direction} reads no row of an input")
         for item in self.program.results:
@@ -177,7 +177,7 @@ class KernelBody:
     def _read(self, wanted: Callable[[bool], bool]) -> list[str]:
         """Return the lines to load values, and to compute those lines of the program no single result has to itself.
 
-        `wanted(rows)`: whether to take values with rows, or without, so that a loop over rows has the rest before it.
+        `wanted(rows)`: whether to take values with rows, or without; the latter stand before a loop over rows.
         """
         every = self.program.loads
         read = [x for x in every if wanted(x.space.rows and not x.single)]
@@ -191,10 +191,13 @@ class KernelBody:
         return [*loads, *([BLANK] if apart else []), *computed]
 
     def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
-        """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag."""
+        """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag.
+
+        `wanted(rows)`: whether to take values with rows, or without; the latter stand before a loop over rows.
+        """
         lines = self._read(wanted)
         for item in self.program.results:
-            known = {**self.printer.named}  # but for what is computed under a test
+            known = {**self.printer.named}  # without names bound under this flag
             own = [x for x in self.program.lines if self._sole_result(x) == item.name]
             own = [x for x in own if wanted(x.value.space.rows)]
             lines += self._asked_for(item, [*self._assigned(own), *self._stored(item)])

@@ -109,6 +109,7 @@ class Launch:
         total = self.total
         if total is None or total.over is None:
             return None
+        # The divisor's tensor may be none of this op; `first` has as many rows.
         if total.over.endswith(".shape[0]"):
             return f"{self.first}.shape[0]"
         if total.over:
@@ -231,7 +232,7 @@ class Launch:
         return f"{name}_dtype", self._if_there(name, f"{name}.dtype")
 
     def _empty(self, source: str, shape: str) -> str:
-        """Return the expression of an empty tensor for the gradient of an input, in the input's dtype."""
+        """Return the expression of an empty tensor for the gradient of an input, in its dtype: a parameter if the op does not get the input."""
         if source in self.dtypes:
             return f"{self.first}.new_empty({shape}, dtype={self.dtypes[source][0]})"
         like = source if self._is_there(source) else self.first
@@ -242,7 +243,7 @@ class Launch:
         return source in self.read and source not in self.body.absent
 
     def _if_there(self, source: str, text: str, other: str = "None") -> str:
-        """Return an expression of an input; of an optional one `None if bias is None else ...`, with `other` for the first None."""
+        """Return `text`, an expression of an input; for an optional one `other if bias is None else text`."""
         if source not in self.body.absent:
             return text
         return f"{other} if {source} is None else {text}"
@@ -254,7 +255,7 @@ class Launch:
         return f"{shape} if {needed(item.name)} else {none}"
 
     def _shape(self, item: Result) -> str:
-        """Return the expression of the shape of a result with rows, from the shape of `first`; it counts the parts in each row."""
+        """Return the expression of the shape of a result with rows, from that of `first`, whose rows may have another number of parts."""
         first = self.first
         if not self.width:
             return f"{first}.shape"

@@ -153,7 +153,7 @@ class Lowering:
         return dict(zip(names, op.args, strict=False))
 
     def applied(self, op: Op, args: Mapping[str, Op]) -> Value:
-        """Return the primitive of an op applied element by element to some arguments, by parameter.
+        """Return an op as its primitive, applied element by element; `args`: its arguments by parameter, translated here.
 
         A number of each row, computed in this very expression, is named before it meets columns, so that the row is reduced on a line of its own.
         """
@@ -199,6 +199,7 @@ class Lowering:
         if isinstance(value, Name | Number):
             return value
         if value not in self.names:
+            # `mask` is the kernel's own name, for the test of rows and columns.
             word = "condition" if word == "mask" in self.reserved else word
             given = {line.name for line in self.lines} | {*self.loads}
             free = own and word not in self.reserved | given
@@ -281,7 +282,7 @@ class Lowering:
     def joined(self, spaces: Iterable[Space]) -> Space:
         """Return the space several values broadcast to, and note that their widths are equal.
 
-        Numbers of each row with a last dim of size 1 broadcast along columns; without it PyTorch would align the rows with the columns.
+        Numbers of each row, `t[N]`, with `x[N, D]` are refused: PyTorch would align N with D. `t[N, 1]` and scalars broadcast.
         """
         every = [space for space in spaces if space != NUMBER]
         rows = any(space.rows for space in every)
@@ -295,7 +296,7 @@ class Lowering:
         return Space(rows, width)
 
     def canonical(self, width: str) -> str:
-        """Return the name chosen for a width among all names of widths found equal."""
+        """Return the one name for a width: `joined` notes sizes found equal, `{"K": "D"}`, and all of them get the name `D`."""
         while width in self.widths and self.widths[width] != width:
             width = self.widths[width]
         return width
@@ -308,7 +309,7 @@ class Lowering:
     def is_sum(self, op: Op) -> bool:
         """Return whether an op is a sum over rows, or linear in one: `(grad * x).sum(0) * 2`.
 
-        The kernel cannot compute such a value row by row; it is a gradient of an input that all rows share.
+        A kernel has no line for such a value, as it reads all rows; it may only be the gradient of an input shared by rows.
         """
         if op.rule in SUMS:
             return True
@@ -412,6 +413,7 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
     match value:
         case Name(text) if (line := self._line(text)) is not None:
             return sums(line)
+        # The one-hot row of an index in range; it is all NaN if it is not.
         case Apply("where", (_, (_, _), (_, Number('float("nan")')))):
             return sums(items[1])
         case Apply("where", ((_, Apply("eq", ((_, Column()), _))), _, _)):
@@ -734,7 +736,7 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     width = Space(True, self.shapes.width)
     at = self.apply("eq", Column(width), index, kind="bool")
     src = self.value(args["src"])
-    # An integer 1 would make the row one of integers.
+    # A float, like the 0.0 of the other columns.
     src = Number(f"{src.text}.0") if src == Number("1", kind=src.kind) else src
     found = self.apply("where", at, src, Number("0.0"))
     known = self._line(index.text) if isinstance(index, Name) else index
@@ -794,7 +796,7 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
 def _summed_to_space(self: Lowering, op: Op, space: Space) -> tuple[Value, bool]:
     """Return the value of an op, reduced to the declared space of an input, and whether its rows are still to be summed.
 
-    `x[N, D]`-like values are summed over rows for `w[D]`, over columns (here) for `s[N, 1]`; those of all rows for a number.
+    Of a gradient with the dims of `x[N, D]`, the columns are summed here for `s[N, 1]`; for `w[D]` and a scalar the rows are summed later.
     """
     value = self.value(op)
     known = Space(value.space.rows, self.canonical(value.space.width))

@@ -298,7 +298,8 @@ def _with_rows(
 ) -> RowProgram:
     """Return a program over parts with its loads and results placed in whole rows: results of one row become its pieces.
 
-    `sources` and `targets`: the row and the part of each load's input and of each result; `whole`: of each input, for its gradient.
+    `sources`, `targets`: the row, and the place in it, of each loaded part and of each result; `whole`: the row of each part that is an input
+    of the op, as results say by `source` of which input they are the gradient.
     """
     loads = []
     for load in program.loads:
@@ -442,7 +443,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
         if total is not None:
             grads = {grad_name(spec, item.name) for item in spec.outputs}
             loads = (load.source for load in backward.loads)
-            saved = tuple(name for name in loads if name not in grads)
+            saved = tuple(name for name in loads if name not in grads)  # no loss
         read = {load.name for load in backward.loads}
         copied = all(_is_copied(result, read) for result in backward.results)
         if copied and total is None:
@@ -628,7 +629,7 @@ def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]
 
 
 def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
-    """Return the lines of the forward and an assignment to each output, to stand before the backward; it reads an output not saved.
+    """Return the lines of the forward and an assignment to each output, to put before a backward reading an output not saved.
 
     UnsupportedError if the forward assigns to the name of an input: the backward would read the new value.
     """
@@ -658,10 +659,10 @@ def _of_backward(
         elif item.origin in outputs:
             spaces[item.name] = outputs[item.origin]
             inputs.append(TensorInput(item.name, _dims(spaces[item.name], shapes)))
-        else:
+        else:  # a local value, and no kernel saves one
             raise UnsupportedError(f"the backward reads '{item.origin}' again")
     there = {item.name for item in inputs}
-    for asked in spec.tensors:  # whose shape may be
+    for asked in spec.tensors:
         if asked.name not in there:
             inputs.append(asked)
             spaces[asked.name] = shapes.spaces[asked.name]

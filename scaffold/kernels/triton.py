@@ -141,7 +141,10 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
 
 
 def _dtype(pair: Pair, first: str) -> Iterator[str]:
-    """Yield the lines to compute the dtypes of the outputs: promoted from their inputs, to float32 at least under autocast if it says so."""
+    """Yield the lines to compute the outputs' dtypes, promoted from those of their inputs: `dtype = torch.promote_types(x.dtype, y.dtype)`.
+
+    An optional input counts if it is given; under autocast an output of an op computed in float32 is at least float32.
+    """
     for name, given in {pair.dtype_of(x): y for x, y in pair.dtypes.items()}.items():
         read, float32 = given
         dtypes = [

@@ -185,7 +185,7 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
                 return None
             weight = f" * ({given['weight']})" if "weight" in given else ""
             if name == "F.rms_norm":
-                if "eps" not in given:
+                if "eps" not in given:  # its default depends on the dtype of x
                     raise UnsupportedError("rms_norm without eps")
                 mean = f"{x}.square().mean(-1, keepdim=True)"
                 rstd = steps("rstd", f"torch.rsqrt({mean} + {given['eps']})")
