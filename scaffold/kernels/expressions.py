@@ -257,14 +257,17 @@ class Printer:
         return _parsed(f"tl.{value.fold}({given}, keep_dims=True)")
 
     def _within(self, value: Reduce) -> str:
-        """Return the argument of a reduction, with the fold's neutral element past the end of the row, unless what is there has no effect."""
+        """Return the argument of a reduction, with the fold's neutral element past the end of the row, unless what is there has no effect.
+
+        Booleans are counted, as 1.0 each.
+        """
         text, test = self.text(value.value), self.inside(value.value.space)
         if value.value.kind == "bool":
             return f"tl.where(({test}) & ({text}), 1.0, 0.0)"
         if self._is_neutral(value):
             return text
         neutral = NEUTRAL[value.fold]
-        if value.kind == "int" and value.fold == "min":  # of the number of a column
+        if value.kind == "int" and value.fold == "min":  # a column: no number is larger
             neutral = self.program.width
         return f"tl.where({test}, {text}, {neutral})"
 

@@ -184,7 +184,7 @@ class KernelBody:
         read = [x for x in read if x.name in self.whole]
         loads = [line for x in read for line in self._load_if_there(x)]
         lines = [x for x in self.program.lines if wanted(x.value.space.rows)]
-        if wanted(True):
+        if wanted(True):  # the others are computed under the flag of their result
             lines = [x for x in lines if self._sole_result(x) is None]
         computed = self._assigned(lines)
         apart = loads and (computed or wanted(True))

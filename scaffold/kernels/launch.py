@@ -199,7 +199,7 @@ class Launch:
             shape = str(self.spec.dims(source) or ())
         elif item.summed:
             shape = f"({first}.shape[-1],)"
-        if item.space != NUMBER:  # an unwanted number is there: it is a sum
+        if item.space != NUMBER:  # a sum of no numbers is a number
             shape = self._wanted(item, shape)
         return self._empty(source, shape)
 

@@ -29,10 +29,11 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
     views: dict[str, set[Dims]] = {}
 
     def gather(node: Node) -> Node | None:
+        """Note the dims an input is read with, and drop this read, so that `rest` has all other ones."""
         if (found := _view(node, declared, lead)) is None:
             return None
         views.setdefault(found[0], set()).add(found[1])
-        return graph.constant("None")  # so that `rest` has only other reads
+        return graph.constant("None")
 
     lines = (*formula.statements, Assign(graph.name("_"), formula.result))
     rest = read_names(*rewritten(graph, lines, gather))
