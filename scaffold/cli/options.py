@@ -130,7 +130,10 @@ VERIFY = Annotated[
 def proofs_wanted(
     python: str | None, limit: int | None, verify: bool | None, every: bool = False
 ) -> "Run | None":
-    """Return how to run proofs, by the options; None for --no-verify. With `every` (--prove), unchanged ops too."""
+    """Return how to run proofs, by the options; None for --no-verify. With `every` (--prove), unchanged ops too.
+
+    `python` is the interpreter, `limit` the seconds for each op. Raise for a bad limit, or --prove with --no-verify.
+    """
     from scaffold.project.interpreter import Run, check_limit
     from scaffold.verify.prover import LIMIT
 
@@ -143,5 +146,6 @@ def proofs_wanted(
     raise_all(problems)
     if verify is False:
         return None
+    # The option for which a missing PyTorch is an error, not a note.
     insists = "--prove" if every else "--verify" if verify else ""
     return Run(python, limit, every, insists)

@@ -301,11 +301,15 @@ class NameResolver(ast.NodeTransformer):
         return Function(name, arguments, [self.visit(item) for item in body], node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Replace a name: a local by its new name, a constant by its value, a function by `@name`, an import by its usual name."""
+        """Replace a name: a local by its new name, a constant by its value, a function by `@name`.
+
+        An imported module gets the name formulas use: `fn` -> `F` after `import torch.nn.functional as fn`.
+        """
         if node.id in self.locals:
             node.id = self.locals[node.id]
         elif node.id in self.definitions.constants:
             value = copy.deepcopy(self.definitions.constants[node.id])
+            # A constant reads no locals.
             resolver = NameResolver(self.definitions, {}, "")
             return resolver.visit(value)  # type: ignore[no-any-return]
         elif node.id in self.definitions.functions:

@@ -405,12 +405,13 @@ def returned(
 ) -> tuple[Block, ast.expr]:
     """Split a body into the statements before the return and the returned value.
 
-    An `idle` call may return nothing, since its value is not used. Raise a `Refusal` for a
-    return elsewhere or a missing one.
+    An `idle` call may return nothing, since its value is not used. `y = f(x); return y` gives `f(x)`. Raise a `Refusal` for a
+    return that `with_one_return` cannot move to the end, or a missing one.
     """
     shown = own_name(function.name)
     own = set(stored(body))
     body = with_one_return(body)
+    # Names that `with_one_return` brought in become locals of this function.
     added = {name: f"{shown}.{name}" for name in stored(body) if name not in own}
     body = [renamed(item, added) for item in body]
     inner = [

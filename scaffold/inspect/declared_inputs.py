@@ -95,7 +95,10 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
 
 
 def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Return a way with rows of an even number of elements, if the text takes halves; () otherwise."""
+    """Return the way with every tensor as `[N, 4]`, if the text halves the last dim, which refuses odd sizes; () otherwise.
+
+    That is by `x.chunk(2, -1)` or `d // 2`.
+    """
     tensors = [one for one in way if not one.value and not one.called]
     text = ast.unparse(facts.function.node)
     text += definitions(facts.module.text, text)

@@ -80,7 +80,10 @@ def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
 def _side_by_side(
     spec: OpSpec, listed: Iterable[TensorInput]
 ) -> list[list[TensorInput]]:
-    """Group inputs, in call order, into runs of adjacent arguments; a variadic one is alone."""
+    """Group inputs, in call order, into runs of adjacent arguments, so that one test asks of several: `any(needs_input_grad[0:3])`.
+
+    A variadic input, always the last, is alone.
+    """
     rows: list[list[TensorInput]] = []
     for item in listed:
         before = rows[-1][-1] if rows else None

@@ -106,7 +106,10 @@ def _type(item: Input) -> str:
 
 
 def returns(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> str:
-    """Return the return type of `jvp`."""
+    """Return the annotation of what `jvp` returns: a tensor, or of several outputs a tuple in which each may be None.
+
+    None for a sole output without a tangent. `extra` outputs are those returned to be saved; a `missing` jvp is the user's to write.
+    """
     count = len(spec.outputs) + len(derivation.extra)
     if count == 1:
         return "Tensor" if jvp.missing or jvp.results[0] is not None else "None"

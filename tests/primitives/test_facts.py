@@ -184,7 +184,7 @@ def a_result_is_written_in_place_where_torch_does(rule: Rule) -> None:
         written = getattr(over, name)(*plain, **named)
         assert written is over
         torch.testing.assert_close(over, result, equal_nan=True)
-    assert tried, "no sample has an argument of the shape of the result"
+    assert tried, "no sample has a first argument of the shape and dtype of the result"
 
 
 def lowered(program: Program, value: Any) -> Op:

@@ -523,9 +523,7 @@ class Expressions(Evaluator):
             raise UnsupportedError("a call of an expression that is not a name")
         values = [self.value(callee.args[0]), *values]
         _refuse_in_place(callee.label, [*values, *named.values()])
-        if callee.label == "type" and not self._is_known_type(
-            [*values, *named.values()]
-        ):
+        if callee.label == "type" and not self._learn_type([*values, *named.values()]):
             return self._unknown(node)
         self._cast_first(callee.label, values, named)
         return self._spelled(node, "method", callee.label, values, named)
@@ -564,10 +562,10 @@ class Expressions(Evaluator):
             "call", args, template, kind=kind, shape=None, active=active
         )
 
-    def _is_known_type(self, values: list[Op]) -> bool:
-        """Return whether the type in `x.type(...)` is a known dtype: `torch.float32`, `"torch.FloatTensor"`, `y.type()`.
+    def _learn_type(self, values: list[Op]) -> bool:
+        """Record the dtype that `x.type("torch.FloatTensor")` names, on the op of its argument; return whether it is known.
 
-        `values` are the tensor and the type, if one is given.
+        `values` are the tensor and the type. False for `x.type()`, which gives a string.
         """
         if len(values) < 2:
             return False

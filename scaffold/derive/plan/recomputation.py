@@ -169,7 +169,10 @@ def _with_names_apart(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """Return a statement reduced to the lines and names needed (`hit`), if not all of it can be repeated."""
+    """Return the part of a statement that the backward may repeat and that still gives the names `hit`.
+
+    `spoilt` are the names it binds that are saved or returned already, so that they must not be bound again.
+    """
     spoilt = written(item) & (forward.results | saved)
     if isinstance(item, Assign):
         return _without_values(forward.graph, item, hit) or _without_names(
@@ -177,6 +180,7 @@ def _narrowed(
         )
     if forward.repeatable(item) and not spoilt:
         return item
+    # One statement is left, since it gives a name in `hit`.
     (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
     return left
 
