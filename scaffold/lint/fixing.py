@@ -84,7 +84,10 @@ def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[
 
 
 def _is_known(place: Place, known: Known) -> bool:
-    """Return whether a place is open to its kind of edit; an import goes anywhere, a definition is found by its line."""
+    """Return whether a place is in `known`, the places of the file open to edits; an import goes anywhere.
+
+    A place to write before or after a statement is found by its start; a definition, whose decorators or signature change, by its line.
+    """
     if place.kind == "import":
         return True
     if place.kind in BY_LINE:

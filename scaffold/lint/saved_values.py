@@ -191,8 +191,9 @@ def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
 
 
 def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
-    """Return whether the attribute holds the only kept tensor, set by a statement of its own, and no save_for_backward is called.
+    """Return whether the attribute holds the only kept tensor, so that one call of save_for_backward can replace its assignment.
 
+    It has to be set by a statement of its own, and no save_for_backward may be called yet.
     No other method than forward, setup_context, backward and symbolic may read it.
     """
     known = {"forward", "backward", "setup_context", "symbolic"}

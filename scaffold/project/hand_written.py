@@ -158,12 +158,15 @@ def _name(place: Path, start: Path) -> Named:
 
 
 def _configured(place: Path, configuration: Configuration) -> Named | None:
-    """Return the name by the configuration's `package`, if the file lies below its `source`."""
+    """Return the name of a file below the configuration's `source`, as its `package` gives it; None for other files.
+
+    `source = "src/my/ops"`, `package = "my.ops"`: src/my/ops/norm.py -> my.ops.norm, imported from src.
+    """
     source = Path(os.path.abspath(Path(configuration.root, configuration.source)))
     if configuration.package is None or not place.is_relative_to(source):
         return None
     below, start = _name(place, source)
-    for _ in configuration.package.split("."):
+    for _ in configuration.package.split("."):  # each word is a directory above
         start = start.parent
     return f"{configuration.package}.{below}".rstrip("."), start
 
@@ -221,7 +224,10 @@ def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
 
 
 def _is_of(start: Path, root: Path, names: tuple[str, ...]) -> bool:
-    """Return whether an import names a module of the package at `start`, if imports begin at `root`, `start` itself or above it."""
+    """Return whether an import names a module of the package at `start`, if imports begin at `root`, `start` itself or above it.
+
+    With start /a/lab/ops: `from lab.ops import norm` does so from the root /a, `import norm` from the root `start`.
+    """
     if root == start:
         known = names[0] not in sys.stdlib_module_names
         return known and _is_module(start / names[0])

@@ -543,7 +543,10 @@ OF_POSITIONS = {"id", "ids", "idx", "index", "indices", "pos", "position", "posi
 
 
 def _integers_or_mask(name: str, by_kind: ByKind) -> _Proven | None:
-    """Return "int" or "bool" as the type of a name surely used as a tensor of positions or a mask; None for any other."""
+    """Return "int" or "bool" as the type of a name surely used as a tensor of positions or a mask; None for any other.
+
+    `x[index]` takes either: then the name decides, if it has a word of masks (`keep_mask`) and none of positions.
+    """
     if use := by_kind.get("positions"):
         return _Proven("int", f"it holds positions in {use.where}")
     words = {*name.lower().split("_")}
@@ -694,6 +697,7 @@ def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
             # Class labels have one dim less than the scores; with as many dims they are probabilities.
             used = [use for use in used if not use.soft]
         found = _proven(name, used, kinds.get(name, ""))
+        # A tensor's declaration: `x[N]: int` would contradict itself.
         more = entry.dims is not None or entry.optional or entry.default
         fits = entry.tensor and not entry.variadic and not entry.traits
         if found and fits and not (found.is_value and more):

@@ -495,7 +495,11 @@ class NameUses:
             self.expression(value, found.taken(argument))
 
     def own_call(self, node: ast.Call) -> None:
-        """Note the uses in a call of a function of Python's or the user's; an unknown function is reported elsewhere."""
+        """Note the uses in a call of a function of Python's or the user's: `int(n)` takes a number.
+
+        Other known functions prove nothing of their arguments; an unknown one is reported when the op is built, and here counts as
+        one of tensors.
+        """
         name = (dotted_name(node.func) or "").partition(".")[0]
         what: Expected = _unclear if name in self.known else _tensor
         if name in ("range", "int", "round"):  # they give an int of a float too

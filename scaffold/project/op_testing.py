@@ -80,7 +80,10 @@ def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, .
 
 
 def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
-    """Return the module as it should be, rendered from its template; `shared` is its place."""
+    """Return the module as it should be, rendered from its template; `shared` is its place.
+
+    Without `formatted` its text is "": the digest of the draft, before black, is enough to see whether it is out of date.
+    """
     from scaffold.project.rendering import start_rendering, within_limits
     from scaffold.render.file_style import PLAIN, SHARED_HEADER
     from scaffold.render.formatting import keep_formatted
@@ -98,7 +101,7 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
         length = places.directories.line_length
         # Our template is formatted already: only parts changed by the team's settings need it, as formatting takes as long as twenty tests.
         if length == 88 and house.templates.find(OP_TESTING) is None:
-            keep_formatted(op_testing_draft(PLAIN), length)
+            keep_formatted(op_testing_draft(PLAIN), length)  # now cached as it is
         text = places.formatter({shared.path: draft}, length)[shared.path]
     return Wanted(ROLE, shared.path, text_digest(one_style(draft)), text)
 
@@ -121,7 +124,10 @@ class Shared(NamedTuple):
 
 
 def shared_works(project: Project, *, leave_edited: bool) -> Shared:
-    """Return the module as an op of a run, with the work on it; with `leave_edited`, an edited one is left alone, with a note."""
+    """Return the module as an op of a run, with the work on it; with `leave_edited`, an edited one is left alone, with a note.
+
+    `need` is the action for a file: "same" is none, "keep" leaves an edited file for which nothing new was generated (no note then).
+    """
     op = survey_shared(project)
     work = weigh_shared(project, op) if op else None
     if op is None or work is None:

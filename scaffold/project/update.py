@@ -258,7 +258,10 @@ def _settled(
     write: bool,
     console: Console,
 ) -> Settled:
-    """Return the plan with conflicts decided by policy or asking; with an error instead if they are not."""
+    """Return the plan with its conflicts decided by the policy, or by asking on the console; undecided if they cannot be.
+
+    Then `refusal` has the error, or `obstacle` if the plan is only to be shown (`write` is False), conflicts included.
+    """
     settled = Settled(planned, written=False)
     if not write and planned.conflicts and policy in ("ask", "abort"):
         return settled._replace(obstacle=_refusal(root, works))

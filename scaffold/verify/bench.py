@@ -190,7 +190,7 @@ def _spread(values: Sequence[float]) -> Spread:
 def _differs(one: Mapping[str, Any], other: Mapping[str, Any], noise: float) -> bool:
     """Return whether outputs or gradients of two variants differ, by the sum and norm of each; False for random ops.
 
-    `noise` is the relative difference allowed.
+    `noise` is the difference allowed, relative to the larger norm (a pair's last number).
     """
     if "failed" in other or one["random"]:
         return False

@@ -127,6 +127,7 @@ class _Import:
 def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | None:
     """Return `mine`'s run of imports with the names added and removed from `base` to `new`.
 
+    `base` is the text generated last, `mine` the user's, `new` the one generated now; an import's `said` is its module and name.
     None if it is unsafe: a comment on an import changed or stands in the way, or an added name is bound to something else in the file.
     """
     old, here, then = (

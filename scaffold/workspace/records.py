@@ -468,7 +468,10 @@ def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) ->
 
 
 def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
-    """Return the proof in a record's JSON; None if it has none. `said` decodes a digest, as the record's version spells it."""
+    """Return the proof in a record's JSON; None if it has none. `said` decodes a digest, as the record's version spells it.
+
+    Raise ValueError if the proof is by an unknown command, KeyError or TypeError for JSON of another form.
+    """
     if raw is None:
         return None
     by, tool, torch = raw["by"], _text(raw["tool"]), _text(raw["torch"])

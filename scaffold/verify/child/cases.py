@@ -211,7 +211,7 @@ def value_names(checks: Any, count: int) -> list[str]:
     names: list[str] = []
     for name in checks.NAMES:
         if name.startswith("*"):
-            some = count - len(checks.NAMES) + 1
+            some = count - len(checks.NAMES) + 1  # all values but the others' one each
             names += [f"{name[1:]}[{index}]" for index in range(some)]
         else:
             names.append(name)

@@ -22,7 +22,10 @@ def seed_generator(number: int) -> None:
 
 
 def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) -> Any:
-    """Return gradients like `torch.autograd.grad`, for these `grad_outputs`; given them itself, it imports SymPy."""
+    """Return gradients like `torch.autograd.grad`, for these `grad_outputs`; raise RuntimeError if an output has none.
+
+    If `torch.autograd.grad` is given grad_outputs, it imports SymPy, which is slow: here they come from a last node, `_Seed`.
+    """
     alone = isinstance(outputs, Tensor)
     ends, weights = ([outputs], [grad_outputs]) if alone else (outputs, grad_outputs)
     for end in ends:

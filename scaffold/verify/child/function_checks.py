@@ -256,7 +256,10 @@ def _symmetric(gradient: Tensor) -> Tensor:
 
 
 def check_each_alone(subject: Subject) -> None:
-    """Compare each gradient, while only one input requires grad, with the one while all do."""
+    """Compare the gradient of each input, while it alone requires grad, with its gradient while all do.
+
+    They differ if backward reads the wrong place of needs_input_grad. Raise Wrong at the first difference.
+    """
     if len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("only one input has a gradient")
     whole = subject.inputs()
@@ -271,7 +274,7 @@ def check_each_alone(subject: Subject) -> None:
             words = f"grad_{name}: None, where {name} alone requires grad"
             raise Wrong(words, f"grad_{name}", OTHER_NEED)
         found = gradients(subject, inputs)
-        words = f"{{}}, where {name} alone requires grad"
+        words = f"{{}}, where {name} alone requires grad"  # {{}}: the difference
         compare(subject, inputs, found, [every[name]], words)
 
 
@@ -307,6 +310,7 @@ def check_one_output(subject: Subject) -> None:
         outputs = subject.ends(subject.call(inputs))
         found = gradients(subject, inputs, contiguous, [outputs[at]])
         expected = subject.expected(inputs, contiguous, alone=at)
+        # {{}} is left for the difference found.
         words = f"{{}}, if only output {subject.positions[at]} is used"
         _compare_roughly(subject, inputs, found, expected, words, UNMARKED)
 

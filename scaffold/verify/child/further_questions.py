@@ -523,6 +523,7 @@ def _expected_gradients(
 ) -> tuple[list[Tensor], Sequence[Tensor]]:
     """Return the reference's outputs, and the gradients to expect of the op for these grad_outputs.
 
+    `scale`: a factor of the usual grad_outputs, None for those of a plain sum (ones); `alone`: the position of the only output used.
     Without a reference, these are the op's own gradients for the usual grad_outputs, times `scale`: backward has to be linear.
     """
     if checks.REFERENCE is not None:

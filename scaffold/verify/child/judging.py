@@ -194,6 +194,7 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
     """Yield the result of each check; skip repetitions of a reported fault, with the reason.
 
     If backward refuses every call, or no output has a gradient, the only result says so.
+    `why`: by the name of a check to skip, the reason.
     """
     if not subject.positions:
         yield Result("gradient", "skipped", "no output has a gradient")

@@ -79,7 +79,7 @@ def _tensor(value: Any) -> dict[str, Any] | None:
     found = {
         "shape": list(value.shape),
         "stride": list(value.stride()),
-        "dtype": str(value.dtype)[6:],
+        "dtype": str(value.dtype)[6:],  # without "torch."
         "needed": value.requires_grad,
     }
     whole = not (value.is_floating_point() or value.is_complex())

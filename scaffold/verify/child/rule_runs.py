@@ -262,7 +262,10 @@ def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
 
 
 def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
-    """Yield comparisons of a rule's `value`, its formula for the result, with the call, and of the gradients of both."""
+    """Yield comparisons of a rule's `value`, its formula for the result, with the call, and of the gradients of both.
+
+    If autograd cannot differentiate the call (`opaque`), its gradients are finite differences.
+    """
     text = f"value = {' '.join(rule.value.split())}" if rule.value else ""
     for dtype in dtypes(rule):
         for said, sample in zip(rule.samples, samples(table, rule), strict=True):

@@ -256,7 +256,7 @@ class Interpreter:
         Given numbers alone, an elementwise function gets them as tensors: `exp(eps)`.
         """
         callee, *args = node.args
-        split = len(args) - len(node.keywords)
+        split = len(args) - len(node.keywords)  # the values of keywords come last
         positional = self.several(args[:split])
         keywords = dict(zip(node.keywords, map(self, args[split:]), strict=True))
         if callee.kind == "attribute":

@@ -178,6 +178,7 @@ class _Forward:
         value = self.usual[self.tensors[name]]
         dims = declared.get(name)
         if dims is None:
+            # `b` is a bias, but beside `a` another operand.
             named = VECTOR.fullmatch(name) and not (name == "b" and "a" in declared)
             is_vector = named or not _is_float(value)
             return (USUAL,) * (1 if is_vector else 2)
@@ -325,8 +326,10 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
     for size in SIZES:
         cost = 1.5 if size > 2 else 2.5  # pairs hide factors
         yield cost, _with_sizes(shapes, dict.fromkeys(alike, size))
+    # After the first, shapes that broadcast with anything: a last resort.
     small: list[tuple[int, ...]] = [(usual,), (1,), ()]
     every = [*small, *((usual,) * rank for rank in RANKS[2:])]
+    # Each pair: the inputs to change together, the shapes to give them.
     sets = [(forward.data, [shape for shape in every if shape not in small[1:]])]
     sets += [
         ({*forward.undeclared[1:]}, small),
@@ -600,7 +603,10 @@ class _Naming:
         return _Group(sorted(slots), kind)
 
     def _grown(self, slot: Slot, alike: Sequence[Slot], size: int) -> list[Slot]:
-        """Return the dims to change to `size`: the first, and others of `alike` while the forward comes further with each."""
+        """Return the dims to change to `size`: `slot`, and those of `alike` (dims of the same size) it drags along.
+
+        A dim is added while the forward comes further with it before it raises: they are one dim with one name.
+        """
         slots, reached = [slot], self._reached([slot], size)
         while reached < sys.maxsize:
             others = [one for one in alike if one not in slots]
@@ -624,13 +630,16 @@ class _Naming:
         return not any(self._refused(slots, size) for size in kind.tried)
 
     def _go_together(self, groups: Sequence[_Group]) -> bool:
-        """Return whether the forward accepts sizes that all differ, small ones and larger ones."""
+        """Return whether the forward accepts another size for each group of dims: then each group gets a name of its own.
+
+        It is asked with small sizes (2, 3, ...) and larger ones (7, 8, ...), as either may be accepted by accident.
+        """
         for first in (2, 7):
             sizes = dict[Slot, int]()
             for group in groups:
                 free = (one for one in count(first) if one not in sizes.values())
                 size = next(filter(group.kind.allows, free))
                 sizes |= dict.fromkeys(group.slots, size)
-            if self._run(sizes):
+            if self._run(sizes):  # a refusal
                 return False
         return True
