@@ -2,6 +2,9 @@
 
 In: the facts of a Function, a call of save_for_backward and its arguments that are no tensors. Out: the kept values that are
 outputs, and the other tensors; edits. Invariant: edits are offered only if a single place reads the saved values and unpacks them to names.
+
+Words: the saver is the method that saves, setup_context or else forward; a value is kept by `ctx.name = value`; a step is one statement of
+a method, with the branches (guards) around it; a root is the origin of a tensor's memory, as a parameter or a saved tensor.
 """
 
 import ast

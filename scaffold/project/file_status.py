@@ -109,7 +109,7 @@ def _removal(project: Project, path: str) -> str:
 
 
 def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Checked]:
-    """Yield an op's rows, with the hint `scaffold sync` replaced if sync would not help.
+    """Yield an op's rows of `check`, one for each file, with the hint `scaffold sync` replaced if sync would not help.
 
     It neither replaces a link, nor touches an op with conflict markers, or one that is edited and out of date.
     """

@@ -157,7 +157,10 @@ def _source(function: Defined) -> str:
 
 
 def _of_class(found: type) -> str:
-    """Return the source of a class, searched by name in the lines of its forward: Python finds no class defined in a cell."""
+    """Return the source of a class, searched by name in the lines of its forward: Python finds no class defined in a cell.
+
+    Raise OSError, as `inspect.getsource` does, if it is not there.
+    """
     lines = linecache.getlines(_code(found).co_filename)
     for node in ast.walk(ast.parse("".join(lines))):
         if isinstance(node, ast.ClassDef) and node.name == found.__name__:

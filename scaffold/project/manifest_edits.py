@@ -178,6 +178,7 @@ def _replacements(
     for item in outer:
         path = item.path[2:]
         value = _at(wanted, path)
+        # Cut a key that is gone, and the header of a table that is none any more.
         if value is _NOTHING or item.value is None and not isinstance(value, Mapping):
             yield from map(lines.cut, range(lines.of(item.start), lines.after(item)))
             continue

@@ -2,6 +2,10 @@
 
 In: statements. Out: `NameUses.of`, the uses of each free name; a local alias or view of an input counts as
 the input. Invariant: a use that may not run, or may be of another value, is `doubtful`: it proves nothing beside a use by value.
+
+Words: a use takes a "tensor" of numbers; "positions", integers that number elements, `F.embedding(i, w)`; a "mask"; an "index", any of
+both or a number, `x[i]`; a "value", a Python number or string; an "operand", a tensor or a number; "unclear" proves nothing. Uses by
+value compute with the elements as floats: they may have a gradient. The meaning of a local name is the inputs behind it.
 """
 
 import ast
@@ -119,6 +123,7 @@ class NameUses:
     """A visitor of statements, collecting the uses of each free name in `of`."""
 
     def __init__(self, imported: Names, own: Names = ()) -> None:
+        """Start without uses; `imported` are names of imports, `own` names that are inputs even if a builtin has them."""
         self.known = {*imported, *BUILTINS}  # callable names
         self.own = {*own}
         self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
@@ -154,7 +159,7 @@ class NameUses:
         return after
 
     def statement(self, item: ast.stmt) -> None:
-        """Note the uses of names in a statement."""
+        """Note the uses of names in a statement: `return x[i]` uses x as a tensor, i as an index."""
         match item:
             case ast.Return(value) | ast.Expr(value) if value is not None:
                 self.expression(value, _tensor)
@@ -259,7 +264,7 @@ class NameUses:
                     yield from self.pairs(one, value)
 
     def bind(self, *targets: ast.expr) -> None:
-        """Bind the names of targets to nothing known; a target like `y[i]` reads its names."""
+        """Let the names of targets stand for no input from now on (NOTHING); a target like `y[i]` only reads its names."""
         for target in targets:
             match target:
                 case ast.Name(name):
@@ -677,6 +682,7 @@ def _taken(
 def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
     """Return the use as a tensor, of positions or a mask if all slots agree on it; else unclear.
 
+    `slots`: the parameters an argument may be, by the signatures of the function `shown` it fits.
     A slot is soft if floats have another meaning there: class labels may be given as probabilities.
     """
     soft = [slot for slot in slots if slot.soft]

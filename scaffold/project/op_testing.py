@@ -60,7 +60,7 @@ def survey_shared(project: Project) -> Op | None:
 
 
 def is_wanted(project: Project) -> bool:
-    """Return whether an op has a test; of an op in a manifest not read by this run, its record tells."""
+    """Return whether an op has a test: then the shared module is needed. Of an op in a manifest not read by this run, its record tells."""
     defaults = dict(project.configuration.defaults)
     said = ({**defaults, **item.entry.raw} for item in project.listed.values())
     if any(raw.get("test", True) is not False for raw in said):

@@ -181,7 +181,10 @@ def _named(spec: OpSpec, failure: Failure) -> str | None:
 
 
 def _bounded(spec: OpSpec, failure: Failure, hint: str) -> str:
-    """Return the hint with advice in front to assert an attribute's sign, if the gradient is right for its positive default alone."""
+    """Return the hint with advice in front to assert an attribute's sign, if the gradient is right for its positive default alone.
+
+    The case of the failure says so: `alpha=-1.0`, where the default is 1.0.
+    """
     name, _, value = failure.case.partition("=")
     defaults = {item.name: item.default for item in spec.attributes}
     default = defaults.get(name) or ""

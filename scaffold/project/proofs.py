@@ -259,6 +259,8 @@ def _first_that_fits(
 ) -> tuple[Generated, Verdict, str]:
     """Return the op as proven last, its verdict, and the digest of the code as run; the verdict may be a failure.
 
+    `again` generates the op with more keys; None: they are the user's own, and stay.
+
     A first proof may find sizes the forward accepts; the op is then generated `again` with them. An nn.Module's op, if its forward refuses
     the sizes declared by its parameters, is tried with fewer of them (`wider`), and as first generated if none of these passes.
     """

@@ -220,7 +220,10 @@ def generate_table(
 
 
 def _generated(specified: Specified, printed: bool = False) -> Generated:
-    """Return the texts of an op; `printed`: they go to stdout, and no manifest lists the op."""
+    """Return the texts of an op; `printed`: they go to stdout, and no manifest lists the op.
+
+    Raise ScaffoldError if a text would overwrite a file its formula comes from. `gain`: a note if `--save-policy balanced` gains nothing.
+    """
     spec, where = specified.spec, specified.places
     manifest = None
     if specified.joins and not printed:

@@ -141,7 +141,10 @@ def _names_an_input(name: str, equals: str) -> bool:
 
 
 def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
-    """Read `eps=1e-6, atol=1e-4` as numbers by keyword of gradcheck."""
+    """Read `eps=1e-6, atol=1e-4` as numbers by keyword of gradcheck; note the place of each in `given.places`, for later errors.
+
+    Raise ScaffoldError for a part of another form, or a keyword given twice.
+    """
     table: dict[str, float | bool] = {}
     column = 0
     for part in value.split(","):

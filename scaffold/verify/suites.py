@@ -132,6 +132,7 @@ class Telling:
             for test, outcome in self.outcomes.items()
             if outcome == "failed"
         )
+        # The words on a broken import say it all.
         shown = bool(self._trouble) and not self._broken
         lines = [line.rstrip() for line in said.splitlines() if line.strip(_PROGRESS)]
         return Report(

@@ -127,7 +127,7 @@ class _Import:
 def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | None:
     """Return `mine`'s run of imports with the names added and removed from `base` to `new`.
 
-    `base` is the text generated last, `mine` the user's, `new` the one generated now; an import's `said` is its module and name.
+    `base` is the text generated last, `mine` the user's, `new` the one generated now; `said`: one name's import alone, as text.
     None if it is unsafe: a comment on an import changed or stands in the way, or an added name is bound to something else in the file.
     """
     old, here, then = (
@@ -522,6 +522,7 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
     """Return the generator's text with each definition the user wrote or changed; None if the texts cannot be merged by names.
 
     A definition the generator dropped stays only if the user changed it, or code of the user's reads it, directly or not.
+    The parts of a file are its statements by the name each defines; a nameless one (`if`, a call) cannot be told from another.
     """
     old, here, then = (_file(text) for text in (base, mine, new))
     if old is None or here is None or then is None:

@@ -234,7 +234,10 @@ class _Cutter:
         self._indents: list[int] = []
 
     def statements(self, tokens: list[tokenize.TokenInfo]) -> Iterator[Statement]:
-        """Yield the statements; a comment alone on its line is one of its own, and blank lines belong to the statement below them."""
+        """Yield the statements; a comment alone on its line is one of its own, and blank lines belong to the statement below them.
+
+        `_until`: the end of the run of imports just read, whose form is known already: nothing inside it closes a statement.
+        """
         open_line = False
         for token in tokens:
             self._reach(token.start)
@@ -258,7 +261,10 @@ class _Cutter:
             yield self._close(len(self._lines))  # blank lines, or the file has no end
 
     def _reach(self, position: Position) -> None:
-        """Add the forms of all marks up to a position: the syntax of a statement, as tokens alone do not show it."""
+        """Add the forms of all marks up to a position: the syntax of a statement, as tokens alone do not show it.
+
+        A mark with an end is a run of adjacent imports: up to `_until` it is one statement.
+        """
         while self._next < len(self._marks):
             mark = self._marks[self._next]
             if mark.start > position:

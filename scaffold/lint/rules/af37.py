@@ -81,6 +81,7 @@ def _dropped(facts: Facts, position: int, name: str) -> Iterator[Found]:
     """Yield the output at a position, if it surely depends on an input and is not marked; `name` is its gradient's in backward."""
     forward, setup = facts.function.forward, facts.function.setup_context
     marked = facts.marked("mark_non_differentiable")
+    # setup_context marks outputs under names of its own.
     if forward is None or marked is None or setup is not None and marked:
         return
     for item in facts.outputs:

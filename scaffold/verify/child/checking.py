@@ -542,6 +542,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
     # Of each way to split: the placements of the outputs, and those of the inputs.
     for placements, placed in checks.TESTS.sharding(*inputs):
         pairs = [*zip(inputs, placed, strict=True)]
+        # One call for each of the two devices, with its half of the split inputs.
         halves = [[_shard(*pair, rank) for pair in pairs] for rank in range(2)]
         if not all(x.numel() for half in halves for x in half if isinstance(x, Tensor)):
             continue  # DTensor splits no dim smaller than the mesh

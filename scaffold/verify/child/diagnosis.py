@@ -106,7 +106,7 @@ def name_ratio(
     if isinstance(ratio, complex) and abs(ratio.imag) < 1e-9 * abs(ratio):
         ratio = ratio.real
     if isinstance(ratio, complex):
-        telling = int((expected != 0).sum()) > 1
+        telling = int((expected != 0).sum()) > 1  # one number has a ratio by chance
         return f"factor {ratio:.4g}" if telling else ""
     return _factor_in_words(ratio, telling=int((expected != 0).sum()) > 1)
 

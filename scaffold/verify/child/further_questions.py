@@ -688,7 +688,7 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Run an operator; set `clamps` if it is one, and `crossed` if a lower limit is above the upper one.
+        """Run an operator; set `clamps` if it limits values, and `crossed` if a lower limit is above the upper one.
 
         The upper limit may be applied to the clamped result later: `torch.minimum(x.clamp(min=low), high)`.
         """

@@ -124,7 +124,7 @@ class Subject:
         self._stand_in(reference)
 
     def _stand_in(self, reference: Any) -> None:
-        """Put the Function in the place of the op, with inputs in the order of its forward; what only an op has is emptied."""
+        """Put the Function in the place of the op, with inputs in the order of its forward; empty the fields of the module of checks that only an op fills."""
         checks, tests = self.checks, self.checks.TESTS
         made, usual = tests.make, [*checks.NAMES]
         keys = [*made()]  # `tensors[0]`, `tensors[1]` for `*tensors`
@@ -301,7 +301,7 @@ class Subject:
 
     @cached_property
     def hands_on(self) -> bool:
-        """Return whether its outputs equal its inputs, so that only the gradient may differ.
+        """Return whether its outputs equal its inputs: then a gradient unlike the derivative may be meant, as one that is clipped.
 
         Inputs LARGE times as large, of both signs, are among those tried: a forward that clips does not pass them on.
         """
@@ -331,7 +331,7 @@ class Subject:
 
     @property
     def clamps_backward(self) -> bool:
-        """Return whether its backward clamps values, and its forward does not: it may do so against infinite ones."""
+        """Return whether its backward clamps values, and its forward does not: perhaps so that no infinite one comes out."""
         forward, backward, inputs = Limits(), Limits(), self.inputs()
         with forward:
             outputs = self.call(inputs)

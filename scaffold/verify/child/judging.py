@@ -72,7 +72,7 @@ MENDS = (
 
 
 def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
-    """Run one check of a Function, and return its result; `lines` are those of its methods, by name."""
+    """Run one check of a Function, and return its result; `lines`: by part ("forward", "grad_x", ...), the line to report a fault at."""
     try:
         CHECKS[name](subject)
     except Wrong as wrong:
@@ -234,7 +234,10 @@ def _is_on_purpose(error: Exception, subject: Subject) -> bool:
 
 
 def _made_redundant(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
-    """Return the checks made redundant by a failed one, and the reason; if the inputs were changed, copy them from now on."""
+    """Return the checks made redundant by a failed one, and the reason to report for each; ((), "") if there are none.
+
+    If the call changes its inputs, the subject copies them from now on, so that the other checks still say something.
+    """
     if failed == "inputs stay as they are":
         subject.copy_inputs()
         return ("input changed after the forward",), "inputs are changed"

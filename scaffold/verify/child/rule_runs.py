@@ -150,7 +150,11 @@ class Run:
     def __init__(
         self, table: Table, rule: Rule, given: Values, alone: str | None = None
     ) -> None:
-        """Call torch and compute the expected gradients; `given` are the arguments, of which the differentiable ones become leaves."""
+        """Call torch and compute the expected gradients; `given` are the arguments, of which the differentiable ones become leaves.
+
+        `alone`: the cotangent of the only result that is used; those of the others are then the number 0. `opaque`: autograd cannot
+        differentiate the call, and the expected gradients are finite differences.
+        """
         self.table, self.rule, self.given, self.alone = table, rule, given, alone
         self.active = _active(rule, given)
         outputs = _results(rule, given)

@@ -559,7 +559,7 @@ class _Naming:
     def _bounding_dim(self, group: _Group) -> str:
         """Return the declared dim that bounds these, as T in `S >= T`, instead of the number in the condition; "" if there is none.
 
-        It does if, once the declared dim is 3 larger, the forward accepts its new size for these dims too, and refuses one less.
+        A search finds `S >= 4`, with T = 4 in the tests. T bounds S if, once the declared dim is 3 larger, the forward accepts its new size for these dims too, and refuses one less.
         """
         named = dict[str, list[Slot]]()
         for slot in _slots(self.shapes):
