@@ -265,7 +265,7 @@ def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
         for style in styles:
             try:
                 return _tried(source, op.in_style(style), settings, proving)
-            except NotComparedError:
+            except NotComparedError:  # another style would not run either
                 break
             except WrongGradientError:
                 raise
@@ -403,6 +403,7 @@ def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
         path = Path(where.directories.source, op.file).as_posix()
         return (Companion(path, module, op.text),)
 
+    # The text has the one table just written.
     (entry,) = read_ops(op.toml(), f"{op.name}.toml")
     said = Merged(entry, Given(), _directory(settings))
     generated = generate_table(op.name, said, settings, companions)

@@ -79,7 +79,10 @@ def _check_name(name: str) -> None:
 
 
 def _inputs(name: str, values: "Values") -> "Values":
-    """Return the key `inputs` as answered; {} if the user accepts the ones inferred from the forward: they need no option."""
+    """Return the key `inputs` as answered; {} if the user accepts the ones inferred from the forward: they need no option.
+
+    `Unsaid`, an input of unclear kind, is shown with a proposal to answer; any other error of the specification is raised.
+    """
     found, default = None, ""
     if values:
         from scaffold.project.inferred_inputs import Unsaid

@@ -240,6 +240,7 @@ def find(
     choice = choice._replace(known=tree.known, named=tree.named)
     linted = [_not_linted(choice, _unreadable(error)) for error in tree.unread]
     unread = {unread.path for file in linted if (unread := file.unread)}
+    # Not the ones worth linting alone: a syntax error in any file is a finding (AF00).
     every = tree._replace(relevant=tuple(p for p in tree.paths if p not in unread))
     linted += each(partial(_lint_file, choice), every, TERMINAL)
     return Run(

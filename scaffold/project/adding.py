@@ -60,7 +60,7 @@ def _add_op(
     if policy != "overwrite":
         _refuse_to_replace(project.root, unwritten)
     project = listing(project, path, changed)._replace(unwritten=unwritten)
-    (op,) = survey(project, [specified.spec.name])
+    (op,) = survey(project, [specified.spec.name])  # one for each name given
     run = run and replace(run, done=_proven(generated, project))
     known = None if run is None else run.known(op)
     rendering = rendering_of(generated, project, known)

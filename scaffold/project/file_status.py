@@ -76,7 +76,7 @@ def check_project(
     found = [*_interrupted(project)]
     ops = survey(project, names)
     rendered = _rendered(project, ops, console, formatted)
-    left = []
+    left = []  # ops `scaffold sync` leaves alone
     for op in ops:
         rows = [*_rows_of_op(project, op, rendered.get(op.listed.name))]
         if any(item.hint == op.upgrade for item in rows):
@@ -180,6 +180,7 @@ def _rows_of_op(
     by_role = {item.role: item for item in wanted or ()}
     for kept in op.record.files if op.record else ():
         new = by_role.pop(kept.role, None)
+        # A record without a draft is of a file the op no longer has.
         gone = new is None and (kept.draft == "" or wanted is not None)
         told = _row_of_file(project, op, kept, new, gone)
         yield from _with_proof(project, op, told) if kept.role == "op" else (told,)

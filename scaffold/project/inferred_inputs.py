@@ -233,6 +233,7 @@ def _with_starts(
     owned = (*inferred.params, *inferred.buffers)
     if not owned:
         return inferred
+    # One: with several, reading the forward raised an error.
     (layer,) = modules_named(origin.module, name)
     init, unkept = dict[str, str](), list[str]()
     for parameter, text in starts(layer, origin.module).items():
@@ -361,6 +362,7 @@ def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
 
 def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
     """Return the parameters of the `forward` of a class; an attribute read from `self`, a parameter of the function made of it, is none."""
+    # One: with several, reading the forward raised an error.
     (layer,) = modules_named(origin.module, name)
     return frozenset(
         item.arg

@@ -47,6 +47,7 @@ def renamed(text: str, op: str, new: str, place: Location) -> str:
     wanted = {new if name == op else name: raw for name, raw in _ops(text).items()}
     edits = []
     for statement in statements(text):
+        # Of the written key the part with the op's name: the second of `[ops.swish]`, the first of `swish.inputs` below `[ops]`.
         number = 1 - len(statement.table)
         if statement.path[:2] == (OPS, op) and 0 <= number < len(statement.parts):
             part = statement.parts[number]

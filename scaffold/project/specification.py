@@ -203,6 +203,7 @@ class Merged:
     """
 
     def __init__(self, entry: Entry, given: Given, directory: Path) -> None:
+        """Merge the `entry` of a file with the options `given`; `directory` is the file's own."""
         self._entry, self._given = entry, given
         self.raw = {
             key: _from(directory, value) if key in FORMULAS else value

@@ -69,6 +69,7 @@ class Op(NamedTuple):
             item.condition != "missing" and not item.lost
             for item in self.standings.values()
         )
+        # A record without a draft is of a file the op no longer has.
         return there and all(kept.draft for kept in self.record.files)
 
     @property

@@ -288,7 +288,10 @@ def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
 def _exports(
     project: Project, works: tuple[Work, ...], left: Collection[str]
 ) -> dict[str, str]:
-    """Return the new text of the package's `__init__.py` by path, if it changes; ops in `left` keep their exports."""
+    """Return the new text of the package's `__init__.py` by path, if it changes; ops in `left`, not updated by this run, keep their exports.
+
+    `moved` are former paths of files, `lost` has, by op, the names its new text no longer defines: imports of both go.
+    """
     if not project.configuration.exports:
         return {}
     from scaffold.project.exports import exports_of, names_lost

@@ -267,6 +267,7 @@ def _kept(prospect: Prospect, written: bool) -> Kept | None:
     wanted, kept = prospect.wanted, prospect.kept
     if wanted is None:
         gone = prospect.need == "drop" and written
+        # Without a draft: the op has no such file any more, but it is still there.
         return None if gone or kept is None else kept._replace(draft="")
     as_before = kept is not None and kept.draft == wanted.draft
     if not prospect.mends and (

@@ -65,6 +65,7 @@ def _constant_outputs(facts: Facts, start: int) -> list[str] | None:
         if not last or len(names) < len(last) or not marked.issuperset(names):
             return None
         found.add(names)
+    # One set of names: the returns of forward agree on them.
     return [f"_grad_{name}" for name in found.pop()] if len(found) == 1 else None
 
 

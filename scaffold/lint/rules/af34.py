@@ -86,6 +86,7 @@ def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
             and node.id == name
             and other.order != bound.order
         }
+        # A function inside backward may read the tensor under any branch.
         nested = any(isinstance(s.statement, ast.FunctionDef) for s in flow.steps)
         return asked.pop() if len(asked) == 1 and not nested else None
     return None

@@ -79,6 +79,7 @@ def undeclared_output(
             return Contrary(said, hint)
         if dims is None:
             continue
+        # The leading dims of an output are those of the inputs, if these are all known.
         fits = not (whole and leading) or _fits(dims, shape, leading)
         if not (_bound(dims, shape, sizes) and fits):
             returned = f"the forward returns {name}{_shown(shape, before)}"

@@ -360,7 +360,10 @@ DRAWS = 8  # of inputs, for the places where a surrogate differs
 def _differences(
     checks: Any, case: Case, seed: int
 ) -> dict[str, tuple[Tensor, Values]]:
-    """Return, for each gradient, the mask of its elements unlike the forward's derivative, and the inputs by name; {} if a call raises."""
+    """Return, for each gradient, the mask of its elements unlike the forward's derivative, and the inputs by name; {} if a call raises.
+
+    From these `name_condition` says where a gradient is wrong: where x < 0, say; draws by other seeds confirm it.
+    """
     seeded = case._replace(arguments=case.arguments | {"seed": seed})
     inputs = make_inputs(checks, seeded, torch.clone)
     try:

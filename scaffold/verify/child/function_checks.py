@@ -193,7 +193,7 @@ def check_none(subject: Subject, name: str) -> None:
         words = f"grad_{name}: None, unless {name} alone requires grad"
         raise Wrong(words, f"grad_{name}", OTHER_NEED)
     try:
-        (expected,) = subject.expected(inputs, contiguous)
+        (expected,) = subject.expected(inputs, contiguous)  # of the input `name` alone
     except Exception:  # noqa: BLE001 (it may refuse the numbers nearby)
         return
     least = subject.scene(name, inputs, exact=False).tolerance["atol"]
@@ -390,6 +390,7 @@ def check_values(subject: Subject) -> None:
     for words, inputs, exact in _degenerate(subject):
         if subject.takes(inputs):
             returned = gradients(subject, inputs)
+            # Unless finite differences exist (`exact`), only a NaN is a fault.
             numbers = [torch.where(x.isnan(), 0, x) for x in returned]
             lost = any(bool(x.isnan().any()) for x in returned)
             if lost and not exact and is_lost(subject.function, inputs):

@@ -177,6 +177,7 @@ class Subject:
         Tensors of fewer dims than `most` are parameters. A permutation gets its indices, a binary label 0 and 1.
         """
         if not isinstance(value, Tensor):
+            # tanh stands for a function: for this one several tensors will do, too.
             return of_all if value is torch.tanh else value
         if value.dtype == torch.long and PERMUTED.fullmatch(name) and value.ndim == 1:
             return torch.arange(len(value)).roll(1)
@@ -184,6 +185,7 @@ class Subject:
             return value
         if name in self.binary:
             return (value > 0).to(self.dtype)
+        # 0: as they are, 1: parameters inside, 2: all inside. If complex, 0: all are complex, 1: the first input alone, 2: the others.
         wanted = INSIDE.index(self.inside)
         inside = 0.1 + 0.8 * value.sigmoid() if wanted > (value.ndim == most) else value
         if self.dtype.is_complex and wanted != (1 if name != self.names[0] else 2):
