@@ -479,7 +479,7 @@ LESSER: tuple[tuple[str, Value | None, str], ...] = (
 def _proven(
     source: Source, found: Adoption, settings: Values, proving: Proving
 ) -> Adoption:
-    """Return the adoption with a proof as `new-op` makes it, and with as few of the weaker claims in `LESSER` as needed.
+    """Return the adoption with a proof as `new-op` makes it, and with as few of the weaker claims in `LESSER` as needed; `loose`: a surrogate.
 
     A gradient proven as a surrogate alone needs consent. If no claim passes, a note says so: the op agrees with its Function all the same.
     """

@@ -183,6 +183,7 @@ def shared_record(
 ) -> dict[str, str | None]:
     """Return the path and text of the module's record after a run; None as text, for removal, if no file of it is left."""
     record = Record(SHARED, "", op.origin, ())
+    # All but an unwanted file the run removes.
     remaining = tuple(
         item
         for item in prospects

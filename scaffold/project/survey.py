@@ -95,6 +95,7 @@ class Op(NamedTuple):
         if self.record is None or self.record.proof is None or kept is None:
             return False
         proof, known = self.record.proof, self.standings[kept.path]
+        # Kernels are no part of the proven code's digest: an edit of theirs ends the proof.
         kernels = self.record.kept("triton")
         if kernels and self.standings[kernels.path].edited:
             return False

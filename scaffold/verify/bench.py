@@ -91,7 +91,10 @@ class Bench:
         limit: float = LIMIT,
         path: Sequence[str] = (),
     ) -> None:
-        """Start the processes; `path` is searched for user modules after all other paths."""
+        """Start a process for each variant, by its name in `names`; `limit` has the seconds for an answer of one.
+
+        `threads` are those of a process; `path` is searched for user modules after all other paths.
+        """
         self.python, self.limit, self.torch = python, limit, ""
         self.shared = {"threads": threads, "path": path, "modules": ()}
         counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))

@@ -63,7 +63,10 @@ def _answer(function: Callable[[], Any], answers: Any) -> None:
 
 
 def hold() -> None:
-    """Limit the memory of this process from now on, to BYTES more than it has; nothing happens where the system cannot."""
+    """Limit the memory of this process from now on, to BYTES more than it has; nothing happens where the system cannot.
+
+    A process that renders a team's templates calls it first: a loop in one may fill the memory.
+    """
     global _is_limited
     _is_limited = True
     with suppress(OSError, ValueError):
@@ -92,4 +95,4 @@ def _timed() -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))  # none of ours

@@ -79,7 +79,10 @@ class Telling:
         self._code: int | None = None  # pytest's exit code
 
     def hear(self, answer: dict[str, Any]) -> None:
-        """Record one answer of the testing process about the run of a file."""
+        """Record one answer of the testing process about the run of a file.
+
+        `broken`: an import failed; `finished`: pytest's exit code; `ended`: that of the process around it, the last answer.
+        """
         match answer:
             case {"began": str(test)}:
                 self._running = test

@@ -166,6 +166,7 @@ def draw_up(plan: Plan) -> Journal:
     steps = [_planned(change, run, n) for n, change in enumerate(plan.writes)]
     made: dict[Path, None] = {}
     emptied: dict[Path, None] = {}
+    # `goes`: a file is removed, and its directory may be left empty.
     for directory, goes in {(s.target.parent, s.staged is None) for s in steps}:
         if goes:
             emptied |= dict.fromkeys(_below(plan.root, directory))

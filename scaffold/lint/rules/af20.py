@@ -62,7 +62,7 @@ def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
 
 
 def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
-    """Return the text of setup_context with the statements `kept`; "" if one reads another local of forward."""
+    """Return the text of setup_context with the statements `kept`; "" if one reads another local of forward, or if a name is taken."""
     inputs = [item.name for item in forward.positional]
     (last,) = (item.node for item in facts.outputs)  # of one return: `_is_plain`
     named = isinstance(last, ast.Name) and last.id not in inputs

@@ -518,7 +518,10 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
 
 
 def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """Compare the op's tangents with its forward's in plain PyTorch; None if they agree, or if the op has no jvp."""
+    """Compare the op's tangents with its forward's in plain PyTorch; None if they agree, or if the op has no jvp.
+
+    Differentiable inputs alone get a tangent (`chosen`), each tensor of a variadic one too.
+    """
     if not getattr(checks.TESTS, "supports_forward_ad", False):
         return None
     names = value_names(checks, len(inputs))

@@ -54,7 +54,10 @@ def _gradient(
     weights: tuple[Tensor, ...],
     step: float,
 ) -> Tensor:
-    """Return the gradient of the weighted sum of all outputs by one input, element by element; a complex element has two directions."""
+    """Return the gradient of the weighted sum of all outputs by one input, element by element; a complex element has two directions.
+
+    `value` is that input, moved by `step` to both sides; `weights` has a tensor for each output.
+    """
     gradient = torch.zeros_like(value).detach().contiguous()
     directions = (1.0, 1j) if value.is_complex() else (1.0,)
     flat = gradient.view(-1)

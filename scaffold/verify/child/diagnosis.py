@@ -69,6 +69,7 @@ def name_condition(*draws: tuple[Tensor, Values]) -> str:
             held = [(condition(values[name]), mask) for mask, values in draws]
             if all(fits(x, mask) and x.expand_as(mask).equal(mask) for x, mask in held):
                 elements = torch.cat([x.flatten() for x, _ in held])
+                # By chance it would be one of all masks with as many True elements.
                 if comb(elements.numel(), int(elements.sum())) >= TELLING:
                     return words.format(name)
     return ""

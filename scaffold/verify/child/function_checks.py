@@ -429,6 +429,7 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
                 rows[other] = torch.full_like(value, x)
         asked = value.requires_grad or not value.is_floating_point()
         for words, row in rows.items() if asked else ():
+            # Indices are 0 in all places, not in a row alone.
             whole = words == "0" and value.dtype == torch.long
             rest = row[1:] if whole else value.detach()[1:]
             changed = torch.cat([row[:1].to(value.dtype), rest])
@@ -546,7 +547,10 @@ class Asking:
         place: str = "backward",
         hint: str = "",
     ) -> None:
-        """Ask a question of every op: a failed assertion is Wrong, a test skipped by pytest Unasked."""
+        """Ask a question that the tests of every op ask; raise Wrong if its assertion fails, Unasked if it skips itself.
+
+        `words`, `place` and `hint` are those of the Wrong.
+        """
         try:
             question()
         except AssertionError as error:

@@ -433,7 +433,7 @@ class Subject:
         ]
 
     def is_surrogate(self, expected: Sequence[Tensor]) -> bool:
-        """Return whether a gradient other than the derivative may be meant; if so, note why.
+        """Return whether a gradient other than the derivative may be meant; if so, set `surrogate` and note why.
 
         It may if the derivative is 0, if the forward returns its input, if the sign of grad_output chooses, or if the Function's text says so.
         """

@@ -79,6 +79,7 @@ def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
         """Return the inputs in call order, drawn from the seed; only those in `needs` require grad."""
         seed_generator(seed)
         made = tests.make(**arguments) | dict.fromkeys(absent)
+        # By default each tensor of `*tensors` requires grad, however many there are.
         every = _stems(needs) if tuple(needs) == tests.differentiable else ()
         for name, value in made.items():
             if isinstance(value, Tensor):

@@ -91,6 +91,7 @@ def raised_at(error: Exception) -> tuple[str, str]:
             line = linecache.getline(frame.filename, frame.lineno)
             ends = getattr(frame, "end_lineno", None), getattr(frame, "end_colno", None)
             first = getattr(frame, "colno", None)
+            # No expression to cut out: it has several lines, or Python knows no columns.
             if ends[0] != frame.lineno or first is None:
                 return "", line.strip()
             return line.encode()[first : ends[1]].decode(), line.strip()

@@ -414,6 +414,7 @@ class _Beside:
         sizes = {name: size * by.get(name, 1) for name, size in self.sizes.items()}
         every = []
         for free in FREE:
+            # Every new name is among the first input's dims; declared ones keep their size.
             named = {**dict(zip(dims[0], free)), **sizes, "1": 1}
             shapes = [
                 tuple(sizes.get(dim, size) for dim, size in zip(one or usual, usual))

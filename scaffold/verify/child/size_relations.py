@@ -224,7 +224,10 @@ def _numbers(checks: Any, usual: Sizes) -> Sizes:
 
 
 def _expressions(names: Sequence[str], sizes: Sizes) -> Iterator[_Expression]:
-    """Yield simple expressions of the names: `H`, `H * W`, `2 * H`, `H + W`, `H + 1`, and `H - 1` if that stays above 1."""
+    """Yield simple expressions of the names, one of which may give another size the forward asks for: `D == 2 * H`.
+
+    They are `H`, `H * W`, `2 * H`, `H + W`, `H + 1`, and `H - 1` if that stays above 1.
+    """
     for one in names:
         yield _Expression(one, (one,), int)
     for pair in combinations_with_replacement(names, 2):
