@@ -185,6 +185,7 @@ def _lines(table: "Table") -> "Iterator[str]":
     rows: list[tuple[str, ...]] = [HEAD]
     for name, found in measured.items():
         forward, backward, both = (_times(getattr(found, x), unit) for x in PARTS)
+        # Plain autograd itself has no ratio to itself.
         ratio, noise = _over_plain(table, name) or (0, False)
         shown = f"{ratio:.2f}{' noise' * noise}" if ratio else ""
         sizes = map(_size, (found.peak_bytes, found.saved_bytes))

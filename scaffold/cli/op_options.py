@@ -163,7 +163,7 @@ BENCH = (
 
 
 def split_settings(given: "Values") -> "tuple[Values, Values]":
-    """Split the given options into keys of the specification and settings of the run."""
+    """Split the given options into keys of the specification and settings of the run; raise ScaffoldError for an outdated value."""
     keys = {option.name for option in SPECIFICATION}
     if given.get("amp") == "lower":  # a table of an older version is read
         hint = "write: --amp region, or leave it out: the backward runs under the autocast of the forward"

@@ -172,7 +172,10 @@ def carries_gradient(
 
 
 def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
-    """Return the edits to save a name by save_for_backward instead of `ctx.name = name`; () if anything else is saved, or not read."""
+    """Return the edits to save a name by save_for_backward instead of `ctx.name = name`; () if anything else is saved, or not read.
+
+    Backward then begins with `(x,) = ctx.saved_tensors`, after a docstring, and reads x for ctx.x.
+    """
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or not isinstance(kept.value, ast.Name):
         return ()

@@ -37,7 +37,10 @@ def add_op(
     run: Run | None,
     console: Console,
 ) -> Settled:
-    """Write the op's table and files and record its proof; without `write`, only plan them."""
+    """Write the op's table and files and record its proof; without `write`, only plan them.
+
+    `run` says how to prove it, None: not at all. If another run interferes, everything is read and planned again.
+    """
     return undisturbed(partial(_add_op, generated, policy, write, run, console))
 
 

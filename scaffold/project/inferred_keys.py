@@ -184,7 +184,10 @@ def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
 
 
 def _constant(spec: OpSpec) -> tuple[str, ...]:
-    """Return the inputs with a stated gradient, if the derivative by each of them is zero everywhere; () otherwise."""
+    """Return the inputs with a stated gradient, if the derivative by each of them is zero everywhere; () otherwise.
+
+    The stated gradient of `torch.sign(x)` differs from the derivative, then, and counts as a surrogate.
+    """
     stated = tuple(dict(spec.gradients))
     if spec.backward is not None:
         stated = tuple(item.name for item in spec.differentiable)

@@ -178,7 +178,10 @@ class Proving:
         return find_interpreter(self._python)
 
     def start(self) -> list[ScaffoldError]:
-        """Start a process and its import of torch, while the op is still being made; return the problems in the way, if any."""
+        """Start a process and its import of torch, while the op is still being made; return the problems in the way, if any.
+
+        Without an interpreter it is a problem only if the user asked for the proof (`--verify`); else nothing is started.
+        """
         found = check_limit(self._limit) if self._limit is not None else []
         try:
             missing = self.interpreter is None

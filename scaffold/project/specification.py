@@ -181,7 +181,7 @@ def _number(text: str) -> float | bool | None:
 
 
 def _state_surrogate(given: Given) -> None:
-    """Move `--surrogate-forward TEXT` to the key `surrogate`, as in a file."""
+    """Move `--surrogate-forward TEXT` to the key `surrogate`, as in a file; note a contradiction in `given.problems`."""
     stated = given.raw.pop("surrogate-forward", None)
     if stated is None:
         return

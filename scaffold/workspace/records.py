@@ -77,7 +77,7 @@ def meaning_digest(text: str) -> str:
 
 
 def adds_only(base: str, text: str) -> bool:
-    """Return whether `text` has every statement of `base`, and besides only definitions of names new to it.
+    """Return whether `text` has every statement of `base`, and besides only definitions of names new to it: edited tests then still ask all.
 
     A class may get new methods; an added name that `base` reads, or a statement that is no definition, makes it False.
     """

@@ -29,7 +29,10 @@ WAIT = 10.0  # seconds for another run to end
 
 @contextmanager
 def locked(root: Path) -> Iterator[int]:
-    """Yield the journal file of a root, created if missing, open and locked; wait for another run, at most `WAIT` seconds."""
+    """Yield the journal file of a root, created if missing, open and locked; wait for another run, at most `WAIT` seconds.
+
+    Raise ScaffoldError if that run is still writing then.
+    """
     path = root / NAME
     patience = time.monotonic() + WAIT
     while (descriptor := _open_locked(path)) is None:

@@ -278,6 +278,7 @@ def sampled(
             words = f"{called}[{number}] is {_kind(call)}, not the values of a call"
             raise SamplesError(words, hint)
         least = len(names) - any(name.startswith("*") for name in names)
+        # Without a variadic input (`least` is all) the number is exact.
         if len(call) < least or least == len(names) != len(call):
             count = f"{len(call)} value{'s' * (len(call) != 1)}"
             words = f"{called}[{number}] has {count}, the op's inputs are {shown}"

@@ -138,7 +138,10 @@ def _in_case(case: Case) -> str:
 
 
 def check_gradient(subject: Subject) -> None:
-    """Check the gradients; if they fail, once more with labels of 0 and 1 alone, which a loss may assume: then a note says so."""
+    """Check the gradients; if they fail, once more with labels of 0 and 1 alone, which a loss may assume.
+
+    If they are right then, `subject.binary` keeps the names of the labels for the other checks, and a note says so.
+    """
     try:
         _derivatives(subject)
     except Wrong:

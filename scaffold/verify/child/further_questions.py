@@ -810,7 +810,7 @@ def _ends(
 ) -> tuple[list[Tensor], list[Tensor | None]]:
     """Return the outputs of a call with a gradient, or the one at `alone`, and the weight of each in the sum to differentiate.
 
-    A constant output is among them: autograd gives it no gradient, a Function does.
+    A constant output is among them: autograd gives it no gradient, a Function does. `scale` is a factor of the weights, None for a plain sum.
     """
     outputs = as_tuple(function(*inputs))
     chosen = checks.TESTS.ends if alone is None else (alone,)

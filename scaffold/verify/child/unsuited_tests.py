@@ -34,7 +34,7 @@ def unfit(checks: Any) -> dict[str, Any] | None:
 
 
 def _cases(checks: Any) -> Iterator[str]:
-    """Yield why a case of the tests cannot pass: by autograd alone, without the op."""
+    """Yield why a case of the tests cannot pass, whatever the op: autograd of the forward alone fails there."""
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
         if refusal(checks, case, None).words:
