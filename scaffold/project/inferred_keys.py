@@ -186,7 +186,7 @@ def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
 def _constant(spec: OpSpec) -> tuple[str, ...]:
     """Return the inputs with a stated gradient, if the derivative by each of them is zero everywhere; () otherwise.
 
-    The stated gradient of `torch.sign(x)` differs from the derivative, then, and counts as a surrogate.
+    The stated gradient of `torch.round(x)` differs from the derivative, then, and counts as a surrogate.
     """
     stated = tuple(dict(spec.gradients))
     if spec.backward is not None:

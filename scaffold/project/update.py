@@ -260,7 +260,7 @@ def _settled(
 ) -> Settled:
     """Return the plan with its conflicts decided by the policy, or by asking on the console; undecided if they cannot be.
 
-    Then `refusal` has the error, or `obstacle` if the plan is only to be shown (`write` is False), conflicts included.
+    Then `refusal` has the error; or `obstacle`, if the plan is only to be shown (`write` is False) and the policy decides nothing.
     """
     settled = Settled(planned, written=False)
     if not write and planned.conflicts and policy in ("ask", "abort"):
