@@ -1,11 +1,13 @@
 """Formulas of the table on calls: matrices without an inverse, where a backward raises nowhere, and calls whose value is a formula."""
 
+import math
 from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from scaffold.spec import RuleFile
@@ -489,7 +491,7 @@ def test_a_norm_takes_them_where_no_autocast_casts(
 
 @pytest.mark.parametrize("loss", ["smooth_l1_loss(x, y)", "huber_loss(x, y, delta=2)"])
 def test_a_loss_compares_tensors_of_two_dtypes(loss: str) -> None:
-    """PyTorch's huber_loss_backward takes only one; each gradient has the precision of its input."""
+    """PyTorch's huber_loss_backward takes only one. The loss of F.huber_loss has the dtype of `x`, and so its gradient."""
     op = load(op_text("x, y", forward=f"F.{loss}", derive=True)).some_op
     x, y = torch.randn(3, 4).bfloat16().requires_grad_(), tensor(4).detach()
     low = torch.autograd.grad(op(x, y.requires_grad_()), (x, y))
@@ -497,7 +499,25 @@ def test_a_loss_compares_tensors_of_two_dtypes(loss: str) -> None:
     true = torch.autograd.grad(op(x, y), (x, y))
     assert [grad.dtype for grad in low] == [torch.bfloat16, torch.double]
     torch.testing.assert_close(low[0].double(), true[0], rtol=0.01, atol=0)
-    torch.testing.assert_close(low[1], true[1])
+    rounding = 0.01 if loss.startswith("huber") else 1e-7
+    torch.testing.assert_close(low[1], true[1], rtol=rounding, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("delta", "dtype", "scale"),
+    [(100.0, torch.float16, 1024), (math.inf, torch.float32, 1)],
+)
+def test_a_huber_loss_does_not_overflow_by_its_delta(
+    delta: float, dtype: torch.dtype, scale: float
+) -> None:
+    """Autograd multiplies the gradient by `delta` only where the difference is larger."""
+    forward = "F.huber_loss(x, y, reduction='sum', delta=delta)"
+    op = load(op_text("x, y, delta: float = 1.0", forward=forward, derive=True)).some_op
+    x = torch.tensor([0.01, -0.02, 0.03], dtype=dtype, requires_grad=True)
+    y, scaled = torch.zeros_like(x), torch.tensor(scale, dtype=dtype)
+    (ours,) = torch.autograd.grad(op(x, y, delta), x, scaled)
+    plain = F.huber_loss(x, y, reduction="sum", delta=delta)
+    torch.testing.assert_close(ours, *torch.autograd.grad(plain, x, scaled))
 
 
 @pytest.mark.parametrize("inputs", ["x, y", "x, y, beta: float = 0.0"])
