@@ -116,8 +116,7 @@ class Root(NamedTuple):
     origin: Origin
     name: str = ""  # of the parameter, or of the attribute of ctx
     element: int = -1
-    detached: bool = False  # through .data: autograd does not see a change
-    viewed: bool = False
+    views: tuple[str, ...] = ()  # taken of it, as `t` and `data`; `[]` for an index
     sure: bool = True  # False: a copy for some inputs, as with `.float()`
 
 
@@ -159,7 +158,7 @@ class Values:
         if isinstance(node, ast.Attribute):
             if is_view_attribute(node.attr):
                 found = self.possible_root(node.value, at, depth - 1)
-                return found and self._through(found, node.attr == "data")
+                return found and self._through(found, node.attr)
             known = self.is_ctx(node, node.attr) and node.attr in self.attributes
             return Root("kept", node.attr) if known else None
         if isinstance(node, ast.BinOp | ast.Compare | ast.UnaryOp):
@@ -200,7 +199,7 @@ class Values:
         found = self.possible_root(node.value, at, depth - 1)
         if found is None or found.origin != "fresh":
             known = found is not None and self.is_tensor(node.value, at)
-            return self._through(found, False) if known and found else None
+            return self._through(found, "[]") if known and found else None
         return found
 
     def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
@@ -213,7 +212,7 @@ class Values:
             return Root("fresh")
         if has_memory(name, "view") and node.args:
             found = self.possible_root(node.args[0], at, depth - 1)
-            return found and self._through(found, False)
+            return found and self._through(found, name)
         name = method_call(node, self.names)
         assert name == "" or isinstance(node.func, ast.Attribute)
         if not name:
@@ -221,7 +220,7 @@ class Values:
         base = node.func.value  # type: ignore[attr-defined]
         if has_memory(name, "view"):
             found = self.possible_root(base, at, depth - 1)
-            return found and self._through(found, False)
+            return found and self._through(found, name)
         if changes(name) or name == "requires_grad_":
             return self.possible_root(base, at, depth - 1)
         if has_memory(name, "fresh") and self.is_tensor(node, at):
@@ -236,8 +235,8 @@ class Values:
         return None
 
     @staticmethod
-    def _through(found: Root, data: bool) -> Root:
-        return found._replace(detached=found.detached or data, viewed=True)
+    def _through(found: Root, view: str) -> Root:
+        return found._replace(views=(*found.views, view))
 
     def is_saved(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
         """Return whether an expression is `ctx.saved_tensors`."""

@@ -79,7 +79,7 @@ def _is_mask(facts: Facts, read_root: Root) -> bool:
 def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
     """Return whether a saved value was computed, by differentiable steps, from an input with a gradient; an input itself was not."""
     root = facts.values(saver).root(node, at)
-    made = root is not None and (root.origin == "fresh" or root.viewed)
+    made = root is not None and (root.origin == "fresh" or root.views != ())
     return made and carries_gradient(facts, saver, node, at)
 
 

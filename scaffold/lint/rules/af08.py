@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Found]:
         if (
             root is None
             or root.origin != "parameter"
-            or root.detached
+            or "data" in root.views  # autograd does not see the change
             or not change.sure
         ):
             continue
@@ -72,7 +72,7 @@ def _marking(facts: Facts, name: str, step: Step) -> tuple[Edit, ...]:
         if item.node is None or not isinstance(item.node, ast.Name):
             return ()
         root = facts.values(forward).root(item.node, item.step)
-        if root is None or root.viewed or root.name != name:
+        if root is None or root.views or root.name != name:
             return ()
     return (Edit("after", span(step.statement), f"{forward.ctx}.mark_dirty({name})"),)
 

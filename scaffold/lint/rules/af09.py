@@ -23,7 +23,7 @@ def find(facts: Facts) -> Iterator[Found]:
                 if isinstance(argument, ast.Name)
                 else None
             )
-            if root is None or root.origin != "parameter" or root.viewed:
+            if root is None or root.origin != "parameter" or root.views:
                 continue
             after = [
                 r for r in facts.outputs if forward.flow.may_follow(item.step, r.step)
@@ -47,7 +47,7 @@ def _returned(facts: Facts, name: str, after: list[Returned]) -> tuple[Edit, ...
         return ()
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
     root = facts.values(forward).root(owner, after[0].step) if owner else None
-    if call.args or call.keywords or root is None or root.viewed or root.name != name:
+    if call.args or call.keywords or root is None or root.views or root.name != name:
         return ()
     return (Edit("replace", span(call), ast.unparse(owner or call)),)
 

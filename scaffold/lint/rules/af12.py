@@ -15,8 +15,8 @@ def find(facts: Facts) -> Iterator[Found]:
     values, seen = facts.values(backward), set()
     for change in facts.changes(backward):
         root = values.root(change.target, change.step)
-        if root is None or root.detached or (root.name, root.element) in seen:
-            continue
+        if root is None or (root.name, root.element) in seen or "data" in root.views:
+            continue  # reported, or not seen by autograd
         text = ast.unparse(change.target)
         if root.origin == "saved":
             message = f"saved tensor '{text}' is changed in place ({change.how}): a second backward raises"

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
-from scaffold.lint.questions import detaches
 
 
 def find(facts: Facts) -> Iterator[Found]:
     """Yield outputs that share memory with an input with a gradient, which is not marked dirty.
 
-    Not so if forward changes the input, a mistake of AF08, or detaches: then the memory is shared on purpose.
+    Not so if forward changes the input, a mistake of AF08, or returns `x.detach()`: then the memory is shared on purpose.
     """
     forward, dirty = facts.function.forward, facts.marked("mark_dirty")
     if forward is None or dirty is None or facts.is_trivial:
@@ -30,13 +29,13 @@ def find(facts: Facts) -> Iterator[Found]:
             if root.name not in inputs or facts.has_gradient(root.name) is not True:
                 continue
             if any(
-                values.root(c.target, c.step) == root._replace(viewed=False)
+                values.root(c.target, c.step) == root._replace(views=())
                 for c in facts.changes(forward)
             ) or _is_handed(forward, root.name):
                 continue  # AF08 reports it, or the call may change it
-            if root.detached or root.viewed and detaches(facts):
+            if {"data", "detach"}.intersection(root.views):
                 continue  # the memory is shared on purpose
-            what = "a view of an input" if root.viewed else "an input"
+            what = "a view of an input" if root.views else "an input"
             text = ast.unparse(node)
             message = f"'{text}' is {what}: a later change of the output in place is refused; clone it"
             edit = Edit("replace", span(node), f"{text}.clone()")
