@@ -33,7 +33,8 @@ from scaffold.kernels.row_program import (
 
 LONGEST = 80  # of a line that is not broken
 WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
-PLAIN = ("neg", "square", "abs", "add", "sub")  # 0 of zeros, finite of what is finite
+LINEAR = ("neg", "abs", "add", "sub")
+PLAIN = (*LINEAR, "square")  # 0 of zeros, finite of what is finite
 EXACT_PARAMETERS = ("x", "y", "dtype: tl.constexpr")
 EXACT_REASON = "# as PyTorch does; / of float32 is not rounded to the nearest"
 EXACT_DIVISION = "return x / y if dtype == tl.float64 else tl.div_rn(x, y)"
@@ -125,9 +126,8 @@ class Printer:
         self.numbers = _names_in(texts)
         rest = {text for text in texts if not text.isidentifier()}
         chosen = (x for x in self.every if isinstance(x, Apply) and self._chooses(x))
-        rest |= {
-            x.text for value in chosen for x in inner(value) if isinstance(x, Number)
-        }
+        choices = (x for value in chosen for x in inner(value))
+        rest |= {x.text for x in choices if isinstance(x, Number)}
         self.computed = _names_in(rest)  # by the compiler
         self.rounded = {x for value in self.every for x in self._rounded(value)}
 
@@ -276,9 +276,8 @@ class Printer:
         own, width = self.own, self.program.width
         if space.is_row or not width:
             return own.mask
-        return (
-            f"{own.cols} < {width}" if space.has_columns else f"{own.row} < {own.rows}"
-        )
+        columns = f"{own.cols} < {width}"
+        return columns if space.has_columns else f"{own.row} < {own.rows}"
 
     def _is_neutral(self, value: Reduce) -> bool:
         """Return whether numbers past the row's end surely have no effect on a reduction: zeros in a sum, or in a maximum of numbers >= 0."""
@@ -291,9 +290,8 @@ class Printer:
 
     def ends_in_zeros(self, value: Value, rows: bool = False) -> bool:
         """Return whether a value is surely 0 past the end of a row or, with `rows`, past the last row, as loads are (`other=0.0`)."""
-        zeros, finite = (
-            partial(f, rows=rows) for f in (self.ends_in_zeros, self._ends_finite)
-        )
+        zeros = partial(self.ends_in_zeros, rows=rows)
+        finite = partial(self._ends_finite, rows=rows)
         match value:
             case Name(text) if text in self.loaded:
                 load = self.loaded[text]
@@ -312,16 +310,29 @@ class Printer:
     def _ends_finite(self, value: Value, rows: bool) -> bool:
         """Return whether a value past the end is surely finite, so that zeros times it are zeros: 0 * inf is NaN.
 
-        A number of each row counts as finite: if it is not, its product with the row's own numbers is not finite either.
+        Past the end of a row, a number of each row is what it is in the row: `x * exp(row_max)` is 0 * inf there, and the row's sum would be NaN.
         """
         if not rows and not value.space.has_columns:
-            return True
+            return self._is_bounded(value)
         match value:
             case Name(text) if text in self.values:
                 return self._ends_finite(self.values[text], rows)
             case Apply(primitive) if primitive in (*PLAIN, "mul"):
                 return all(self._ends_finite(item, rows) for item in inner(value))
         return isinstance(value, Number) or self.ends_in_zeros(value, rows)
+
+    def _is_bounded(self, value: Value) -> bool:
+        """Return whether a number of each row is finite if the row is: its maximum, mean or rsqrt; an exp or a sum of squares overflows.
+
+        An rsqrt of 0 is infinite, but then the row is NaN in any case.
+        """
+        if isinstance(value, Name):
+            load = self.loaded.get(value.text)
+            known = load.saved if load else self.values.get(value.text)
+            return self._is_bounded(known) if known else load is not None
+        if not isinstance(value, Apply) or value.primitive in LINEAR or _is_mean(value):
+            return all(map(self._is_bounded, inner(value)))
+        return value.primitive == "rsqrt"
 
 
 def _key(value: Value) -> Value:

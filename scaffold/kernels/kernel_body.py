@@ -63,11 +63,8 @@ class KernelBody:
         numbers, every = self.printer.numbers, self.printer.every
         self.attributes = [x for x in spec.attributes if x.name in numbers]
         # A float argument arrives as float32. One in arithmetic (`1 - alpha`) is a constant instead, and computed in double precision.
-        self.floats = [
-            x.name
-            for x in self.attributes
-            if x.annotation == "float" and x.name not in self.printer.computed
-        ]
+        floats = [x.name for x in self.attributes if x.annotation == "float"]
+        self.floats = [name for name in floats if name not in self.printer.computed]
         # Names read at all columns, and loads read at one column: a load only gathered from needs no line.
         self.whole = {x.text for x in every if isinstance(x, Name)}
         self.gathered = {x.load for x in every if isinstance(x, Gather)}

@@ -150,15 +150,10 @@ class Launch:
             tiles = f"programs_of({own.rows}, {own.tile}, {first}.device)"
         yield f"{own.programs} = {tiles}"
         yield self._computed()
-        if floats := ", ".join(body.floats):
-            rest = "# Triton passes floats as float32"
-            made = (
-                f"map(tl.constexpr, ({floats}))"
-                if "," in floats
-                else f"tl.constexpr({floats})"
-            )
+        if body.floats:
             yield f"if {own.compute_dtype} == torch.float64:"
-            yield f"    {floats} = {made}  {rest}"
+        for name in body.floats:
+            yield f"    {name} = tl.constexpr({name})  # Triton passes floats as float32"
         for item in self.results:
             made = self._allocated(item).replace(f"{first}.shape[-1]{by}", self.width)
             yield f"{item.name} = {made}"

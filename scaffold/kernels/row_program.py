@@ -136,6 +136,7 @@ class Load(NamedTuple):
     part: Part | None = None
     repeat: Repeat | None = None
     single: bool = False  # one number for all rows
+    saved: Value | None = None  # how the forward computed it
 
 
 class Line(NamedTuple):

@@ -28,11 +28,10 @@ def with_statistics(
     Lines either program no longer needs are removed.
     """
     common = dict(_common(forward, backward))
-    loads = [Load(name, name, value.space, "real") for name, value in common.items()]
+    loads = [Load(x, x, y.space, "real", saved=y) for x, y in common.items()]
     rest = [line for line in backward.lines if line.name not in common]
-    backward = pruned(
-        backward._replace(loads=(*backward.loads, *loads), lines=(*rest,))
-    )
+    backward = backward._replace(loads=(*backward.loads, *loads), lines=(*rest,))
+    backward = pruned(backward)
     saved = (
         Result(x.name, ((None, Name(x.name, x.space)),), Space(rows=True), saved=True)
         for x in backward.loads

@@ -365,6 +365,19 @@ def test_a_product_with_a_number_of_the_row_needs_no_mask() -> None:
     assert any("tl.where(mask, grad_ratio * ratio, 0.0)" in line for line in lines)
 
 
+def test_a_product_with_a_number_that_may_overflow_keeps_its_mask() -> None:
+    """Past the end of the row, 0 times infinity is NaN."""
+    forward = "(x * torch.exp(x.mean(-1, keepdim=True))).square().sum(-1)"
+    spec = OPS["softmax"]._replace(inputs="x[*B, D]", forward=forward).spec("op")
+    _, view = triton_kernels(spec, Location("op"))
+    lines = [line.strip() for line in view.forward.lines]
+    assert any("tl.where(mask, " in line for line in lines)
+    assert view.backward is not None
+    lines = [line.strip() for line in view.backward.lines]
+    assert any(line.startswith("exp = tl.load(exp_ptr") for line in lines)
+    assert any("tl.sum(tl.where(mask, " in line for line in lines)
+
+
 def test_a_dtype_that_is_an_inputs_own_needs_no_name() -> None:
     _, view = triton_kernels(OPS["swiglu"].spec("op"), Location("op"))
     assert kernel_draft(view).endswith("    return op_forward(x, x.dtype)\n")
