@@ -35,7 +35,10 @@ class CheckedExpressions(ExpressionParser):
         self._words = False
 
     def check(self, item: ast.Assert | ast.Raise, present: Guarded) -> Node:
-        """Return the node of an `assert` or a `raise`."""
+        """Return the node of an `assert` or a `raise`, `absent` after reporting an error of a class not in ERRORS.
+
+        `present` are the optional inputs known not to be None at the statement.
+        """
         if isinstance(item, ast.Assert):
             words = (self.message(item.msg, present),) if item.msg else ()
             return self._check("assert", (self.parse(item.test, present), *words))
@@ -99,7 +102,11 @@ def _with_holes(item: ast.JoinedStr) -> str:
 
 
 def with_words(node: Node, emit: Callable[[Node], str]) -> str:
-    """Return the f-string of a `words` node."""
+    """Return the f-string of a `words` node, the message of an error: `f"{x.shape} is odd"`.
+
+    Its label is the string with `_hole0_` for its first value; with a quote or backslash in a value it becomes `"{0} is odd".format(...)`,
+    since an f-string cannot hold them in older Pythons.
+    """
     texts = [emit(part) for part in node.args]
     quoted = any("'" in text or '"' in text or "\\" in text for text in texts)
     if not quoted:

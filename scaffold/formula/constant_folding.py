@@ -199,7 +199,10 @@ def evaluated(node: Node, read: Read | None = None) -> object:
 
 
 def of_math(node: Node, read: Read | None = None) -> object:
-    """Evaluate a constant or a function call of `math`; `UNKNOWN` for anything else."""
+    """Evaluate a constant or a function call of `math`; `UNKNOWN` for anything else, and for an error such as `math.sqrt(-1)`.
+
+    `read` gives the values of names in the arguments.
+    """
     if node.kind == "attribute" and _is_math(node.args[0]):
         return getattr(math, node.label, UNKNOWN)
     if node.kind != "call" or node.args[0].kind != "attribute" or node.keywords:

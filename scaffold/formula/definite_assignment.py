@@ -52,8 +52,9 @@ def unassigned(
 ) -> list[Unassigned]:
     """Find the first read of each name possibly unassigned there.
 
-    `names` have a value from the start.
+    `names` have a value from the start; `choices` are all possible values of a name, for tests such as `mode == "sum"`.
     """
+    # Without a branch every assignment runs.
     nodes = (node for item in body for node in ast.walk(item))
     if not any(isinstance(node, ast.If) for node in nodes):
         return []

@@ -102,7 +102,10 @@ def _named_value(item: ast.stmt) -> tuple[str, ast.expr] | None:
 
 
 def imported(module: ast.Module) -> Iterator[Imported]:
-    """Yield the names bound by the imports of a file, in order."""
+    """Yield the names bound by the imports of a file, in order.
+
+    `import torch.nn as nn` binds `nn`, with the full name `torch.nn`; `import torch.nn` binds only its root, `torch`.
+    """
     for item in module.body:
         if isinstance(item, ast.Import):
             for alias in item.names:

@@ -114,6 +114,7 @@ def _star_targets(
     """
     stars = [at for at, one in enumerate(values) if isinstance(one, ast.Starred)]
     plain = all(isinstance(one, ast.Name) for one in targets)
+    # The star stands for this many values and one more.
     more = len(targets) - len(values)
     if len(stars) != 1 or len(values) < 2 or more < 0 or not plain:
         return None
@@ -139,7 +140,7 @@ def _split_star(
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:
-    """Yield the single targets inside a target, from left to right."""
+    """Yield the single targets inside a target, from left to right: `a`, `b`, `c[0]` for `a, (b, *c[0])`."""
     match target:
         case ast.Tuple(elts) | ast.List(elts):
             for item in elts:
@@ -540,9 +541,9 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
 
 
 def _is_of_two(call: ast.Call) -> bool:
-    """Return whether it is `torch.min(x, y)` of two tensors, not a tensor and a dim.
+    """Return whether a call is `torch.min(x, y)` of two tensors, not of a tensor and a dim.
 
-    The name of the second argument decides.
+    The name of the second argument decides: `d`, `axis` and names with `dim` in them are dims.
     """
     match call:
         case ast.Call(

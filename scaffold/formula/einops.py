@@ -79,7 +79,8 @@ class _Writer(ast.NodeTransformer):
 def _at(made: ast.expr, place: ast.expr) -> ast.expr:
     """Give a new expression the place of the one it replaces.
 
-    New nodes end on the next line, because their text is not in the source.
+    New nodes are made to end on the next line: readers of a number's own digits take them from the source if a node ends on
+    its first line, and here the source holds none.
     """
     for node in ast.walk(made):
         if isinstance(node, ast.expr) and not hasattr(node, "lineno"):
@@ -190,7 +191,8 @@ class _Moving:
     def split(self, left: list[Group]) -> bool:
         """Give each axis of the pattern's left side its own dim; return whether this is possible.
 
-        It is not if two axes of one dim have no size, or if `...` is in parentheses.
+        It is not if two axes of one dim have no size, or if `...` is in parentheses. `(h w) c` with `h=2` gives
+        `x.unflatten(0, (2, -1))`; a dim of no axis, written `1` or `()`, is squeezed.
         """
         for at, group in _by_place(left):
             if (
@@ -271,6 +273,7 @@ class _Moving:
 
     def joined(self, right: list[Group]) -> ast.expr:
         """Return the tensor with the dims of each group in parentheses flattened, and a dim of size 1 for each `1`."""
+        # `...` is any number of dims, so a dim behind it is counted from the last: -1, -2.
         whole = len(self.axes)
         more = self.axes.index(MORE) if MORE in self.axes else whole
         several = [group.axes for group in right if group.joined and group.axes]
@@ -282,6 +285,7 @@ class _Moving:
             for axes in several
             for first in [self.axes.index(axes[0])]
             for last in [first + len(axes) - 1]
+            # one axis needs no flatten, but `(...)` may be several dims
             if last > first or first == more
         }
         # First the group that contains `...`: for all others both ends are counted from

@@ -225,7 +225,8 @@ def shown(
 ) -> str:
     """Return the text of a formula to show to the user.
 
-    For a function of a file it is the parsed statements, if names in it were replaced.
+    For a function of a file it is the parsed `statements` and `result`, if names in it were replaced, such as
+    a constant of the file by its value: the user's own `body` would name things shown nowhere.
     """
     own = text.value.strip()
     if text.origin is None or result is None or as_written(text, body):

@@ -50,7 +50,10 @@ def _operands(
 
 
 def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
-    """Return the error for an equation with another number of operands; None if it fits, or if they cannot be counted."""
+    """Return the error for an equation of `einsum` with another number of operands; None if it fits.
+
+    None too if `operands` is empty: they are given by a star or one variable, and cannot be counted.
+    """
     wanted = equation.partition("->")[0].count(",") + 1
     if not operands or wanted == len(operands):
         return None
@@ -60,7 +63,7 @@ def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
 
 
 def _letters(equation: str) -> Wrong | None:
-    """Return the error for a letter of the result missing in all operands; None if there is none."""
+    """Return the error for a letter of the result missing in all operands, `k` of `ij->ik`; None if there is none."""
     left, _, result = equation.partition("->")
     for letter in result.replace(".", "").replace(" ", ""):
         if letter not in left:

@@ -188,7 +188,7 @@ class ExpressionParser:
         return self.graph.constant(self.source.spelled(item))
 
     def _attribute(self, item: ast.Attribute, present: Guarded) -> Node:
-        """Return the node of an attribute; report a dunder."""
+        """Return the node of an attribute; report one such as `__class__`, a way around the rules for formulas."""
         if item.attr.startswith("__"):
             self.fail(
                 item, f"dunder attribute '{item.attr}' is not allowed in a formula"
@@ -282,7 +282,10 @@ class ExpressionParser:
         return self.graph.node("boolean", label, tuple(args))
 
     def _compare(self, item: ast.Compare, present: Guarded) -> Node:
-        """Return the node of a comparison; in a test for None the tested name may be None."""
+        """Return the node of a comparison; in a test for None the tested name may be None.
+
+        `present` are the optionals known not to be None; any other may be read in such a test alone.
+        """
         tested = checked_for_none(item)
         known = present | {tested[0]} if tested else present
         args = tuple(

@@ -67,7 +67,10 @@ class Node:
 
 @lru_cache(maxsize=4096)  # every pass walks the same few hundred expressions
 def _walked(root: Node) -> tuple[Node, ...]:
-    """Return a node and all below it, once each, parents first."""
+    """Return a node and all below it, once each, even if several expressions share it; parents first.
+
+    A loop instead of a recursion: a long formula is deeper than Python's limit.
+    """
     found, waiting = dict[Node, None](), [root]
     while waiting:
         node = waiting.pop()

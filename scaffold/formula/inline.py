@@ -148,9 +148,9 @@ class Inliner:
         value: ast.expr,
         known: Known,
     ) -> Block:
-        """Return a statement with the calls in its value inlined, after the lines they need.
+        """Return a statement with the calls in its value inlined, after the lines they need; raise NotHere if these cannot run first.
 
-        `y = f(x) if c else x` becomes an `if` statement if `f` has several lines: they may run only if `c` holds.
+        `known` are the nested functions defined so far. `y = f(x) if c else x` becomes an `if` statement if `f` has several lines: they may run only if `c` holds.
         """
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made
@@ -159,13 +159,14 @@ class Inliner:
         try:
             item.value = sites.visit(copy.deepcopy(value))
         except NotHere:
-            self.taken, self.made = before
+            self.taken, self.made = before  # names made for the attempt are free again
             if not isinstance(value, ast.IfExp):
                 raise
             item.value = value
             return self.statement(as_statement_if(item, value), known)
         for part in item.targets if isinstance(item, ast.Assign) else ():
             if isinstance(part, ast.Subscript):
+                # The index is evaluated after the value: no line may come between.
                 part.slice = Sites(self, known, conditional=True).visit(part.slice)
         if sites.whole and isinstance(item, ast.Assign):
             return [*sites.before, *assigned_values(item)]
@@ -176,7 +177,7 @@ class Inliner:
     def called(self, callee: ast.expr, known: Known) -> Function | None:
         """Return the file's function, or nested function, behind a callee; None for any other callee.
 
-        In resolved syntax the name of a function of the file begins with `@`.
+        `known` are the nested functions defined so far. In resolved syntax the name of a function of the file begins with `@`.
         """
         if not isinstance(callee, ast.Name):
             return None
@@ -198,7 +199,7 @@ class Inliner:
         """Return the statements of a call, and the expression of its value.
 
         `target` is the target of an assignment with the call as its whole value. A `conditional` call may not run at all, so it
-        cannot have statements; the value of an `idle` call is not used.
+        cannot have statements: raise NotHere if it has. The value of an `idle` call is not used.
         """
         self._check(call, function)
         arguments = bound_arguments(call, function)
@@ -208,9 +209,11 @@ class Inliner:
         if self._is_without_gradient(function.node):
             body, value = without_gradient(function, body, value)
         of_file = isinstance(call.func, ast.Name) and call.func.id.startswith("@")
+        # A function of the file does not see the nested ones of its caller.
         inner = {} if of_file else dict(known)
         seen = names_in([*body, value, *(item.node for item in inner.values())])
         names = names_of_target(target, value, set(stored(body)), seen)
+        # A name with a dot is a local of a function: it needs one a user could write.
         for name in stored(body):
             if "." in name and name not in names:
                 names[name] = self._fresh(name, function, call)
@@ -299,6 +302,7 @@ class Inliner:
             if name in fixed:
                 continue
             plain, changed = self._is_plain(value), name in stored(body)
+            # An unknown name, the only kind not plain, is reported at the call.
             once = pure and reads(body, name) <= 1 and not isinstance(value, ast.Name)
             if not changed and (plain or once):
                 values[name] = value
@@ -552,7 +556,10 @@ class Sites(ast.NodeTransformer):
         self.seen: list[ast.expr] = []  # expressions evaluated so far
 
     def visit(self, node: ast.AST) -> ast.expr:
-        """Visit a node, and note its expression as evaluated before whatever follows."""
+        """Visit a node, and note its expression in `seen`: it is evaluated before whatever follows.
+
+        Lines of a later call would run before it, and are refused if the order matters.
+        """
         self.depth += 1
         found: ast.expr = super().visit(node)
         self.depth -= 1

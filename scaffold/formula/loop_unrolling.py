@@ -31,7 +31,11 @@ Lists = Mapping[str, list[ast.expr]]  # elements of locals bound to literal list
 
 
 def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
-    """Return the statements without loops, or unchanged; `taken` names hide builtin functions."""
+    """Return the statements without loops: the body of `for i in range(2)` twice, with 0 and 1 for `i`.
+
+    They stay unchanged if a loop is left, or if more than LINES would be added. `taken` names hide builtin functions:
+    with an input `range`, `range(2)` may be anything.
+    """
     if not any(map(_loops, body)):
         return body
     read = frozenset(name for item in body for name in _read(item, frozenset()))
@@ -76,7 +80,7 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
 
 
 def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
-    """Yield the names a node reads; a loop's own variables, in `own` below it, are left out."""
+    """Yield the names a node reads, except `own`: inside a loop its variables, bound by the loop itself."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield from {node.id} - own
     if isinstance(node, ast.For):

@@ -195,7 +195,8 @@ def _at_position(item: ast.stmt, at: ast.AST) -> ast.stmt:
 def placed(found: Syntax, at: ast.AST) -> Syntax:
     """Give new syntax the position of the user's text it replaces, for messages about it.
 
-    A constant is made to end on another line: readers of a number's own digits see that the text does not hold them.
+    A constant is made to end on another line: readers of a number's own digits (`1e-3`, not 0.001) then see that the text
+    does not hold them.
     """
     for node in ast.walk(found):
         if hasattr(node, "lineno"):
@@ -401,7 +402,7 @@ def module_forward(
 def with_layer_names(module: ast.Module) -> ast.Module:
     """Rename imported layers and functions of `math` to `nn.Linear` and `math.cos`.
 
-    For example after `from torch.nn import Linear`.
+    For example after `from torch.nn import Linear`. A name also bound by the file itself stays as it is.
     """
     own = {item.name for item in module.body if isinstance(item, ast.ClassDef)}
     names = {
@@ -409,7 +410,7 @@ def with_layer_names(module: ast.Module) -> ast.Module:
         for item in imported(module)
         if item.dotted in ("torch.nn", "math") or _is_layer(item.dotted)
     }
-    for node in ast.walk(module):  # may hide an import
+    for node in ast.walk(module):  # a parameter or local may hide an import
         match node:
             case ast.arg(name) | ast.Name(name, ast.Store()):
                 own.add(name)
@@ -689,6 +690,7 @@ class _Reader(ast.NodeTransformer):
             case _:
                 self.generic_visit(node)
                 return node
+        # From here it is an attribute of `self`.
         if not isinstance(node.ctx, ast.Load):
             hint = "give the value a name, and return it as an output"
             raise Refusal(node, f"the forward changes 'self.{node.attr}'", hint)
@@ -1106,7 +1108,7 @@ def size_relations(
 def _is_frozen(parameter: ast.Call) -> bool:
     """Return whether a parameter has no gradient: `nn.Parameter(torch.ones(n), requires_grad=False)`.
 
-    It is treated as a buffer.
+    It is treated as a buffer. `requires_grad` is the second argument of Parameter.
     """
     words = {item.arg: item.value for item in parameter.keywords}
     stated = words.get("requires_grad", [*parameter.args, None, None][1])
@@ -1127,7 +1129,10 @@ def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
 def member_of(
     owner: ast.ClassDef, attributes: dict[str, Attribute], name: str, file: ast.Module
 ) -> ast.ClassDef | None:
-    """Return the class of a module attribute, with its arguments filled in; None if unknown."""
+    """Return the class of the module that `owner` keeps as `self.NAME`, with its arguments filled in; None if unknown.
+
+    `attributes` are those of `owner`; one that may be None has no sure class.
+    """
     known = attributes.get(name, Attribute())
     if known.may_lack or not isinstance(known.module, ast.Call):
         return None
@@ -1163,9 +1168,10 @@ class _Sizes:
         """Return a value as arithmetic over the parameters of `__init__`; None if it is anything else.
 
         Attributes of `self` and locals in it are first replaced by their values. `config.dim` becomes `dim`, unless
-        `dim` is another parameter.
+        `dim` is another parameter. A parameter assigned again in `__init__` (`last`) has no one value.
         """
         filling = _Filling({**self.locals})
+        # The value of an attribute assigned twice is not known.
         filling.held = {
             name: one for name, (one, *more) in self.held.items() if not more
         }
@@ -1471,7 +1477,8 @@ def _start_of(tensor: ast.expr) -> str:
 def _filled(call: ast.Call) -> Iterator[tuple[str, str]]:
     """Yield the parameter a call fills, with the initialization.
 
-    The call is `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)`.
+    The call is `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)`. The initialization is text such as
+    `normal(std=0.02)`, and OTHERWISE for any other change in place.
     """
     match call:
         case ast.Call(ast.Attribute(owner, last), arguments, keywords) if (

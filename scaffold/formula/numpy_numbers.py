@@ -90,7 +90,8 @@ def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
 def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[str]:
     """Return the names assigned only numbers in a body; `known` ones are numbers before it.
 
-    `aliases` are the names of NumPy. A name bound in another way, by a loop for example, is no number.
+    `aliases` are the names of NumPy in the file. A name bound in another way, by a loop for example, is no number: its
+    bindings (`counts`) are then more than its assignments. `b, n = x.shape` binds numbers.
     """
     found = set(known)
     stored: dict[str, list[ast.expr | None]] = {}

@@ -176,7 +176,7 @@ def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
-    """Yield the targets and the value of an assignment or a loop."""
+    """Yield the targets and the value of an assignment or a loop, `[x], xs` for `for x in xs`; nothing for other nodes."""
     match node:
         case ast.Assign(targets, value):
             yield targets, value
@@ -195,7 +195,7 @@ def judged(
     """Return the problem with a dotted name, None if it has an operator, and the names after the operator.
 
     `torch.float32.is_complex` -> None and `("is_complex",)`. An `imported` name may be newer than the table, even if it
-    resembles a name in it.
+    resembles a name in it. `space` grows to the longest module known: `torch.nn.functional` of `torch.nn.functional.relu`.
     """
     space, *names = dotted.split(".")
     while names and (f"{space}.{names[0]}" in table() or _leads(f"{space}.{names[0]}")):
@@ -381,7 +381,10 @@ ALIKE = 0.75  # high, as some name resembles any word a little
 
 
 def meant(space: str | None, name: str) -> str | None:
-    """Return a hint with the name probably meant, for a name missing in a namespace, or with None on a tensor."""
+    """Return a hint with the name probably meant by a name missing in the namespace `space`, `torch.relux`.
+
+    Without a namespace it is missing among the attributes and methods of tensors, `x.relux()`.
+    """
     same = _elsewhere(name)
     if same is not None and not name[:1].isupper():
         return f"write: {same}(...)"
@@ -412,7 +415,8 @@ OF_DIM = frozenset({"CosineSimilarity", "LogSoftmax", "Softmax"})  # nn.Softmax(
 def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
     """Replace `nn.MSELoss()(x, y)` by `F.mse_loss(x, y)`, also as `criterion(x, y)` after `criterion = nn.MSELoss()`.
 
-    A name of such a module must only be called. `taken` names hide imports.
+    A name of such a module must only be called: it is read as often as called, and assigned once. `taken` names, inputs and
+    locals of the formula, hide imports.
     """
     nodes = [node for item in body for node in ast.walk(item)]
     calls = [node for node in nodes if isinstance(node, ast.Call)]

@@ -91,9 +91,12 @@ def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
 
 
 def _optional_arguments(call: ast.Call, function: str, *, method: bool) -> set[int]:
-    """Return the positions of optional tensors by PyTorch's documentation: 2 for `F.linear(x, w, b)`."""
+    """Return the positions of optional tensors by PyTorch's documentation: 2 for `F.linear(x, w, b)`.
+
+    Arguments by keyword are counted after the others: 2 too for `F.linear(x, w, bias=b)`.
+    """
     optional = optional_tensors(function)
-    # A method's first parameter is its tensor.
+    # A method's first parameter is its tensor, so its arguments begin with the second.
     plain = range(method, method + len(call.args))
     found = {at - method for at, _ in optional if at in plain}
     names = {name for _, name in optional}

@@ -56,7 +56,8 @@ def own_text(
 ) -> tuple[str, ...]:
     """Return the body of a function of these inputs, as the user wrote it; variadic inputs have a star.
 
-    The lines `after`, if any, replace its return. () if the text cannot be run.
+    The lines `after`, if any, replace its return. () if the text cannot be run as it is: it reads a name a formula may not,
+    calls Python code with side effects, or has several returns to replace.
     """
     origin = text.origin
     if origin is None:
@@ -227,7 +228,7 @@ def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
 def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
     """Return the statements, with a `return` for a final expression, or with `after` as its replacement.
 
-    [] if there are several returns to replace.
+    [] if there are several returns to replace. The replaced return is the last statement.
     """
     match without_docstring(body):
         case [*above, ast.Expr(value)]:
@@ -241,7 +242,10 @@ def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
 
 
 def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> bool:
-    """Replace the return of a function or method by the lines `after`; return False if it has several returns."""
+    """Replace the return of a function or method by the lines `after`; return False if it has several returns.
+
+    Without such lines nothing is changed, and the answer is True.
+    """
     nodes = (node for item in body for node in ast.walk(item))
     for node in nodes if after else ():
         if isinstance(node, ast.FunctionDef) and node.name == function:
@@ -290,9 +294,9 @@ def _is_unread(node: ast.AST) -> bool:
 
 
 def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> bool:
-    """Return whether some lines call a builtin with side effects; a name the lines themselves bind is none.
+    """Return whether some lines read a builtin with side effects, `print` or `open`; a name the lines themselves bind is none.
 
-    Python's own tables of symbols decide about the scopes.
+    Python's own tables of symbols decide about the scopes. Classes of errors are allowed, names like `__import__` never.
     """
     text = "\n".join(
         [f"def own({', '.join(inputs)}):", *(f" {line}" for line in lines)]

@@ -104,7 +104,7 @@ def _without_functions(
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
     """Turn a final expression into a `return`.
 
-    Any other call that stands alone is inlined without its value.
+    A call that stands alone before it stays a statement, and is inlined without its value.
     """
     match body:
         case [*above, ast.Expr(value) as last]:

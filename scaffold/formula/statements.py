@@ -88,8 +88,10 @@ class StatementParser:
         self.lines = program.text.value.split("\n")
         self.problems = list(program.problems)
         self.locals: set[str] = set()
-        self.written_out: set[str] = set()  # the lists among them
-        self.keeps_text = False  # and runs it unchanged
+        # The lists among the locals: their items are known one by one.
+        self.written_out: set[str] = set()
+        # Whether the op runs the user's text unchanged, as `verbatim.py` has it.
+        self.keeps_text = False
         self.asserts = scope.kept
         self.branches: dict[ast.If, Guarded] = {}  # optionals present after an `if`
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)

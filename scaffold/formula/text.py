@@ -75,7 +75,10 @@ def long_number(text: str, error: Exception) -> tuple[int, int] | None:
 
 
 def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
-    """Return Python's syntax error as an error at its place in the user's text."""
+    """Return Python's syntax error as an error at its place in the user's text.
+
+    A number of too many digits for Python, a `SyntaxError` too, gets a message of its own.
+    """
     if found := long_number(text.value, error):
         return ScaffoldError(
             TOO_LARGE, text.place(*found), "for infinity write math.inf"
@@ -124,7 +127,7 @@ class _BitByBit(ast.NodeTransformer):
     """A replacement of `and` by `&`, and of `or` by `|`."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        """Replace `a and b and c` by `a & b & c`."""
+        """Replace `a and b and c` by `a & b & c`: for tensors `and` is refused, and `&` works on each element."""
         self.generic_visit(node)
         operator = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
         first, *others = node.values

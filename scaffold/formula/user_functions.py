@@ -389,7 +389,10 @@ def lines_of(
 
 
 def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:
-    """Return comments by the line (from 1) of the statement below or around them."""
+    """Return the comments of a text by the line (from 1) of the statement they are about.
+
+    `spans` are the first and last lines of all statements. `# Scale it.` is returned as `Scale it.`.
+    """
     if "#" not in source:
         return {}
     spans = [
@@ -410,7 +413,8 @@ def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str
 def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
     """Return the line of the statement a comment belongs to: the innermost one around it, else the next one below.
 
-    In a body, above its first statement, it belongs to that statement. `spans` are first and last lines of statements.
+    In a body, above its first statement, it belongs to that statement. `spans` are first and last lines of statements. None
+    for a comment after all of them.
     """
     around = [first for first, last in spans if first <= line <= last]
     below = [first for first, _ in spans if first > line]

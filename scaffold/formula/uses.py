@@ -212,7 +212,10 @@ def _read_of(value: Node, *facets: str) -> Read | None:
 
 
 def _data_parts(node: Node) -> tuple[Node, ...]:
-    """Return the parts of a metadata read with data of their own: the index `i` of `tensors[i].shape`, arguments, a receiver."""
+    """Return the parts of a metadata read that are read for their data: the index `i` of `tensors[i].shape`.
+
+    So are an argument, `d` of `x.size(d)`, and the receiver `y` of `y.view_as(x)`: only `x` is asked for its shape.
+    """
     match node:
         case Node("attribute", _, (Node("subscript", _, (_, index)),)):
             return (index,)

@@ -128,7 +128,10 @@ class ValueKinds:
         return self.of(node) == "scalar"
 
     def _of_call(self, node: Node) -> ValueKind:
-        """Return the kind of a call's result; a method of a Python value gives a Python value."""
+        """Return the kind of a call's result: array (of NumPy), scalar, group (several tensors) or tensor.
+
+        A method of a Python value gives a Python value.
+        """
         callee, *args = node.args
         root = callee.root()
         if root.kind == "name" and root.label in self.arrays:
@@ -152,11 +155,12 @@ class ValueKinds:
         of_module = is_of_module(callee.args[0])
         always = is_several_tensors(callee.label)
         if not always and may_be_several_tensors(callee.label):  # with a dim: x.max(0)
+            # Keywords come last; a function of a module has its tensor first.
             plain = args[: len(args) - len(node.keywords)][of_module:]
             kinds = [self.of(item) for item in plain[:1]]
             return "dim" in node.keywords or kinds == ["scalar"]
         if callee.label == "where":
-            return len(args) == of_module
+            return len(args) == of_module  # with the condition alone: its indices
         return always or not OPTIONS_OF_GROUPS.isdisjoint(node.keywords)
 
     def _of_function(self, name: str, args: list[Node]) -> ValueKind:

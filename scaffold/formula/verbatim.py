@@ -125,7 +125,7 @@ class VerbatimParser(StatementParser):
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
     ) -> None:
-        """Prepare to sketch a program.
+        """Prepare to sketch a program: its text is kept, and only its assignments and returned values are noted.
 
         All names it assigns count as known: a loop may read one assigned further down.
         """
