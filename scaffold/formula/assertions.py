@@ -104,8 +104,8 @@ def _with_holes(item: ast.JoinedStr) -> str:
 def with_words(node: Node, emit: Callable[[Node], str]) -> str:
     """Return the f-string of a `words` node, the message of an error: `f"{x.shape} is odd"`.
 
-    Its label is the string with `_hole0_` for its first value; with a quote or backslash in a value it becomes `"{0} is odd".format(...)`,
-    since an f-string cannot hold them in older Pythons.
+    Its label is the string with `_hole0_` for its first value; with a quote or backslash in a value it becomes
+    `"{0} is odd".format(...)`, since an f-string cannot hold them in older Pythons.
     """
     texts = [emit(part) for part in node.args]
     quoted = any("'" in text or '"' in text or "\\" in text for text in texts)

@@ -148,9 +148,10 @@ class Inliner:
         value: ast.expr,
         known: Known,
     ) -> Block:
-        """Return a statement with the calls in its value inlined, after the lines they need; raise NotHere if these cannot run first.
+        """Return a statement with the calls in its value inlined, after the lines they need.
 
-        `known` are the nested functions defined so far. `y = f(x) if c else x` becomes an `if` statement if `f` has several lines: they may run only if `c` holds.
+        `y = f(x) if c else x` becomes an `if` statement if `f` has several lines: they may run only if `c` holds. Raise NotHere
+        for such a call deeper in the value. `known` are the nested functions defined so far.
         """
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made

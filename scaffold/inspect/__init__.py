@@ -51,7 +51,11 @@ class NotReadable(ScaffoldError):
 
 
 def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
-    """Return whether a text may hold anything of interest: cheap, and never wrongly no."""
+    """Return whether a text may hold a Function, a custom op or a gradcheck: cheap, and never wrongly no.
+
+    So most files of a project need not be parsed. `known` are names of Functions in other files: a subclass of one is a
+    Function too.
+    """
     if any(hint in text for hint in HINTS):
         return True
     if "Tensor(" in text and "Parameter(" in text:

@@ -127,7 +127,10 @@ def _assumed(
 
 
 def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
-    """Yield notes on tensors once kept on ctx, now recomputed by the op, as it saves inputs and outputs alone."""
+    """Yield notes on tensors once kept on ctx, now recomputed by the op, as it saves inputs and outputs alone.
+
+    `passed` are the values forward left on ctx; one that is an input or a size costs nothing, and gets no note.
+    """
     for item in passed:
         for node in ast.walk(ast.parse(item.given, mode="eval")):
             word = torch_call(node, facts.names) or method_call(node, facts.names)
@@ -195,8 +198,9 @@ def _declared(
 
 
 def _defaults(facts: Facts, node: ast.FunctionDef) -> dict[str, str]:
-    """Return the literal defaults of a function's parameters, as text."""
+    """Return the literal defaults of a function's parameters, as text: `{"eps": "1e-5"}`."""
     plain = [*node.args.posonlyargs, *node.args.args]
+    # Defaults belong to the last parameters.
     start = len(plain) - len(node.args.defaults)
     pairs = zip(plain[start:], node.args.defaults, strict=True)
     text = facts.module.text
@@ -208,7 +212,10 @@ def _defaults(facts: Facts, node: ast.FunctionDef) -> dict[str, str]:
 
 
 def inputs_of(facts: Facts) -> list[Parameter]:
-    """Return the inputs of `apply`; raise Unfit for `*args`, and for a keyword without default."""
+    """Return the inputs of `apply`; raise Unfit for `*args`, and for a keyword without default.
+
+    `apply` hands on positional arguments alone, so a keyword always has its default.
+    """
     for item in facts.inputs:
         if (
             item.passing == "variadic"

@@ -180,6 +180,7 @@ def _parameters(method: Method) -> str:
         if isinstance(item, ast.arg):
             item.annotation = None
     plain = [*arguments.posonlyargs, *arguments.args]
+    # ctx, and `cls` of a class method, stand first: `positional` is without them.
     first = len(plain) - len(method.positional)
     arguments.posonlyargs, arguments.args = [], plain[first:]
     arguments.defaults = []
@@ -298,9 +299,12 @@ class _Text:
             self.remove(statement)
 
     def replace_attributes(self, known: dict[str, str]) -> None:
-        """Replace attributes of ctx by their text in `known`; raise Unfit for any other use of ctx."""
+        """Replace attributes of ctx by their text in `known`, `ctx.dim` by `dim`; raise Unfit for any other use of ctx.
+
+        In a class method the class itself, `cls`, is replaced by its name.
+        """
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
-        owners = set()
+        owners = set()  # the uses of ctx as the owner of an attribute
         for node in self.attributes():
             owners.add(id(node.value))
             if id(node) in gone | self.replaced:
@@ -367,7 +371,8 @@ class _Text:
     def function(self, name: str, parameters: str, before: Sequence[str] = ()) -> str:
         """Return the edited method as a function of a file, its comments included; the lines `before` come first in its body.
 
-        Edits are applied from the last to the first, so that earlier positions stay true.
+        Edits are applied from the last to the first, so that earlier positions stay true. Columns of `ast` count bytes, so rows
+        are bytes. A block without a statement gets `pass` (`needed` are its lines); any other emptied line is deleted.
         """
         first, last = self.body[0], self.body[-1]
         start, stop = first.lineno, last.end_lineno or last.lineno

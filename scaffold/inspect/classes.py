@@ -136,7 +136,8 @@ class _Finder:
     def __init__(self, found: Scan, names: Names, known: frozenset[str]) -> None:
         """Prepare to find Functions; `known` are names of Functions in other files.
 
-        The tables by name are for bases, calls of apply, and aliases.
+        The tables are made here once: classes by name (`counts`: how many have it), the definitions around each class
+        (`within`), the Functions already made, by class.
         """
         self.scan, self.names, self.known = found, names, known
         self.counts = Counter(node.name for node, _ in found.classes)
@@ -269,7 +270,7 @@ def _defines(node: ast.ClassDef, name: str) -> bool:
 
 
 def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> Method:
-    """Return a method with its parameters; `separate`: setup_context has the ctx, and forward has none."""
+    """Return a method with its parameters, without `cls` and ctx; `separate`: setup_context has the ctx, and forward has none."""
     found = tuple(decorators(node, names))
     binding: Binding = "plain"
     if "staticmethod" in found:
@@ -287,9 +288,10 @@ def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> 
 
 
 def _parameters(node: ast.FunctionDef) -> Iterator[Parameter]:
-    """Yield the parameters of a method, in order."""
+    """Yield the parameters of a method, in order, each with its default (None: it has none) and annotation."""
     arguments = node.args
     plain = [*arguments.posonlyargs, *arguments.args]
+    # Defaults belong to the last parameters; `missing` first ones have none.
     missing = len(plain) - len(arguments.defaults)
     defaults = [*([None] * missing), *arguments.defaults]
     for item, default in zip(plain, defaults, strict=True):

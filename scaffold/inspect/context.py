@@ -112,7 +112,9 @@ class _Keeper:
     def _attribute(self, name: str, values: list[tuple[ast.expr, Step]]) -> Handed:
         """Return the counterpart of an attribute of ctx: an expression over inputs, or a tensor of forward; raise Unfit otherwise.
 
-        `values` are all its assignments, each with its step.
+        `values` are all its assignments, each with its step. First choice is an input or output of the same value, then an
+        expression to compute again, last a local returned by the op's forward beside its outputs. Setup_context has no such
+        locals: there it must be one of the first two.
         """
         (value, step), *more = values
         guarded = any(at.guards for _, at in values)
@@ -229,7 +231,11 @@ class _Keeper:
         return node
 
     def _part(self, part: ast.AST, step: Step, depth: int) -> ast.AST | None:
-        """Return a part of an expression rewritten likewise; None if this is impossible, as for a comprehension."""
+        """Return a part of an expression rewritten over inputs and outputs; None if this is impossible.
+
+        It is for a comprehension, since it binds names of its own. `depth`: how many names may still be followed. A part of
+        another kind, such as an operator, stays.
+        """
         if isinstance(part, ast.keyword):
             value = self._resolved(part.value, step, depth)
             return ast.keyword(part.arg, value) if value is not None else None
@@ -263,6 +269,7 @@ class _Keeper:
         if isinstance(node, ast.Name) and len(self.outputs) == 1:
             return self.outputs[0] if self._is_argument(node, 1, step) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            # () unless `inputs` or `output` is still the parameter of setup_context
             names, at = self._all_names(node.value, step), node.slice.value
             if isinstance(at, int) and -len(names) <= at < len(names):
                 return names[at]
@@ -305,7 +312,7 @@ def _attributes(method: Method, kind: type) -> list[str]:
 def _if_present(node: ast.expr) -> ast.expr:
     """Return the value to be saved if there is one: `x` for `x if ctx.needs_input_grad[0] else None`.
 
-    A backward that reads it runs only in such calls.
+    A backward that reads it runs only in such calls. `w if w is not None else None` is `w` too.
     """
     if isinstance(node, ast.IfExp) and is_none(node.orelse):
         test = node.test

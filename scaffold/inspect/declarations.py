@@ -55,7 +55,10 @@ def declared_input(
 
 
 def has_gradient(facts: Facts, item: Parameter) -> bool:
-    """Return whether an input gets a gradient: by the returns of backward, else as a tensor."""
+    """Return whether an input gets a gradient: by the returns of backward, else as a tensor.
+
+    Without a type and a default it is taken for a tensor, unless its name is one of a number or an index: `eps`, `alpha`, `labels`.
+    """
     known = facts.has_gradient(item.name)
     if known is not None:
         return known
@@ -68,7 +71,7 @@ def has_gradient(facts: Facts, item: Parameter) -> bool:
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
     """Yield combinations of kinds for tensors without a gradient, `{"mask": "bool", "index": "int"}`, likeliest first.
 
-    Before them come types for the arguments of unknown type.
+    Before them come types for the arguments of unknown type (`untold`), all of them floats, then ints, then bools.
     """
     items = [item for item in facts.inputs if is_constant(facts, item)]
     kinds = [kinds_of(facts, item) for item in items]
@@ -220,7 +223,11 @@ def _is_index(facts: Facts, name: str) -> bool:
 
 
 def output_names(facts: Facts) -> tuple[str, ...]:
-    """Return a name for each output: the returned local's, else `output_1`; raise Unfit if their number is unknown."""
+    """Return a name for each output: the returned local's, else `output_1`; raise Unfit if their number is unknown.
+
+    The number is told by the annotation or the returns of forward, else by the gradients backward takes. Locals count only if there is one
+    return, and all its values are free, different names.
+    """
     count, backward = facts.output_count, facts.function.backward
     forward = facts.function.forward
     annotated = facts.names.resolve(forward.node.returns) if forward else ""

@@ -120,7 +120,11 @@ def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry
 
 
 def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
-    """Yield the ways to declare one input, likeliest first; `stated` is its argument by the text or by a guess."""
+    """Yield the ways to declare one input, likeliest first; they are tried in this order until forward runs.
+
+    `stated` is the argument for it by the text or by a guess. A default None says nothing of the type: an int by its name,
+    else a tensor. An input without any type may be a tensor, a number or a bool (`VALUES`).
+    """
     forward = facts.function.forward
     if item.passing == "variadic":
         yield Entry(item.name, variadic=True)

@@ -165,7 +165,10 @@ class Facts:
             yield from (item.name for item in method.positional[1:2])
 
     def _attributes(self, method: Method) -> Iterator[str]:
-        """Yield the attributes of ctx surely holding tensors in backward, by each of their values."""
+        """Yield the attributes of ctx surely holding tensors in backward: each value assigned to them is one.
+
+        For other methods there are none, since only backward reads what forward assigned.
+        """
         saver, tensors = self.function.saver, dict[str, bool]()
         if method is self.function.backward and saver is not None:
             values = Values(saver.flow, self.names, saver.ctx)
@@ -220,7 +223,8 @@ class Facts:
     ) -> Returned:
         """Return the values of one return, or of one side of a returned conditional, through names bound to a tuple.
 
-        Its `values` are None if the text does not show them one by one.
+        Its `values` are None if the text does not show them one by one. `shown` is the expression followed so far: for
+        `out = (a, b); return out` first `out`, then `(a, b)`.
         """
         values = self.values(method)
         count = how_many(values, node, step)
@@ -285,7 +289,10 @@ class Facts:
         return tuple(found)
 
     def if_none(self, node: ast.expr, at: Step) -> ast.expr:
-        """Return the literal None for a name of backward with no other value, else the node itself: `return grad_x, grad_w`."""
+        """Return the literal None for a name of backward with no other value, else the node itself.
+
+        So `grad_w = None` and `return grad_x, grad_w` says no gradient for `w`. A name from outside may be anything.
+        """
         backward = self.function.backward
         if not isinstance(node, ast.Name) or backward is None:
             return node

@@ -76,7 +76,7 @@ def torch_call(node: ast.AST, names: Names) -> str:
 
 
 def method_call(node: ast.AST, names: Names) -> str:
-    """Return `exp` for a call of x.exp(), else ""; functions of modules do not count."""
+    """Return `exp` for a call of `x.exp()`, else ""; a function of an imported module, `np.exp(x)`, does not count."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         first = node.func.value
         while isinstance(first, ast.Attribute):

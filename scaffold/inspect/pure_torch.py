@@ -63,7 +63,8 @@ ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
     """Return whether all calls are of torch, of Python or of `also`, such as `numpy.`.
 
-    Functions of the file are followed: their calls count too.
+    Functions of the file are followed: their calls count too. Such a Function can be tried with guessed arguments, since it
+    has no effect but on tensors.
     """
     function = facts.function
     methods = (function.forward, function.setup_context, function.backward)

@@ -74,7 +74,10 @@ def _logical_lines(
 def _replacements(
     line: list[tokenize.TokenInfo], renaming: Renaming
 ) -> Iterator[tuple[tokenize.TokenInfo, str]]:
-    """Yield the tokens of a line to replace, with their new text."""
+    """Yield the tokens of a line to replace, with their new text.
+
+    An import of another module is left alone: a word in it is not this op.
+    """
     first = line[0].string
     imports = first in ("from", "import")
     if imports and not _imports_op(line, renaming.before.module):
@@ -103,7 +106,11 @@ def _imports_op(line: list[tokenize.TokenInfo], module: str) -> bool:
 
 
 def _is_op(line: list[tokenize.TokenInfo], position: int, renaming: Renaming) -> bool:
-    """Return whether a word is the op's name, not an attribute's or an argument's."""
+    """Return whether a word is the op's name, not an attribute's or an argument's.
+
+    It is not in `x.scale` and in `f(scale=2)`; if an argument of the op has the word too, it is the op only in `scale(...)`,
+    `scale.name` and `def scale`.
+    """
     before = line[position - 1].string if position else ""
     after = line[position + 1].string if position + 1 < len(line) else ""
     if before == "." or after == "=" and before in ("(", ","):
@@ -121,8 +128,9 @@ def _in_test_name(word: str, renaming: Renaming) -> str:
 
 
 def _in_string(text: str, renaming: Renaming) -> str:
-    """Rename references and messages in a string; the rest is prose."""
+    """Rename references (`` `scale` ``) and messages in a string; the rest is prose, and stays as it is."""
     old, new = re.escape(renaming.before.op), renaming.after.op
+    # The message of a generated check: "scale: write ..."
     text = re.sub(rf"\b{old}(?=: write )", new, text)
     text = re.sub(rf"(?<=::){old}(?=[\"'])", new, text)  # its registered name
     for before, after in renaming.words.items():

@@ -24,7 +24,10 @@ LEFT_OUT = "its gradient differs from the derivative on purpose, so its test lea
 
 
 def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
-    """Yield the names of the questions to ask of a Function; with a `rough` gradient none about derivatives."""
+    """Yield the names of the questions to ask of a Function; with a `rough` gradient, a surrogate, none about derivatives.
+
+    `compiled`: ask about torch.compile too. `pure`: it surely changes no input in place.
+    """
     pure = facts.marked("mark_dirty") == frozenset()
     if pure:
         yield from ("inputs_stay", "input_changed_after_forward")

@@ -62,7 +62,9 @@ class Call(NamedTuple):
 def plan(facts: Facts, recorded: Rows = ()) -> Call:
     """Return the call of a Function's test: its arguments, or candidates to be tried if the text does not state them all.
 
-    `recorded` are arguments of calls in the project's own tests.
+    `recorded` are arguments of calls in the project's own tests, and are taken first. A Function is tried with guesses only
+    if all its calls are of torch or NumPy: other code may have side effects. The first way is tried with all shapes, each
+    other way with a FEW.
     """
     if recorded and _can_be_called(facts):
         return Call(recorded[0], "", recorded=recorded)
@@ -119,7 +121,10 @@ def _can_be_called(facts: Facts) -> bool:
 
 
 def missing(facts: Facts) -> str:
-    """Return the needs of a call the text does not state, as words of a message; "" if there are none."""
+    """Return the needs of a call the text does not state, as words of a message; "" if there are none.
+
+    For example `shapes of x, weight; a value of size (by default SIZE * 2)`: then the test waits until its reader writes them.
+    """
     function = facts.function
     if function.forward is None:
         return "its forward, which is inherited from another file"
@@ -221,7 +226,10 @@ def _limits(facts: Facts) -> set[str]:
 
 
 def _cases(stem: str, call: Call) -> str:
-    """Return the text of the test file's function to list the arguments of all calls."""
+    """Return the text of the test file's function to list the arguments of all calls.
+
+    `stem` is the name of the op under test, as in `scale_arguments`.
+    """
     comma = "," if len(call.given) == 1 else ""
     if call.choices:
         doc = "Arguments of several shapes: the first that fit are used, the right ones go in their place."
@@ -292,7 +300,10 @@ def _callee(facts: Facts) -> str:
 
 
 def _wrapper(function: Function) -> str:
-    """Return the name of a module-level function whose whole body hands its parameters to apply; "" without one."""
+    """Return the name of a module-level function to call in place of apply; "" without one.
+
+    It must return `Scale.apply(x, n)` of its own parameters, in the order of forward: then it is the same call.
+    """
     wanted = [item.name for item in function.inputs()]
     for item in function.applications:
         if len(item.within) != 1 or not isinstance(item.within[0], ast.FunctionDef):
@@ -427,6 +438,8 @@ def write_stub(
     """Return the tests of some Functions of a file.
 
     `recorded` are calls by a Function's qualified name, `questions` the source of the questions; imports are added later.
+    Functions of the stub are listed as `ready`, `tried` with guessed arguments, `waiting` for arguments, or `left_out`:
+    a surrogate's gradient is not compared. Two Functions of one name get the stems `scale` and `scale_2`.
     """
     parts, waiting, left_out = [], [], []
     ready: list[str] = []

@@ -46,7 +46,10 @@ def _nodes(facts: Facts) -> Iterator[ast.AST]:
 
 
 def _is_step(facts: Facts, node: ast.AST) -> bool:
-    """Return whether a node computes steps or draws random numbers: `x > 0`, `x.round()`; their derivative says nothing."""
+    """Return whether a node computes steps or draws random numbers: `x > 0`, `x.round()`; their derivative says nothing.
+
+    A comparison is none if it is about objects (`named`: `is`, `in`), types, labels or indices (`told`).
+    """
     if isinstance(node, ast.Compare):
         told = any(_is_no_value(item) for item in (node.left, *node.comparators))
         named = any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)

@@ -77,7 +77,10 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
 
 
 def _as_seen_from_a_test(default: ast.expr) -> str:
-    """Return a default as written in a test: a name of the file is loaded from it; "" if more than a name is needed."""
+    """Return a default as written in a test: `EPS` of the file as `load('EPS')`, a literal as it is.
+
+    "" for an expression over names of the file, such as `2 * EPS`.
+    """
     names = names_in([default])
     text = ast.unparse(default)
     if names <= {"torch", *dir(builtins)}:
@@ -151,6 +154,7 @@ def is_plain(facts: Facts) -> bool:
     contexts = {m.ctx for m in (forward, setup) if m is not None}
     if any(isinstance(n, ast.MatMult | ast.With | ast.Lambda) for n in nodes):
         return False
+    # `x[0]` of the only tensor works for any shape; `x[:, 0]` needs two dims.
     picked = [n for n in nodes if isinstance(n, ast.Subscript)]
     if picked and (
         len(tensors) > 1 or any(isinstance(n.slice, ast.Tuple) for n in picked)

@@ -170,7 +170,10 @@ class Values:
         return None
 
     def _named(self, name: str, at: Step, depth: int) -> Root | None:
-        """Return the origin of a name's memory; None if unknown."""
+        """Return the origin of a name's memory: a parameter, or an element of the saved tensors; None if unknown.
+
+        `depth`: how many names may still be followed.
+        """
         if self.flow.is_parameter(name, at):
             return Root("parameter", name)
         bound = self.flow.definite(name, at)
@@ -181,6 +184,7 @@ class Values:
             return self.possible_root(bound.value, step, depth - 1)
         if self.is_element(bound, step):
             return Root("parameter", name)
+        # After a star, `*more, x = ctx.saved_tensors`, the position is not sure.
         if self.is_saved(bound.value, step) and not bound.starred:
             return Root("saved", element=bound.element)
         return None
@@ -469,7 +473,10 @@ def _length(values: Values, node: ast.expr, at: Step, depth: int) -> int | None:
 
 
 def _grows(values: Values, name: str, since: Step, until: Step) -> bool:
-    """Return whether a list may grow between two steps: by `xs.append(x)`, `xs += ...`, or any attribute or item of it."""
+    """Return whether a list may grow between two steps: by `xs.append(x)`, `xs += ...`, or any attribute or item of it.
+
+    If it may, the items of its literal are not all it holds.
+    """
     for step in values.flow.steps[since.order + 1 : until.order]:
         for node in step.expressions():
             if isinstance(node, ast.Attribute | ast.Subscript | ast.AugAssign):

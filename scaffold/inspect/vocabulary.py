@@ -59,7 +59,7 @@ def is_view_attribute(word: str) -> bool:
 def is_of_any_shape(word: str) -> bool:
     """Return whether a call is for one tensor of any shape, or several of one shape.
 
-    It computes each element alone, or a sum of all.
+    It computes each element alone, or a sum of all. `word` may name several primitives: all of them must.
     """
     known = facts_of_call(word)
     return bool(known) and all(
