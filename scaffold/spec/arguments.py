@@ -78,7 +78,7 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
 
 
 def _schema(raw: Raw, problems: Problems) -> "Schema | None":
-    """Return the parsed key `schema`; None if it is not stated or invalid."""
+    """Return the parsed key `schema`, the signature of a registered op; None if it is not stated or invalid (reported)."""
     text = raw.get("schema")
     if text is None:
         return None
@@ -95,7 +95,10 @@ def _entries(key: str, raw: Raw, problems: Problems) -> Entries | None:
 def _input_entries(
     raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
-    """Return the entries of the inputs, from `inputs` or a schema or both; None if there are none or they are invalid."""
+    """Return the entries of the inputs, from `inputs` or a schema or both; None if there are none or they are invalid.
+
+    Both cases of None are reported.
+    """
     if "inputs" not in raw:
         if schema is not None:
             return schema.inputs
@@ -109,7 +112,10 @@ def _input_entries(
 
 
 def _with_shapes(declared: Entries, shown: Entries) -> Entries:
-    """Return the schema's inputs with the shapes and traits stated in `inputs`; raise for anything else in it."""
+    """Return the schema's inputs with the shapes and traits stated in `inputs`; raise for anything else in it.
+
+    `declared` are the inputs of the schema, `shown` those of the key `inputs`, perhaps fewer.
+    """
     known = {entry.name.text: entry for entry in declared}
     problems = []
     for entry in shown:
@@ -129,7 +135,10 @@ def _with_shapes(declared: Entries, shown: Entries) -> Entries:
 
 
 def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
-    """Return the problem of an input declared otherwise than in the schema, in a list; [] if it only adds shape and traits."""
+    """Return the problem of an input declared otherwise than in the schema, in a list; [] if it only adds shape and traits.
+
+    `shown` is the input as the key `inputs` has it, `declared` as the schema has it.
+    """
     name = shown.name
     hint = "with a schema, 'inputs' adds only shapes and traits: 'x[..., D], mask[N; bool]'"
     if shown.annotation or (shown.default and not shown.tensor):
@@ -189,7 +198,10 @@ def _marked(
 def _listed(
     key: str, entries: Entries, raw: Raw, problems: Problems
 ) -> dict[str, KeyPath]:
-    """Return the tensors named in the list `key`, each with its place in it; report other names."""
+    """Return the tensors named in the list `key`, each with its place in it; report other names.
+
+    `entries` are the tensors and attributes that may be named; of two with one name, an input and an output, the first counts.
+    """
     known = {entry.name.text: entry for entry in reversed(entries)}
     found: dict[str, KeyPath] = {}
     for position, name in enumerate(raw.get(key, ())):

@@ -94,7 +94,10 @@ def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
 def _namespace(
     raw: Mapping[str, Any], package: str | None, settings: Configuration
 ) -> str:
-    """Return the namespace of a registered op, before the `::` of its name."""
+    """Return the namespace of a registered op, before the `::` of its name: `mylib` of `mylib::scale`.
+
+    A key of the op counts first, then the setting, then the top package of its file.
+    """
     stated: str | None = raw.get("namespace", settings.namespace)
     if stated is not None:
         return stated
@@ -180,7 +183,11 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
 
 
 def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> None:
-    """Report a forward or surrogate with a known, wrong number of returned values."""
+    """Report a forward or surrogate with a known, wrong number of returned values.
+
+    Only tuples are counted: any other result may be a tuple made by a call. A forward with branches (`kept`) has several
+    returns. A single output must be no tuple at all, so no count is right for it.
+    """
     variadic = any(output.variadic for output in arguments.outputs)
     expected = len(arguments.outputs)
     shown = maths.surrogate.forward if maths.surrogate else None

@@ -58,7 +58,10 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]
 
 
 def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
-    """Return errors for environment variables with names close to ours; all other unknown ones may be another tool's."""
+    """Return errors for environment variables with names close to ours; all other unknown ones may be another tool's.
+
+    `own` is a name without our prefix. An empty variable counts as not set.
+    """
     known = {variable_of(key).removeprefix(PREFIX) for key in KEYS}
     found = []
     for name in environment:
@@ -212,7 +215,10 @@ def _read(path: Path, shown: str) -> str:
 
 
 def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
-    """Read other tools' settings from a file without our table; ignore it if it is invalid TOML."""
+    """Read other tools' settings from a file without our table; ignore it if it is invalid TOML.
+
+    The file is parsed only if it holds a word of such a setting, since parsing takes time at each start.
+    """
     from scaffold.spec.toml import Places, parse_toml
 
     around = Surroundings()
@@ -231,7 +237,10 @@ def read_configuration(text: str, path: str, root: str) -> Configuration | None:
 def _sources(
     text: str, path: str, root: str, variables: Mapping[str, Said]
 ) -> Sources | None:
-    """Return the keys set in a `pyproject.toml`, overridden by variables; None if it has no [tool.scaffold]."""
+    """Return the keys set in a `pyproject.toml`, overridden by variables; None if it has no [tool.scaffold].
+
+    Raise for a file of invalid TOML, and for a `tool.scaffold` that is no table; unknown keys become problems of the result.
+    """
     from scaffold.spec.toml import Places, parse_toml
 
     data = parse_toml(text, path)

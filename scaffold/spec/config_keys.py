@@ -62,7 +62,10 @@ def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
 
 
 def read_rule_files(stated: Stated) -> tuple[RuleFile, ...]:
-    """Read the files, with paths relative to the pyproject.toml."""
+    """Read the files of rules, with paths relative to the pyproject.toml.
+
+    Each file that cannot be read is reported, and left out.
+    """
     found = []
     for position, name in enumerate(stated.value):
         path = os.path.normpath(os.path.join(stated.shown, name))

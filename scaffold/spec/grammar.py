@@ -51,12 +51,16 @@ class Words(NamedTuple):
 
 
 def tokenize(text: str, start: Location) -> list[Token]:
-    """Split text into tokens; raise an error at an unexpected character."""
+    """Split text into tokens; raise an error at an unexpected character.
+
+    `x[N], y` -> `x`, `[`, `N`, `]`, `,`, `y` and an empty token of kind `end`. White space only separates.
+    """
     tokens: list[Token] = []
     position, line, line_start = 0, 0, 0
     while position < len(text):
         place = start.shifted(line, position - line_start)
         match = _TOKEN.match(text, position)
+        # A dim such as `2*D` is made of valid tokens, but refused.
         if match is None or _computes(text, position, match.group()):
             raise _unknown(text, position, place)
         kind, piece = match.lastgroup or "", match.group()
@@ -137,7 +141,7 @@ def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _follow(token: Token, open_: list[Token]) -> None:
-    """Update the list of open brackets; raise an error for an unmatched one."""
+    """Update the list of open brackets, `open_`, by one more token; raise an error for an unmatched one."""
     if token.text in CLOSERS:
         open_.append(token)
     elif token.text in CLOSERS.values() and (
@@ -222,9 +226,9 @@ class Entry(NamedTuple):
 
 
 def parse_entries(text: str, start: Location) -> tuple[Entry, ...]:
-    """Return the entries of a comma-separated list; raise the errors of all entries together."""
+    """Return the entries of a comma-separated list; raise the errors of all entries together, and one for an empty list."""
     parts = split_entries(tokenize(text, start))
-    if len(parts[0]) == 1 and len(parts) == 1:
+    if len(parts[0]) == 1 and len(parts) == 1:  # its `end` token alone
         raise ScaffoldError("the list is empty", start, "write: 'x, weight, bias?'")
     entries: list[Entry] = []
     problems: list[ScaffoldError] = []
@@ -274,7 +278,10 @@ class _EntryParser(Cursor):
     """A recursive-descent parser of one entry's tokens."""
 
     def entry(self) -> Entry:
-        """Read one input: `*name`, `name[dims; traits]?`, `name: type = default`."""
+        """Read one input: `*name`, `name[dims; traits]?`, `name: type = default`; raise for any other form.
+
+        The `?` of an optional input may stand after its type, its name or its shape, but only once.
+        """
         variadic = self.take("*")
         before = self.type_before()
         optional = before is not None and self.take("?")
@@ -321,7 +328,10 @@ class _EntryParser(Cursor):
         return self.unexpected("',' or the end")
 
     def shape(self) -> tuple[tuple[Words, ...] | None, tuple[Trait, ...]]:
-        """Read `[dims; traits]`; the dims are None if none are stated, as in `[; bool]`."""
+        """Read `[dims; traits]`; the dims are None if none are stated, as in `[; bool]`.
+
+        Traits may also follow a bare name, `mask; bool`.
+        """
         if self.take(";"):
             if self.next.kind != "name":
                 raise self.unexpected("a trait", "for example: mask[N; bool]")
@@ -383,7 +393,10 @@ class _EntryParser(Cursor):
         return Words(token.text, token.place)
 
     def until(self, stop: str, wanted: str) -> Words:
-        """Return the text up to the symbol `stop` outside brackets, or to the end; raise if it is empty."""
+        """Return the text up to the symbol `stop` outside brackets, or to the end; raise if it is empty.
+
+        `stop` "" means the end alone; `wanted` names the text in the error: "a type".
+        """
         first, depth = self.position, 0
         while self.next.kind != "end":
             symbol = self.next.text if self.next.kind == "symbol" else ""

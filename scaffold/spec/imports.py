@@ -37,7 +37,10 @@ FORMS = "write 'module:name', 'module:name as other' or 'module as other'"
 
 
 def parse_import(text: str, place: Location) -> Import:
-    """Parse one import."""
+    """Parse one import: `module:name`, `module:name as other` or `module as other`; raise for any other form.
+
+    A name with two underscores first is refused: by it a formula could reach the rest of Python.
+    """
     match = IMPORT.fullmatch(text.strip())
     if match is None or match["module"].endswith(".py"):
         raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
@@ -51,7 +54,10 @@ def parse_import(text: str, place: Location) -> Import:
 
 
 def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
-    """Parse the imports of one value: `module:name`, or a Python import statement, with one or more names."""
+    """Parse the imports of one value: `module:name`, or a Python import statement, with one or more names.
+
+    `from m import a, b` and `m:a, b` both give `m:a` and `m:b`. Raise for a relative import, for `*` and for other forms.
+    """
     found = PYTHON.match(text)
     if found is None and (listed := SEVERAL.fullmatch(text)):
         stems = (
@@ -61,11 +67,12 @@ def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
     if found is None:
         return (parse_import(text, place),)
     try:
+        # Two statements in one value are a ValueError here, and refused.
         (statement,) = ast.parse(text.strip()).body
     except (SyntaxError, ValueError):
         raise ScaffoldError(f"'{text}' is not an import", place, FORMS) from None
     match statement:
-        case ast.ImportFrom(module, names, 0):
+        case ast.ImportFrom(module, names, 0):  # 0: without leading dots
             several = [f"{module}:{_renamed(item)}" for item in names]
         case ast.Import(names):
             several = [_renamed(item) for item in names]
@@ -126,7 +133,10 @@ def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
 
 
 def newer_of(spec: OpSpec) -> tuple[str, ...]:
-    """Return the op's functions of PyTorch missing in the shipped table, probably of a newer release."""
+    """Return the op's functions of PyTorch missing in the shipped table, probably of a newer release.
+
+    They are allowed, though nothing is known of them; so a note names them.
+    """
     shown = spec.surrogate.forward if spec.surrogate else None
     updates = spec.module.updates if spec.module else ()
     stated = (spec.forward, spec.backward, shown)

@@ -32,7 +32,7 @@ def _is_a(*types: type) -> Callable[[Any], bool]:
 
 
 def _holds(outer: type, *types: type) -> Callable[[Any], bool]:
-    """Accept a list, or a table, with values of these types."""
+    """Return a test accepting a list, or a table (`outer` says which), with values of these types."""
 
     def accepts(value: Any) -> bool:
         items = value.values() if isinstance(value, dict) else value
@@ -91,7 +91,10 @@ def choices(what: str, words: tuple[str, ...], metavar: str = "TEXT") -> Kind:
 def check_value(
     path: KeyPath, value: Any, kind: Kind, problems: Problems, hint: str | None = None
 ) -> bool:
-    """Return whether the value of a key is of its kind; `hint` shows a valid value."""
+    """Return whether the value of a key is of its kind, and report all its problems if not.
+
+    `hint` shows a valid value; without it one is made from the given value, if possible.
+    """
     before = len(problems)
     if not kind.accepts(value):
         hint = hint or _respelt(path[-1], value, kind)
@@ -138,7 +141,7 @@ def _check_words(
 
 
 def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Yield every string in a value, with its path."""
+    """Yield every string in a value, with its path: `("grad", "x")` for the string at `grad.x`."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -32,7 +32,11 @@ HINT = "write: style = 'setup-context'"
 def check_library(
     style: str, raw: Mapping[str, Any], arguments: Arguments, problems: Problems
 ) -> None:
-    """Report features impossible in library style, and a namespace in any other."""
+    """Report features impossible in library style, and a namespace in any other style.
+
+    `raw` are the keys of the op. A problem with the style itself is reported at the key `style`, else at the op's name: the
+    style is then a setting of the project.
+    """
     _check_namespace(style, raw.get("namespace"), problems)
     if style != "library":
         return
@@ -57,7 +61,7 @@ def check_library(
 
 
 def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
-    """Report an invalid namespace, or one for another style."""
+    """Report an invalid namespace, or one for a style other than library; none at all is fine."""
     if name is None:
         return
     if style != "library":
@@ -70,7 +74,10 @@ def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
 
 
 def schema_type(annotation: str) -> str | None:
-    """Return the type of an attribute in the registered signature, `Sequence[int]` for `tuple[int, ...]`; None if it has none."""
+    """Return the type of an attribute in the registered signature, `Sequence[int]` for `tuple[int, ...]`.
+
+    None if `torch.library` has no such type: such an op cannot be registered. `annotation` is text, such as `int | None`.
+    """
     tree = ast.parse(annotation, mode="eval").body
     match tree:
         case ast.BinOp(left, ast.BitOr(), ast.Constant(None)):
@@ -109,9 +116,9 @@ _GROUP = re.compile(r"\s*(\.\.\.)?\s*([A-Za-z_]\s*)*")
 def read_sharding(
     style: str, text: str | None, arguments: Arguments, problems: Problems
 ) -> Sharding | None:
-    """Return the sharding of an op in library style, `mk, nk -> mn`; None without one or with one that cannot be.
+    """Return the sharding of an op in library style, `mk, nk -> mn`; None without one, or if it is invalid (reported).
 
-    Problems are reported.
+    A letter is a dim DTensor may split among devices, alike in all tensors with this letter; `_` is not split.
     """
     if text is None:
         return None

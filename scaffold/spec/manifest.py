@@ -135,7 +135,8 @@ def configuration_digest(
 ) -> str:
     """Return the digest of the configuration's influence on the files of a manifest.
 
-    It excludes formatting and absolute paths.
+    It excludes formatting and absolute paths (the fields in WITHOUT_A_SAY): the same project elsewhere has the same digest.
+    Files generated under another digest may be out of date.
     """
     said = configuration._asdict()
     for name in WITHOUT_A_SAY:

@@ -145,7 +145,10 @@ def read_maths(
     read: ReadFile,
     problems: Problems,
 ) -> Maths:
-    """Parse all formulas; report the problems in them."""
+    """Parse all formulas; report the problems in them.
+
+    `raw` are the keys of the op, `shapes` the conventional shapes of its inputs, `read` returns the text of a file named in it.
+    """
     return _Reader(op, raw, arguments, read, problems).maths(shapes)
 
 
@@ -160,7 +163,10 @@ class _Reader:
         read: ReadFile,
         problems: Problems,
     ) -> None:
-        """Prepare to parse the formulas in `raw`; `read` returns the text of a file."""
+        """Prepare to parse the formulas in `raw`; `read` returns the text of a file.
+
+        `choices` are the values of attributes with a fixed list of them. `hidden` are names no import may take.
+        """
         self.raw, self.arguments = raw, arguments
         self.read, self.problems = read, problems
         self.inputs = frozenset(item.name for item in arguments.inputs)
@@ -221,7 +227,8 @@ class _Reader:
     def _text(self, path: KeyPath) -> Text | None:
         """Return the text of a key, read from a file for a reference with '@'; report a problem and give None.
 
-        The imports that a function's file has for it are added.
+        `path` is a key, or a key below another, `("grad", "x")`. The imports a function needs from its file are added. A text
+        that looks like a file without the '@' is reported too.
         """
         value: Any = self.raw
         for key in path:
@@ -308,7 +315,8 @@ class _Reader:
     def _surrogate(self, forward: Formula | None) -> Surrogate | None:
         """Return the stated function to be differentiated instead of the forward, or None.
 
-        It may read names the forward assigns; then it starts with the forward's statements.
+        It may read names the forward assigns; then it starts with the forward's statements. A kept forward's names cannot be
+        read (`there`). `surrogate = true` is a surrogate without a formula: the stated gradient is meant to differ.
         """
         stated = self.raw.get("surrogate")
         if isinstance(stated, str):
@@ -388,7 +396,11 @@ class _Reader:
         return False
 
     def _backward(self, readable: Names) -> Formula | None:
-        """Parse the backward of all inputs; None if it is not stated, or if no input or output has a gradient."""
+        """Parse the backward of all inputs; None if it is not stated, or if no input or output has a gradient (reported).
+
+        It assigns `grad_x` for each input `x` with a gradient. Returning them too, as an autograd.Function does, is
+        allowed and changes nothing, so the result is dropped.
+        """
         if "backward" not in self.raw:
             return None
         if self.raw.get("grad"):
@@ -450,7 +462,10 @@ class _Reader:
     def _condition(
         self, path: KeyPath, text: str, read: Callable[[], Formula | None]
     ) -> Formula | None:
-        """Return a condition on sizes, as parsed by `read`; report and drop any other formula."""
+        """Return a condition on sizes, such as `D % 2 == 0`, as parsed by `read`; report and drop any other formula.
+
+        Common mistakes are reported before parsing, with a hint of their own: `D = 2`, and a tensor instead of a size.
+        """
         if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
             hint = f"write: '{assigned[1]} == {assigned[2]}'"
             self.problems.at(path, "a condition compares sizes", hint)
@@ -561,7 +576,7 @@ def _is_test(node: Node) -> bool:
 
 
 def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
-    """Return all values of the attributes typed as a `Literal`, by name."""
+    """Return all values of the attributes typed as a `Literal` of several, by name: `{"mode": ("sum", "mean")}`."""
     found = {}
     for item in inputs:
         annotation = item.annotation if isinstance(item, Attribute) else "Tensor"

@@ -75,7 +75,8 @@ def parse_init(
 ) -> Init:
     """Return the initialization stated for a parameter; raise if it is not one, or not for this rank.
 
-    `dims` is the parameter's shape, None if unknown.
+    `text` is a name with arguments, `normal(std=0.02)` or `zeros`, found at `start`. `dims` is the parameter's shape, None if
+    unknown; some functions of torch.nn.init are for matrices alone.
     """
     match = CALL.fullmatch(text)
     if match is None:
@@ -112,7 +113,11 @@ def _unknown(name: str, place: Location) -> ScaffoldError:
 def _check_arguments(
     name: str, function: Function, written: str, place: Location
 ) -> None:
-    """Raise unless every argument is known, given once, and a number or a word."""
+    """Raise all problems of the arguments: each must be known, given once, and a number or a word.
+
+    `name` is the function of torch.nn.init, `written` its arguments as text, found at `place`. `given` are the names of the
+    arguments, in the order of their values.
+    """
     call = _parsed_call(name, written, place)
     problems: list[ScaffoldError] = []
     given = list(function.arguments[: len(call.args)])
@@ -176,7 +181,7 @@ def _is_word(value: ast.expr) -> bool:
 
 
 def _is_number(value: ast.expr) -> bool:
-    """Return whether an expression is a number, or arithmetic of numbers."""
+    """Return whether an expression is a number, or arithmetic of numbers, `5**0.5`: an argument of an initialization."""
     match value:
         case ast.Constant(int() | float() as number):
             return not isinstance(number, bool)
@@ -337,7 +342,10 @@ def _check_names(
     raw: Raw,
     problems: Problems,
 ) -> None:
-    """Report attributes, parameters, buffers and sizes with a name nn.Module uses itself."""
+    """Report attributes, parameters, buffers and sizes with a name nn.Module uses itself, such as `training` or `forward`.
+
+    Sizes of its parameters are arguments of the module's constructor, which also takes `device` and `dtype` (FACTORY).
+    """
     owned = {*parameters, *buffers}
     declared = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     attributes = {

@@ -155,7 +155,10 @@ def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
 
 
 def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldError:
-    """Return the error for an unusable name, with a similar one as a hint."""
+    """Return the error for an unusable name, with a similar one as a hint: `grad_x` -> `x_grad`, `sum` -> `sum_`.
+
+    `what` is the named thing, "an input"; `reason` completes "it ...".
+    """
     message = f"'{name}' cannot name {what}: it {reason}"
     other = name.strip("_")
     if other.startswith("grad_"):
@@ -196,7 +199,10 @@ def camel_name(snake: str) -> str:
 def op_names(
     name: str, place: Location, packaged: bool, patterns: Patterns = DEFAULT
 ) -> tuple[str, str]:
-    """Return an op's function and class names, from either spelling; raise if invalid."""
+    """Return an op's function and class names, from either spelling, `rms_norm` or `RMSNorm`; raise if invalid.
+
+    `packaged`: the op's file lies in a package, so it cannot hide an installed module. `patterns` name its file.
+    """
     camel = re.fullmatch(r"[A-Z][A-Za-z0-9]*", name) is not None
     snake = snake_name(name) if camel else name
     klass = name if camel else camel_name(name)

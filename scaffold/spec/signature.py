@@ -109,7 +109,10 @@ def read_traits(traits: Sequence[Trait], output: bool = False) -> Traits:
 
 
 def _add_trait(found: Traits, trait: Trait, output: bool) -> Traits:
-    """Return the traits with one word added; raise if the word is unknown, or contradicts one before it."""
+    """Return the traits with one word added; raise if the word is unknown, or contradicts one before it.
+
+    `output`: it is a trait of an output, for which no test values are made, so a domain such as `positive` is unknown.
+    """
     word = trait.word.text
     if trait.argument is not None and word != "index":
         raise ScaffoldError(f"'{word}' takes no argument", trait.argument.place)
@@ -261,7 +264,8 @@ class TorchConstant(NamedTuple):
 def parse_annotation(words: Words, default: Value | None) -> Annotation:
     """Return a type as in code; with the default None it also admits None, and any other default must fit it.
 
-    A type of another package is quoted, with the import it needs: generated code imports it for type checkers only.
+    A type of another package is quoted, with the import it needs: generated code imports it for type checkers only. Raise for
+    an unknown type, and for one with both kinds of quotes.
     """
     tree = _expression(words, "a type")
     reader = _TypeReader(words)
@@ -456,7 +460,10 @@ class _TypeReader:
         raise self.refusal(node)
 
     def dotted(self, node: ast.Attribute) -> str:
-        """Return the last part of a dotted type and note its import; raise if it is a tensor, private or a second one."""
+        """Return the last part of a dotted type and note its import; raise if it is a tensor, private or a second one.
+
+        `numpy.random.Generator` -> `Generator`, with `imported` set to `("numpy.random", "Generator")`. `torch.dtype` stays whole.
+        """
         parts = ast.unparse(node).split(".")
         if not all(part.isidentifier() for part in parts):
             raise self.fail(node, "is not a type", _listed())
@@ -488,7 +495,7 @@ class _TypeReader:
             try:
                 value = ast.literal_eval(node)
             except (ValueError, TypeError):
-                value = ...
+                value = ...  # no value Literal can list, so refused below
             if not (value is None or isinstance(value, bool | int | str)):
                 hint = "Literal lists strings, integers, True, False or None"
                 raise self.fail(node, "cannot stand in Literal", hint)
@@ -496,7 +503,10 @@ class _TypeReader:
         return ", ".join(written)
 
     def refusal(self, node: ast.expr) -> ScaffoldError:
-        """Return the error for a type no attribute can have, with the type to write instead."""
+        """Return the error for a type no attribute can have, with the type to write instead: `tuple[int, ...]` for `List`.
+
+        `name` is the type itself, or in `List[int]` the part before the bracket.
+        """
         name = node.id if isinstance(node, ast.Name) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             name = node.value.id

@@ -88,7 +88,10 @@ def _chosen(
 
 
 def _file(stated: Stated) -> str | None:
-    """Return the path of a module in the project, not one of tests; report any other and give None."""
+    """Return the path of the module for shared test helpers; report an invalid one and give None.
+
+    It lies in the project, is not itself collected as a test, and hides no installed module.
+    """
     value = stated.value["file"]
     hint = "write it relative to the project, such as 'tests/op_testing.py'"
     if not isinstance(value, str) or not re.search(_FILE, value):

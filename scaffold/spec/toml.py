@@ -148,6 +148,7 @@ class Escaped(Location):
     ) -> None:
         """Address a position in the string written at `start`; `steps` are lines and columns of its value.
 
+        In `"a\\tb"` the `b` is 2 columns from the start of the value, but 3 from that of the text, `written`.
         A `Location` is frozen, so its fields are set around that.
         """
         place = start.shifted(*_written_steps(written, steps))
@@ -326,7 +327,10 @@ class _Scanner:
         return None
 
     def value(self, path: KeyPath, key: int) -> None:
-        """Read a value; note under `path` its offset (in a string, of its first character) and `key`, the offset of its key."""
+        """Read a value; note under `path` its offset (in a string, of its first character) and `key`, the offset of its key.
+
+        In a string with escapes, of basic quotes, the value's characters are not the text's: `escaping` notes its end.
+        """
         match = self.string()
         self.found[path] = (key, match.start("text") if match else self.position)
         if match is not None:
@@ -369,7 +373,7 @@ class _Scanner:
 
 
 def _unescaped(text: str) -> str:
-    """Return the value of a quoted key, its escapes replaced."""
+    """Return the value of a quoted key, its escapes replaced; unchanged if they are invalid: `\\u0041` -> `A`."""
     import tomllib
 
     try:
@@ -396,7 +400,10 @@ LONG = 60  # characters of a line in a hint
 
 
 def parse_toml(text: str, path: str) -> dict[str, Any]:
-    """Parse a TOML file; raise an error at the place of invalid TOML."""
+    """Parse a TOML file; raise an error at the place of invalid TOML, with a hint for the commonest mistakes.
+
+    The parser tells the place only as words of its message, `(at line 3, column 5)`, if at all.
+    """
     import tomllib  # needed only for reading files
 
     try:
@@ -420,7 +427,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
 
 
 def _quoted(line: str) -> str | None:
-    """Return a hint for a line like `forward = x * 2` or `inputs: 'x'`, or None."""
+    """Return a hint for a line like `forward = x * 2` (no quotes) or `inputs: 'x'` (no equals sign); None for any other."""
     match = re.fullmatch(r"\s*([\w-]+)\s*([=:])\s*(\S.*?)\s*", line)
     if match is None:
         return None
@@ -435,7 +442,7 @@ def _end(text: str) -> tuple[int, int]:
 
 
 def read_ops(text: str, path: str) -> tuple[Entry, ...]:
-    """Return every `[ops.NAME]` of a file, perhaps none; raise for other contents."""
+    """Return every `[ops.NAME]` of a file, perhaps none; raise all errors for other contents together, in their order."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems = []

@@ -181,7 +181,10 @@ def _arguments(
 
 
 def _argument(tokens: Sequence[Token]) -> tuple[Entry, _Type]:
-    """Return the entry of one argument, and its type as written."""
+    """Return the entry of one argument, `Tensor? bias=None`, and its type as written; raise for an impossible default.
+
+    A tensor has no type and no default but None as an input; a list of them, `Tensor[] xs`, is `*xs`.
+    """
     reader = _Reader(tokens)
     kind = reader.type()
     name = reader.name("the name of the argument")
