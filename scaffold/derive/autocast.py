@@ -59,7 +59,10 @@ def is_changed(statements: Iterable[Statement]) -> bool:
 
 
 def _may_be_changed(node: Node) -> bool:
-    """Return whether autocast may change the precision of a node: an operator or call with a policy, or an unknown call."""
+    """Return whether autocast may change the precision of a node: an operator or call with a policy, or an unknown call.
+
+    A policy is the `autocast` of a primitive's section; `number_first` holds only with a number on the left, `1 / x`.
+    """
     if node.kind not in ("binary", "call") or (callee(node) or "") in PYTHON_VALUES:
         return False
     several = _facts(node)

@@ -78,7 +78,7 @@ def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
 
 
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
-    """Return the tensor arguments of a call not differentiated by PyTorch, such as an index."""
+    """Return the tensor arguments in which PyTorch does not differentiate a call, such as an index; autograd is not asked for them."""
     if op.rule == "call":
         return set(_refused(op.template.node, op.template.filled(op.args)))
     rule = applier.table.of_op(op.rule)

@@ -65,7 +65,7 @@ def _with_kernels(
 
 
 def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
-    """Return the same backward as one block, which computes all gradients if one is needed."""
+    """Return the same backward as one block, which computes all gradients if one is needed: a kernel computes them together."""
     every = frozenset(item.name for item in spec.differentiable)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
     return replace(
@@ -165,6 +165,7 @@ def _values_on_ctx(
 ) -> Iterator[Attribute]:
     """Yield the values on ctx named in `read`, as attributes of the op for the backward."""
     attributes = {item.name: item for item in spec.attributes}
+    # `x.shape` and its like, with the type that a registered op takes it as.
     facets = {
         expression_of(item, facet): f"{kind} | None" if item.optional else kind
         for item in spec.tensors
@@ -228,7 +229,7 @@ def _sharding(
         zip((x.name for x in spec.outputs), spec.sharding.outputs, strict=True)
     )
     indices = {grad_name(spec, name): group for name, group in of_outputs.items()}
-    whole = set[str]()
+    whole = set[str]()  # indices not sharded
     for item in derivation.saved:
         known = of_inputs if item.source == "input" else of_outputs
         indices[item.name] = known[item.origin]

@@ -49,7 +49,7 @@ def diagram(
     derivation: Derivation,
     bytes_of: Callable[[Sequence[Tensors]], str] = total,
 ) -> Diagram:
-    """Return the diagram of an op; `bytes_of` gives the size of tensors."""
+    """Return the diagram of an op; `bytes_of` gives the size of tensors as text, for the comparison with eager PyTorch."""
     found = explain(spec, derivation) if spec.forward is not None else None
     drawing = _Drawing(spec, derivation, found, bytes_of)
     drawing.draw_forward()

@@ -416,6 +416,7 @@ class _Replaced:
     def _spread(self, views: tuple[Op, ...], inner: Op) -> Op:
         """Replace the cotangent, a factor below some views, by the tangent, and spread the other factors likewise.
 
+        `views` are the views around `inner`, outermost first; they give it the shape of the gradient.
         `(grad / norm).unsqueeze(-1)` -> `tangent / norm.unsqueeze(-1)`: the tangent has the full shape already.
         """
         if inner is self.cotangent:

@@ -291,7 +291,8 @@ def _unread(
 ) -> set[Op]:
     """Find the values that forward returns though no line of backward reads them.
 
-    Only the shape of such a value was wanted, and either another value has the same shape or a combined forward keeps the shape on ctx.
+    Only the shape of such a value was wanted, and either another value has the same shape or a combined forward keeps the shape on ctx
+    (`keeps_shapes`).
     """
     names = {
         read.name
@@ -465,14 +466,14 @@ def maker_of(
 ) -> Maker:
     """Return the maker of backward ops, with all simplifications; `results` maps cotangents to their values.
 
-    A forward value with a name (in `held`), or a product of the forward, is read and never taken apart.
+    A forward value with a name (in `held`), or a product of the forward, is read and never taken apart; a result is no such product.
     """
 
     def opaque(op: Op) -> bool:
         return op in held and op.rule not in ("input", "static", "python")
 
     apart = {*lowered.results, *lowered.held_in_branches}
-    # What stands after a cotangent is of a backward derived before.
+    # Ops made after the first cotangent belong to a backward, derived now or before, not to the forward.
     ops = applier.program.ops
     end = min((cotangent.serial for cotangent in results), default=len(ops))
     return Maker(

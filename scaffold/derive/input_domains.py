@@ -25,7 +25,7 @@ Asked = dict[str, set[Domain]]
 
 
 def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ...]:
-    """Return the domain of each input its readers demand one of, by name; of several demands the first of `ORDER`."""
+    """Return the domain of each input whose readers demand one (positive for `log`), by name; of several the first of `ORDER`."""
     asked: Asked = {}
     seen = set[tuple[Op, Domain]]()
     for op in {op: None for result in results for op in result.walk()}:

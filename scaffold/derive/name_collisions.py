@@ -88,7 +88,10 @@ def apart_from(
     taken: Collection[str],
     read_after: frozenset[str] | None = None,
 ) -> tuple[Lines, dict[str, str]]:
-    """Rename names of `outer` assigned in statements to `new_x`; return also a map from each to its new name."""
+    """Rename names of `outer` assigned in statements to `new_x`; return also a map from each to its new name.
+
+    A new name is none of `taken`; `read_after` are the names the results read.
+    """
     used, renamed = set(taken), dict[str, str]()
     for name in sorted(set(outer)):
         if any(name in written(item) for item in statements):
@@ -99,7 +102,10 @@ def apart_from(
 
 
 def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozenset[str]:
-    """Return the builtins a statement assigns (`max = ...`) and a call needs, in the statements or in the code around them."""
+    """Return the builtins a statement assigns (`max = ...`) and a call needs, in the statements or in the code around them.
+
+    Such a local has to be renamed.
+    """
     items = tuple(statements)
     called = {
         inner.args[0].label

@@ -463,7 +463,7 @@ class Reverse:
     def _ends_derivatives(self, g: Op, given: Collection[Op]) -> bool:
         """Return whether a gradient comes from the `given` values by a call without a derivative in PyTorch: `silu_backward`.
 
-        Always False where a second derivative is given up.
+        Such a gradient is used only while autograd does not record. Always False where a second derivative is given up.
         """
         if self.once or g in given:
             return False

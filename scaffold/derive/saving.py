@@ -389,7 +389,7 @@ def _free(lines: tuple[Line, ...]) -> Found:
 def _refuse_changed(
     spec: OpSpec, data: dict[str, frozenset[str]], place: Location
 ) -> None:
-    """Raise if the backward reads an input that the forward changes in place."""
+    """Raise if the backward reads an input that the forward changes in place; `data` maps a tensor to the gradients reading its values."""
     for name in spec.dirty:
         if data.get(name):
             message = (

@@ -578,7 +578,7 @@ def _runs(
 def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
     """Return the leading dims of an input, with the following ones in common with an earlier input; and these in that input.
 
-    `v.shape[:-1]` for T of `k[*batch, T, D]`.
+    Compared at once, they need one test: `v.shape[:-1] != k.shape[:-1]` for `k[*batch, T, D]` and `v[*batch, T, E]`.
     """
     first, teller = Place(known.item, 0), known.sizes[0]
     assert isinstance(teller, Place)

@@ -240,7 +240,7 @@ def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
 
 
 def _refuse_ambiguous(spec: OpSpec) -> None:
-    """Raise if the backward reads a name that is both an output and another local of the forward."""
+    """Raise if the stated backward reads a name that is both an output and a local returned under another name."""
     if spec.forward is None:
         return
     locals_ = assigned(spec.forward)

@@ -334,7 +334,7 @@ def _saved_names(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the lines computing the gradients, with the return of them."""
+    """Return the lines computing the gradients, with the return of them; an unknown gradient raises NotImplementedError if needed."""
     inlined = _inlined(spec, derivation)
     if inlined is not None:
         return inlined
@@ -463,7 +463,7 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _rows(names: Iterable[str], width: int) -> list[list[str]]:
-    """Group names into as few lines `grad_x = grad_y = None` as possible."""
+    """Group names into as few lines `grad_x = grad_y = None` as fit into `width` columns."""
     rows: list[list[str]] = []
     for name in names:
         if rows and len(" = ".join([*rows[-1], name, "None"])) <= width:
@@ -489,7 +489,10 @@ def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
 
 
 def _element_lines(spec: OpSpec, element: Element) -> list[str]:
-    """Return lines computing a gradient for each tensor of a variadic input: a comprehension, or a loop over statements."""
+    """Return lines computing a gradient for each tensor of a variadic input: a comprehension, or a loop over statements.
+
+    The flag is called `is_needed` if a line reads another `needed`.
+    """
     target, needs = f"grad_{element.name}", needed(spec, element.name)
     value = emit(element.value)
     statements = emit_lines(element.statements)

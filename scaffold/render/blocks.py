@@ -78,7 +78,10 @@ def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
 
 
 def parent_of(found: Outline, layer: int, templates: Templates) -> Source | None:
-    """Return the template extended by one of a layer, or None; its own name means the template below it."""
+    """Return the template extended by the template `found` of a layer, or None; its own name means the template below it.
+
+    `BUILT_IN_NAME` before a name asks for the built-in template, below all layers.
+    """
     if found.extends is None:
         return None
     name = found.extends

@@ -144,6 +144,7 @@ def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
         f"needs_grad_{item.name}": f"ctx.needs_input_grad[{spec.index(item.name)}]"
         for item in spec.differentiable
     }
+    # A saved value by its local, a kept one on ctx, a flag for each wanted gradient; others are names of the backward.
     read = found.triton.backward.arguments.split(", ")
     given = [(kept | asked).get(name, name) for name in read]
     grads = [f"grad_{item.name}" for item in spec.differentiable]

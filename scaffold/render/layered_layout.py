@@ -113,7 +113,10 @@ def _ordered(graph: _Graph) -> Order:
 def _sort(
     row: list[int], places: dict[int, int], beside: Sequence[Sequence[int]]
 ) -> None:
-    """Sort a layer by the barycentres of its neighbours; an item without neighbours keys by its position."""
+    """Sort a layer, `row`, by the barycentres of its neighbours, for fewer crossing edges; an item without any stays near its position.
+
+    `places` has the positions in the next layer, `beside` for each item its neighbours there.
+    """
     keys = {}
     for at, item in enumerate(row):
         near = [places[other] for other in beside[item]]

@@ -130,7 +130,7 @@ class Place(NamedTuple):
 
 
 def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
-    """Return a text without some ranges, which may overlap."""
+    """Return a text without some ranges, which may overlap: calls and methods that one op does not need."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -146,7 +146,7 @@ def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
 def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[str]:
     """Return the methods with their argument as result for this op: `on_copy` if nothing changes in place, `seeded`, `prepared`.
 
-    Calls of these are cut out of the code.
+    Calls of these are cut out of the code. `tree` is the shared code, `own` the test with the attributes of its class.
     """
     found: set[str] = set()
     for node in tree.body:

@@ -144,7 +144,7 @@ def _place(module: str, known: list[_Import], tree: ast.Module) -> int:
 def _statement(
     module: str, names: list[tuple[str, str]], wanted: Exported
 ) -> list[str]:
-    """Return the lines of an import."""
+    """Return the lines of an import from a module: `names` are pairs of a name there and the name it is bound to."""
     said = [name if name == bound else f"{name} as {bound}" for name, bound in names]
     start = f"from .{module} import"
     if wanted.single_lines:

@@ -41,7 +41,10 @@ def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
-    """Return lines raising TypeError if some of several inputs are complex and others real."""
+    """Return lines raising TypeError if some of several inputs are complex and others real.
+
+    Two inputs, one of them optional at most, are compared by `!=`; more, by the set of their answers.
+    """
     items = [item for item in spec.tensors if item.name in names]
     optional = [item.name for item in items if item.optional]
     if any(item.variadic for item in items) or len(items) > 2 or len(optional) > 1:

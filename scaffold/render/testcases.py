@@ -398,7 +398,7 @@ def _with(
 def _taken(
     spec: OpSpec, groups: Iterable[tuple[str, ...]]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the groups of inputs the forward may accept as absent.
+    """Yield the groups of inputs the forward may accept as absent, each a case of the test.
 
     It surely raises for others: `assert (q is None) == (k is None)`.
     """

@@ -29,7 +29,10 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
         return spec
 
     def seen(item: TensorInput) -> TensorInput:
-        """Return an input as the tests see it: its domain, and its dims if they are assumed."""
+        """Return an input as the tests see it: its domain, and its dims if they are assumed.
+
+        A positive definite matrix is assumed square; if `loose`, inputs are of any one shape, with integers if these are `alike`.
+        """
         dims = spec.tested_dims(item.name)
         if dims is None and found.get(item.name) == "spd":
             dims = SQUARE

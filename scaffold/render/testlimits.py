@@ -171,7 +171,7 @@ def _rounds(call: Node, names: frozenset[str]) -> bool:
 
 
 def maps(spec: OpSpec) -> bool:
-    """Return whether torch.func.vmap supports the forward's gradient: under torch.func.grad it refuses reads of the data."""
+    """Return whether torch.func.vmap supports the forward's gradient: it refuses reads of the data, `x.item()`, `if x > 0`, `x[mask]`."""
     masks = frozenset(item.name for item in spec.tensors if item.dtype == "bool")
     return not any(
         may_be(callee(item) or "", "data_dependent")

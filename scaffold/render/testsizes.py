@@ -325,7 +325,7 @@ class _Reader:
     def _of_call(self, call: Node) -> Iterator[tuple[str | Node | None, Node]]:
         """Yield each dividend of a call with its divisor: of `x.unflatten(-1, (groups, -1))`, the dim `D` and `groups`.
 
-        A dividend is None if it is unknown.
+        A test's sizes divide without rest. A dividend is None if it is unknown.
         """
         callee, *args = call.args
         named = dict(zip(call.keywords, args[len(args) - len(call.keywords) :]))
@@ -411,7 +411,10 @@ def reaches(spec: OpSpec) -> tuple[Formula, ...]:
 
 
 def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
-    """Yield named dims with the number of elements an index requires."""
+    """Yield named dims with the number of elements an index requires: `x[:, 3]` of `x[B, N]` -> ("N", 4).
+
+    A test's sizes are at least that; a size of 1 or less is no demand.
+    """
     dims = {item.name: spec.tested_dims(item.name) or () for item in spec.tensors}
     for node in forward.nodes():
         match node:

@@ -101,7 +101,7 @@ def label(value: str) -> str:
 
 
 def _value(tree: ast.expr) -> str:
-    """Return a sample value for an annotation, `(2, 2)` for `tuple[int, int]`; `object()` for an unknown one."""
+    """Return a sample value for an annotation, `(2, 2)` for `tuple[int, int]`, None for `int | None`; `object()` for an unknown one."""
     if isinstance(tree, ast.BinOp):
         return "None" if "None" in ast.unparse(tree) else _value(tree.left)
     if not isinstance(tree, ast.Subscript):

@@ -85,7 +85,7 @@ class _Pruner:
         return tuple(reversed(kept))
 
     def _statement(self, item: Statement, live: frozenset[str]) -> Statement | None:
-        """Return a statement without dead parts, or None if all of it is dead."""
+        """Return a statement without dead parts, or None if all of it is dead; `live` are the names read after it."""
         if isinstance(item, If):
             return self._choice(item, live)
         if item.operator or item.target.kind in ("absent", "subscript"):

@@ -88,7 +88,7 @@ def _read_late(
 
 
 def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
-    """Return whether every assignment to a name gives it a tensor, never a number."""
+    """Return whether every assignment to a name gives it a tensor, never a number; False with a builtin, as `max(x, 1)` may be either."""
     values = [item.value for item in assignments(statements) if name in written(item)]
     builtin = any(
         part.kind == "call"

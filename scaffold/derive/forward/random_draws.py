@@ -88,7 +88,10 @@ class _Draws:
         chosen: frozenset[str],
         shared: frozenset[str],
     ) -> None:
-        """Begin with the `active` inputs; names in `chosen` are assigned both in a branch and elsewhere, in `shared` aliased."""
+        """Begin with the `active` inputs; names in `chosen` are assigned both in a branch and elsewhere, in `shared` aliased.
+
+        A line for a draw gets a name outside `taken`; `drawn` collects the names of the values drawn.
+        """
         self.graph, self.active, self.kinds, self.taken = graph, active, kinds, taken
         self.chosen, self.shared = chosen, shared
         self.drawn: set[str] = set()
@@ -155,7 +158,10 @@ class _Draws:
         return alone and not carries_gradient(item.value, self.active)
 
     def _changed_draw(self, item: Assign) -> Assign | None:
-        """Return `mask = mask.div(keep)` for `mask.div_(keep)` of a drawn mask, which is saved as drawn; None for other statements."""
+        """Return `mask = mask.div(keep)` for `mask.div_(keep)` of a drawn mask, which is saved as drawn; None for other statements.
+
+        An alias of the mask would miss the change, so a name in `shared` is left.
+        """
         value = item.value
         if item.operator:
             named = item.target.label in self.drawn - self.shared
@@ -187,6 +193,7 @@ class _Draws:
                 return self.graph.node(node.kind, node.label, args)
             if not carries_gradient(node, self.active):
                 return self._named(lines, node, self._word(node))
+            # Dropout of an active value: only its mask is a draw of its own.
             args = tuple(map(named, node.args))
             plain = self.graph.node(node.kind, node.label, args, node.keywords)
             return self._product(lines, plain) if self._drops(node) else plain

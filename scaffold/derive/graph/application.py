@@ -351,7 +351,7 @@ class Applier:
 def _has_zero(rule: Rule, args: Mapping[str, Op]) -> bool:
     """Return whether the number 0, a gradient of zeros, is given in the place of a tensor.
 
-    An unused one among several results has such a gradient.
+    An unused one among several results has such a gradient. Without declared tensors, parameters without a default count as tensors.
     """
     required = (item.name for item in rule.parameters if item.default is None)
     names = rule.tensors or frozenset(required)

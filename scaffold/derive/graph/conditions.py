@@ -103,7 +103,7 @@ def choose(
 ) -> Op:
     """Return the op of `body if test else orelse`, for a test fixed in each call; one of the two if it is known before.
 
-    `not`, `is` and `!=` are turned around, so that equal choices are one op. With `zeros`, a 0 is a gradient of zeros.
+    `not`, `is` and `!=` are turned around, so that equal choices are one op. With `zeros`, a 0 is a gradient of zeros, with a shape.
     """
     if body is orelse:
         return body

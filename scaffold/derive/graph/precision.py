@@ -130,7 +130,7 @@ class Precision:
     def _compute_sources(self, op: Op) -> Sources:
         """Compute the sources of an op: its arguments' if its dtype is promoted from them, otherwise the op itself.
 
-        None are of an integer or a mask, which promote no real value. A cotangent has the dtype of its result.
+        The set is empty for an integer or a mask: neither promotes a real value. A cotangent has the dtype of its result.
         """
         if not op.is_tensor or op.kind in ("int", "bool"):
             return frozenset()

@@ -351,7 +351,7 @@ def _rejoined_size(one: Dim, two: Dim) -> Dim | None:
 
 
 def _are_complementary(one: Slice, two: Slice) -> bool:
-    """Return whether two slices of x are `x[k:]` and `x[-k:]`, together as long as x.
+    """Return whether two slices of x are `x[k:]` and `x[-k:]`, together as long as x, so that their `cat` has its size.
 
     `slice_size` gives `x[:-k]` the length of `x[k:]`, so `x[:-k]` and `x[-k:]` come here too.
     """
@@ -809,14 +809,15 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
                 return None
         if dims is None:
             count = x.rank if given is None else len(given)
-            dims = tuple(range(-(count or 0), 0))
+            dims = tuple(range(-(count or 0), 0))  # the last ones, as PyTorch does
         places = [at for dim in dims if (at := shapes.position(x, dim)) is not None]
         if x.dims is None or not places or len(places) < len(dims):
             return None
         found = list(x.dims)
         for at, size in zip(places, given or ()):
-            if size != -1:
+            if size != -1:  # -1 keeps the size of x
                 found[at] = size
+        # A real transform halves the last dim (`rfft`), or doubles it (`irfft`).
         is_given = given is not None and given[-1] != -1
         found[places[-1]] = last(found[places[-1]], is_given)
         return Shape(tuple(found))
@@ -957,7 +958,7 @@ def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
 
 
 def _end(shape: Shape, end: int) -> int | None:
-    """Return the index in `shape.dims` of a slice's bound.
+    """Return the index in `shape.dims` of a slice's bound, for `x.shape[1:-1]` as sizes.
 
     None if unknown dims stand between: a bound from the left must stand before dims of unknown number, one from the right behind.
     """

@@ -462,7 +462,7 @@ def _with_sizes(shape: Shape, sizes: Mapping[int, Dim]) -> Shape:
 
 
 def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
-    """Return the shapes deciding a broadcast: without each one that broadcasts to another."""
+    """Return the shapes deciding a broadcast, without each one that broadcasts to another: (N,), (B, N) -> (B, N)."""
     left: list[Shape] = []
     for shape in shapes:
         if shape in left:  # the usual case, and cheaper

@@ -183,7 +183,7 @@ def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
 
     None if no name can be solved for, or its value might be negative.
     """
-    terms = terms_of(minus(one, two))
+    terms = terms_of(minus(one, two))  # they add up to 0
     found: list[tuple[NamedSize, Dim]] = []
     for product, count in terms.items():
         rest = size_of({key: of for key, of in terms.items() if key != product})

@@ -144,7 +144,7 @@ def known_value(op: Op) -> object:
 
 
 def as_text(op: Op) -> Node:
-    """Return a Python value as an expression to evaluate, not to print: a size in it is a name without a value."""
+    """Return a Python value as an expression to inspect, not to print: a size in it is the name `_`, without a value."""
     match op.data:
         case Expression(node):
             return node
@@ -213,7 +213,7 @@ def _items(program: Program, op: Op) -> Sequence[Op]:
 
 
 def is_int(program: Program, op: Op) -> bool:
-    """Return whether a Python value is certainly one int, not a tuple."""
+    """Return whether a Python value is certainly one int, not a tuple or a float; False if that is unknown."""
     if op.rule in ("size", "rank", "count", "ratio") or isinstance(number(op), int):
         return True
     match op.data:
@@ -382,6 +382,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
             return first
         root = binary(program, "*", second, first)
         return program.called("math.sqrt", root)
+    # `a * (2 * b)` -> `2 * a * b`: the number to the front
     if right.is_python("binary", "*", "/") and is_literal(right.args[0]):
         return _times_product(program, factor, right)
     return None

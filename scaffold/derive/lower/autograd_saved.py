@@ -53,7 +53,7 @@ def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
 def values_read(node: Node) -> frozenset[str]:
     """Return the names whose values a formula reads, without names it asks for their shape only.
 
-    The first argument of a word like `sum_to(g, x)` is read if it is a gradient `g`, never the others.
+    Of a word (`BUILDERS`) like `sum_to(g, x)` the first argument is read if it is a gradient `g`, the others never.
     """
     if node.kind == "name":
         return frozenset({node.label})

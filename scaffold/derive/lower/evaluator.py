@@ -143,7 +143,10 @@ class Evaluator(ABC):
     # Indices
 
     def subscript(self, node: Node) -> Op:
-        """Return the op of `x[index]`: of a tensor, of a tuple written out, or of a call with several results."""
+        """Return the op of `x[index]`: of a tensor, of a tuple written out (a "list"), or of a call with several results (a "group").
+
+        Raise `UnsupportedError` if a name in the index holds a tuple or a list.
+        """
         inner, index = node.args
         value = self.value(inner)
         if value.kind == "group":
@@ -201,7 +204,10 @@ class Evaluator(ABC):
         raise UnsupportedError("an index of a tuple")
 
     def part(self, node: Node) -> Op:
-        """Return the op of one part of an index: a `range` for `start:end:step`, else the op of the number, mask, list or None."""
+        """Return the op of one part of an index: a `range` for `start:end:step`, else the op of the number, mask, list or None.
+
+        Raise `UnsupportedError` for a tuple held by a name: `x[at]` indexes by its elements, not by one part.
+        """
         if node.kind == "slice":
             none = self.program.const(None)
             return self.program.op(

@@ -389,7 +389,8 @@ class Expressions(Evaluator):
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
         """Return a choice among the rules of all cases by their conditions; None if some call may have no rule.
 
-        The last rule is taken if no other condition holds: one of these has to be false only if its own is true.
+        A case is a rule and its arguments. The last one is taken if no other condition holds, without a test of its own: so one of the
+        others has to be false only if the last is true.
         """
         table = self.applier.table
         try:

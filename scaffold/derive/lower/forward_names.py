@@ -29,14 +29,15 @@ def named_apart(
 ) -> Forward:
     """Return the forward with each value in `names` assigned to its name first: `return f(x) * y` -> `a = f(x)`, `return a * y`.
 
-    `places` has the expressions of each value; all of them are replaced by the name.
+    `places` has the expressions of each value; all of them are replaced by the name. A call with several results gets one line for all
+    its names, `values, index = x.max(0)`.
     """
     parts = [op for op in names if op.rule == "item" and op.args[0] in places]
     calls = dict.fromkeys(op.args[0] for op in parts if op.args[0] not in names)
     ops = sorted(names.keys() - {*parts} | calls.keys(), key=lambda op: op.serial)
     lines: list[Statement] = []
     results = forward.results
-    for position in range(len(forward.statements) + 1):
+    for position in range(len(forward.statements) + 1):  # the last: the results
         change: dict[Node, str] = {}
         item = dict(enumerate(forward.statements)).get(position)
         for op in ops:

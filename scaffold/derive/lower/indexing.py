@@ -162,10 +162,13 @@ def _picks(part: Op) -> bool:
 
 
 def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
-    """Return an index with `:` for each dim of its ellipsis, `x[:, :, i]` for `x[..., i]`; unchanged if the rank is unknown."""
+    """Return an index with `:` for each dim of its ellipsis, `x[:, :, i]` for `x[..., i]`; unchanged if the rank is unknown.
+
+    `value` is the indexed tensor.
+    """
     places = [at for at, part in enumerate(parts) if is_ellipsis(part)]
     rank = value.shape.rank
-    given = sum(not is_new_dim(part) for part in parts) - 1
+    given = sum(not is_new_dim(part) for part in parts) - 1  # without the ellipsis
     # A mask covers as many dims as it has.
     if len(places) != 1 or rank is None or any(part.kind == "bool" for part in parts):
         return parts
@@ -179,6 +182,7 @@ def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) 
 
     `parts` is the whole index, `value` the indexed tensor.
     """
+    # Indexed dims become dims at the place of the first: None before it is counted from the left, behind it from the right.
     first = next(at for at, part in enumerate(parts) if _picks(part))
     used = sum(not is_new_dim(part) for part in parts)
     left = int(value.shape.rank or 0) - used
@@ -228,7 +232,9 @@ def _picked_shape(part: Op) -> Shape | None:
 
 
 def _is_plain(parts: Sequence[Op]) -> bool:
-    """Return whether numbers beside the only tensor can be applied first without another order of dims.
+    """Return whether numbers beside the only tensor of an index can be applied first without another order of dims.
+
+    `x[0, index]` is `x[0][index]`, but `x[0, :, index]` has the dims of `index` first.
 
     PyTorch puts the dims of the tensor first if a slice stands between it and a number; then they must come first anyway.
     """

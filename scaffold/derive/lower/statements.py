@@ -157,7 +157,10 @@ class Lowering:
         self.places: dict[Op, list[Place]] = {}
 
     def results(self, ends: Lines) -> tuple[Op, ...]:
-        """Return the ops of the results; a single result may be an in-place change, as nothing reads the tensor afterwards."""
+        """Return the ops of the results; a single result may be an in-place change, as nothing reads the tensor afterwards.
+
+        `ends` assigns each result. Raise `UnsupportedError` if one of several changes a tensor.
+        """
         found = list[Op]()
         for item in assignments(ends):
             own = self._own_changes(item)
@@ -426,7 +429,10 @@ class Lowering:
     def _lower_branch(
         self, branch: Lines, before: dict[str, Op], test: Op, holds: bool
     ) -> dict[str, Op]:
-        """Lower a branch from the names `before` it; return the ops of the names it changes. `env` is the same afterwards."""
+        """Lower a branch from the names `before` it; return the ops of the names it changes. `env` is the same afterwards.
+
+        `holds` says for which outcome of `test` the branch is taken: in it, a value chosen by the same test is known.
+        """
         begun = {name: under(op, test, holds) for name, op in before.items()}
         self._set_env(begun)
         self.block(branch)

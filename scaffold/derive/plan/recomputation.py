@@ -169,7 +169,7 @@ def _with_names_apart(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """Return the part of a statement that the backward may repeat and that still gives the names `hit`.
+    """Return the part of a statement that the backward may repeat and that still gives the names `hit`, read by it.
 
     `spoilt` are the names it binds that are saved or returned already, so that they must not be bound again.
     """
@@ -180,13 +180,13 @@ def _narrowed(
         )
     if forward.repeatable(item) and not spoilt:
         return item
-    # One statement is left, since it gives a name in `hit`.
+    # An `if` with a part to leave out. One statement is left, since it gives a name in `hit`.
     (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
     return left
 
 
 def _without_values(graph: Graph, item: Assign, hit: Collection[str]) -> Assign | None:
-    """Reduce `a, b = x, y` to `b = y` if only `b` is needed; return None for a statement of another form."""
+    """Reduce `a, b = x, y` to `b = y` if `hit`, the names to recompute, has only `b`; return None for a statement of another form."""
     target, value = item.target, item.value
     one_each = target.kind == value.kind == "tuple" and not item.operator
     if not one_each or any(part.kind != "name" for part in target.args):
@@ -251,7 +251,10 @@ class Reuse(NamedTuple):
 
 
 def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
-    """Choose the forward's locals to recompute in the backward, and the locals to save; return the forward with names for them."""
+    """Choose the forward's locals to recompute in the backward, and the locals to save; return the forward with names for them.
+
+    `maths.versions` maps a name for one of several values of a local to the local; most get the user's name back here.
+    """
     if maths.forward is None:
         return Reuse(Plan((), ()), (), frozenset())
     graph, statements = maths.graph, maths.forward.statements
@@ -264,6 +267,7 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
     data = _read_as_data((*chosen.repeated, *maths.program))  # a shape is constant
+    # Saved locals, computed from inputs: autograd would take them for constants in a second derivative.
     cut_off = active_locals(statements, tensors) & set(chosen.saved) & data
     return Reuse(chosen, forward, cut_off, described)
 

@@ -38,7 +38,7 @@ class Spelling(NamedTuple):
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
-    """Return one entry of `also`, or `call` itself, as a spelling; None if it is none.
+    """Return one entry `head` of the key `also`, or `call` itself, as a spelling of a primitive; None if it is none.
 
     A bare `head`, as `torch.exp`, has the parameters of `call`.
     """

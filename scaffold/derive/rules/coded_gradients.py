@@ -66,7 +66,7 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
         scores = _where_given(make, mask, make.add(scores, mask), scores)
 
     def without_hidden(values: Op, number: float) -> Op:
-        """Return values with a number in each place excluded by the causal or a bool mask, if that is given."""
+        """Return values with a number in each place excluded by the causal or a bool mask, if given; a real mask excludes none."""
         for item in hidden:
             values = make.masked_fill(values, item, make.const(number))
         if not mask.is_tensor or mask.kind != "bool":
@@ -335,7 +335,7 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
     if g.facts.operator == "-" and len(g.args) == 1:
         whole = _of_mask(make, x, mask, g.args[0])
         return None if whole is None else make.neg(whole)
-    more = (x.shape.rank or 0) - (mask.shape.rank or 0)
+    more = (x.shape.rank or 0) - (mask.shape.rank or 0)  # dims of x behind the mask's
     known = x.shape.rank is not None and mask.shape.rank is not None
     one = g.rule == "expanded" and g.args[0].shape == SCALAR
     if mask.kind != "bool" or not (known and one):
@@ -538,7 +538,10 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("cat")
 def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return the slices of `g` in the places of `x` and `y` in `torch.cat((x, y), dim)`; None for parts not written out."""
+    """Return the slices of `g` in the places of `x` and `y` in `torch.cat((x, y), dim)`; None for parts not written out.
+
+    If all parts are surely of one size, that is a share of the size of `g`, and no part's shape is read.
+    """
     parts, dim = op.args
     at = literal(dim)
     if parts.rule != "list":

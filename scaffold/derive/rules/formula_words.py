@@ -181,9 +181,9 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
     plan = _dims_to_sum(g.shape, x.shape)
     if plan is None:
         return make.summed_to(g, x.shape, x if x.rule == "input" else None)
-    gone, ones = plan
+    gone, ones = plan  # dims that x has not, and dims of size 1 in x
     const = make.const
-    if ones and gone:
+    if ones and gone:  # one sum over all, then the dims of size 1 again
         extra = len(gone)
         both = (*gone, *(at + len(x.shape.dims or ()) + extra for at in ones))
         g = make.sum(g, const(both))
@@ -335,7 +335,7 @@ def dtype(make: Maker, x: Op) -> Op:
 
 @word
 def count(make: Maker, x: Op, dim: Op) -> Op:
-    """Return the number of elements a reduction over `dim` takes together; over all without a dim.
+    """Return the number of elements a reduction over `dim` takes together, the divisor of a mean; over all without a dim.
 
     If `dim` may be several dims, unknown before the call, it is the quotient of the element counts of `x` and the result.
     """
@@ -472,7 +472,10 @@ def _rank(make: Maker, x: Op) -> int:
 
 @word
 def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
-    """Return the argument of `F.pad` to lengthen one dim: `(before, after)` with zeros for all dims behind it."""
+    """Return the argument of `F.pad` to lengthen one dim: `(before, after)` with zeros for all dims behind it.
+
+    `F.pad` counts from the last dim: dim -2 by 1 at its end -> `(0, 0, 0, 1)`.
+    """
     at, rank, zero = literal(dim), x.shape.rank, make.const(0)
     ends = make.program.op("list", (before, after))
     if not isinstance(at, int) or at >= 0 and rank is None:

@@ -55,7 +55,10 @@ class FormulaEvaluator(Evaluator):
         table: Table,
         for_shape: bool = False,
     ) -> None:
-        """Evaluate formulas of a rule of `table`, over the op of each name in `env`; `for_shape` if only the shape is read."""
+        """Evaluate formulas of a rule of `table`, over the op of each name in `env`.
+
+        With `for_shape` only the shape of the result is read, so nothing may be simplified to a number.
+        """
         super().__init__(make.applier, env)
         self.make = make
         self.table = table  # the rule's table

@@ -108,7 +108,7 @@ class Entry(NamedTuple):
 
 
 def checked_table(text: str, path: str, base: Table | None = None) -> Table:
-    """Return the table of a text, over `base`; raise all of its problems together."""
+    """Return the table of a text, over the table `base`; raise `ScaffoldErrors` for all of its problems together."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems, entries = [], []

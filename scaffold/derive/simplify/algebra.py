@@ -242,7 +242,7 @@ class DividedFirst:
     def __init__(
         self, make: Maker, roots: Mapping[str, Op], seed: Op, count: Op
     ) -> None:
-        """Compute each of the gradients `roots` again, from `seed / count`."""
+        """Compute each of the gradients `roots` again, from `seed / count`; drop the divisions by `count` in them."""
         self.make, self.seed, self.count = make, seed, count
         self.quotient = make.div(seed, count)
         self.known: dict[tuple[Op, bool], Op | None] = {}  # answers of a call
@@ -389,6 +389,7 @@ def shared_multiples(
         for args, factor in multiples.get(op, {}).items():
             if shared[op.rule, args] > 1:
                 multiple = make.program.over(op, map(of, args))
+                # The factor stands in the only product: the other argument of `op` is a number.
                 (product,) = (arg for arg in op.args if arg in alone)
                 both = (multiple if arg is factor else of(arg) for arg in product.args)
                 return make.program.over(product, both)

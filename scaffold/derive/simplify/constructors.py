@@ -41,7 +41,7 @@ class Registry:
         self.of: dict[str, list[Simplification]] = {}
 
     def on(self, *names: str) -> Callable[[Function], Function]:
-        """Return a decorator for a simplification of some primitives, called with the maker and the arguments."""
+        """Return a decorator to register a simplification of the primitives `names`, called with the maker and the arguments."""
 
         def register(function: Function) -> Function:
             for name in names:

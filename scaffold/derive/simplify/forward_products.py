@@ -81,8 +81,8 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
             continue
         summed, *rest = outer.args
         inner = make.products.of(summed)
-        inside = inner.common(term)
-        outside = term.without(inside)
+        inside = inner.common(term)  # xc, below the sum
+        outside = term.without(inside)  # rstd, beside it
         taken = outside.times(Product(1, (), (outer,)))
         if inside == Product() or not outside.has_factors or not whole.holds(taken):
             continue

@@ -56,7 +56,7 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
 
 
 def _dim(op: Op) -> int | None:
-    """Return the dim an op fills partly, with zeros elsewhere; None for other ops."""
+    """Return the dim an op fills partly, with zeros elsewhere, as the gradient of a slice or `x[..., 0]`; None for other ops."""
     if op.rule == "unsliced":
         dim = literal(op.args[1])
     elif _is_line(op):
@@ -188,7 +188,10 @@ def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
-    """Return the value at each start for terms at every n-th index, `x[..., 1::2]` -> 1; None unless there are n such terms."""
+    """Return the value at each start, 1 for `x[..., 1::2]`, of n terms at every n-th index; None for other terms.
+
+    Together such terms fill the tensor.
+    """
     found: dict[int, Op] = {}
     for op in terms:
         if op.rule != "unsliced":

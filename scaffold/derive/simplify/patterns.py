@@ -180,7 +180,10 @@ class _Reader(NamedTuple):
     def _applied(
         self, rule: str, trees: tuple[ast.expr, ...] | list[ast.expr]
     ) -> Application:
-        """Return the pattern of a primitive applied to expressions, also as a product or a sum if any spelling matches."""
+        """Return the pattern of a primitive applied to expressions, also as a product or a sum if any spelling matches.
+
+        With `spelled`, for an identity, only the spelling as written matches.
+        """
         rest = bool(trees) and isinstance(trees[-1], ast.Starred)  # `sum(x, *rest)`
         args = tuple(map(self.read, trees[:-1] if rest else trees))
         if self.spelled:
@@ -301,7 +304,10 @@ class Matcher:
             yield from self._product(item, product, bound)
 
     def _product_of(self, op: Op) -> Product[Op]:
-        """Return the factors of an op, with all numbers multiplied together; other Python values count as tensors."""
+        """Return the factors of an op, with all numbers multiplied together; other Python values count as tensors.
+
+        `above` are those of the numerator, `below` of the denominator.
+        """
         if op not in self._products:
             plain = taken_apart(op, every=True)
             above = [*plain.tensors, *plain.statics]

@@ -94,7 +94,7 @@ REWRITES = Registry()
 
 @REWRITES.on("mT")
 def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
-    """Return `g.mT @ x` summed over leading dims for `(x.mT @ g).mT`: the gradient of a weight has its shape then.
+    """Return `g.mT @ x` summed over leading dims for `(x.mT @ g).mT`: so the gradient of a weight needs no transpose.
 
     In 11 of 661 known ops, each with a linear layer.
     """

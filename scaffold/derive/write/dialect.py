@@ -61,7 +61,10 @@ PLAIN = Dialect()
 
 
 def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
-    """Return the spellings used in a forward: dims by keyword, counted from the start, `x.transpose(-2, -1)` for `x.mT`."""
+    """Return the spellings used in a forward: dims by keyword, counted from the start, `x.transpose(-2, -1)` for `x.mT`.
+
+    `ways` maps a primitive (`mT`) to the call used in its place, unless the forward uses the primitive too (`own`).
+    """
     named, placed = list[str](), list[str]()
     ways, own = dict[str, Way](), set[str]()
     for node in dict.fromkeys(node for whole in forward for node in whole.walk()):

@@ -127,7 +127,7 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (method, *rest), written.keywords)
 
     def _combined(self, rule: str, method: str, own: Op, other: Op) -> Node:
-        """Return the sum, product or quotient of two values, written into `own` by the rule's `method`.
+        """Return the sum, product or quotient of two values, written into `own` by the rule's `method`: `own.add_(other)`.
 
         A product with a number or a tensor is added in one call: `own.add_(x, alpha=2)`, `own.addcmul_(x, y)`.
         """
@@ -161,7 +161,10 @@ class InPlace(NamedTuple):
         return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)
 
     def _with_product(self, method: str, rule: str, own: Op, product: Op) -> Node:
-        """Return the sum of a value and a product, by the given in-place method or, if it is "", by `torch.addcmul`."""
+        """Return the sum of a value and a product, by the given in-place method or, if it is "", by `torch.addcmul`.
+
+        `rule` is "add", or "sub" for `own - product`: then the product counts -1 times, `value=-1`.
+        """
         factors = map(self.node, product.args)
         if method:
             callee, *first = (self.graph.node("attribute", method, (self.node(own),)),)

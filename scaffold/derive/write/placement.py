@@ -83,7 +83,10 @@ def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lin
 
 
 def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | None:
-    """Return the sum or difference `total` with the target in place of `made`, or None if it is no such sum."""
+    """Return `target + x` for the sum `made + x`, `total`, once the value of `made` is assigned to `target`; None for other totals.
+
+    None also if the other term reads `made`, for it would have no value.
+    """
     match total:
         case Node("binary", "+" | "-" as sign, (one, two)):
             if one is made and made not in two.walk():

@@ -574,9 +574,9 @@ class Printer:
         return self.method(like, "new_zeros", shape)
 
     def _named_like(self, op: Op) -> Node:
-        """Return a value if it has a name, else an incoming gradient of the same kind, else the value itself.
+        """Return an expression with the dtype and device of a value: its name, else an incoming gradient of its kind, else the value itself.
 
-        It is read for its dtype and device alone, so it should not be computed for that.
+        Nothing else of it is read, so it should not be computed for that.
         """
         if op in self.names or op.rule in ("input", "cotangent"):
             return self.node(op)

@@ -257,7 +257,10 @@ class Scheduler:
             self.choices |= missing
 
     def _needs_name(self, op: Op, found: Schedule, inside: set[int]) -> bool:
-        """Return whether a choice needs an `if` of its own: something `inside` its branches has a name."""
+        """Return whether a choice needs an `if` of its own, and so a name: `inside` are choices with a named value in a branch.
+
+        A root, or a term of a sum, gets its `if` without another name.
+        """
         return (
             op.serial in inside
             and op in found.regions

@@ -418,6 +418,7 @@ class _Names:
     ) -> bool:
         """Name the values computed both by a repeated line of the forward and by a gradient; return whether there are any.
 
+        `saved` values are not repeated; those of `own` are computed by new lines.
         Without an `attempt` only the graph says what the backward reads.
         """
         forward = self.backward.forward
@@ -861,7 +862,10 @@ class _Writer:
         return tuple(comments)
 
     def _why_recorded(self, op: Op) -> tuple[str, ...]:
-        """Return the comment on a choice by whether autograd records the backward: its fused call has no derivative."""
+        """Return the comment on a choice by whether autograd records the backward: its fused call has no derivative.
+
+        () for a choice by another test.
+        """
         if op.test is not is_recorded(self.program):
             return ()
         call = op.args[1]

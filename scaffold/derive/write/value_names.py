@@ -169,7 +169,10 @@ class Namer:
                 yield name
 
     def name(self, op: Op) -> str:
-        """Choose a name for the op's value, and reserve it."""
+        """Choose a name for the op's value, and reserve it; the stem of an equal value (`alike`) goes first.
+
+        `first` notes the best stem of a value named otherwise: `composition` takes it where it is free.
+        """
         stems = self._stems(op)
         known = (self.alike[op],) if op in self.alike else ()
         possible = (*known, *stems)
