@@ -68,7 +68,10 @@ class _Drawing:
         found: Explanation | None,
         bytes_of: Callable[[Sequence[Tensors]], str],
     ) -> None:
-        """Begin a drawing without items; `found` has shapes and sizes, None if the forward is not understood."""
+        """Begin a drawing without items; `found` has shapes and sizes, None if the forward is not understood.
+
+        `bytes_of` gives the size of tensors as text.
+        """
         self.spec, self.derivation, self.bytes_of = spec, derivation, bytes_of
         self.items: list[Item] = []
         self.latest: dict[str, int] = {}  # name -> its last writer

@@ -149,7 +149,7 @@ def _users(lowered: Lowered) -> dict[Op, list[Op]]:
 
 
 def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
-    """Return whether operands surely have as many dims as the table's text says: `{"x": ("M", "K")}`."""
+    """Return whether operands surely have as many dims as the table's text says: `{"x": ("M", "K")}`; "..." stands for any number."""
     for name, sizes in wanted.items():
         shape = args[name].shape
         if sizes[0] == "...":

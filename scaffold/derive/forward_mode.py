@@ -189,7 +189,10 @@ class TangentWalk:
         return self.program.op("list", tuple(parts))
 
     def _of_formulas(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """Return the sum of the section's formulas for tangents, one for each argument; None if one of them has no such formula."""
+        """Return the sum of the section's formulas for tangents, one for each argument; None if one of them has no such formula.
+
+        `pairs` has each active parameter of the rule with its tangent.
+        """
         if not all(name in rule.tangents for name, _, _ in pairs):
             return None
 

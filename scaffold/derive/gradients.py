@@ -355,6 +355,7 @@ def _over_returned(
         handed[op] = walked.applier.program.op(
             "cotangent", (), Named(name), kind=op.kind, shape=op.shape
         )
+    # Named, so that the simplifier reads them and takes none apart.
     held = {**walked.held, **names}
     of_results = {**walked.cotangents, **{g: op for op, g in handed.items()}}
     make = maker_of(walked.applier, walked.lowered, held, of_results)
@@ -588,7 +589,7 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
 
 
 def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:
-    """Return a note for each call differentiated by autograd, with the reason."""
+    """Return a note for each call differentiated by autograd, with the reason: no rule, or one under a condition unknown before the call."""
     names = sorted(
         {
             _called(op) if op.rule == "call" else op.rule.rstrip("_")

@@ -161,6 +161,7 @@ class Reverse:
                 and op.active
                 and (op in self.waiting or op in self.parts)
             ):
+                # PyTorch takes complex values here too: the formula is for real ones.
                 if "takes_complex" in op.facts.flags and not op.facts.linear:
                     self.make.take_for_real(op.args)
                 self._pass_on(op)
@@ -209,6 +210,7 @@ class Reverse:
                 continue
             if len(by_shape) == 1 and self._may_be_summed_later(op, item, part):
                 part = item
+            # Summed, it is still one reader's part of the cotangent: for its name.
             if item in self.via and self.via[item][0] is op:
                 self.via.setdefault(part, self.via[item])
             total = part if total is None else self.make.add(total, part)

@@ -296,7 +296,10 @@ class _Views:
         return self.known.get(node.label) if node.kind == "name" else None
 
     def _root(self, node: Node) -> str | None:
-        """Return the name of the input of a view, or None for another value."""
+        """Return the name of the input of a view, `x` for `x.mT` or `x[0]`, or None for another value.
+
+        The backward makes such a view again, in place of saving it.
+        """
         match node:
             case Node("name", name):
                 return name if name in self.inputs else self.root.get(name)

@@ -168,7 +168,10 @@ def shape_checks(
 
 
 def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
-    """Return whether the op would be written differently with the weaker declarations of `weaker`, or could not be derived."""
+    """Return whether the op would be written differently with the weaker declarations of `weaker`, or could not be derived.
+
+    If not, a test of these declarations is superfluous.
+    """
     try:
         other = derive(weaker)
     except ScaffoldError:
@@ -189,7 +192,7 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
 def _conditions_needed(
     spec: OpSpec, found: Derivation, derive: Derive
 ) -> tuple[Formula, ...]:
-    """Return the conditions on sizes without which the op would be written differently."""
+    """Return the conditions on sizes without which the op would be written differently; only these are tested."""
     left = spec.require
     for condition in spec.require:
         fewer = tuple(item for item in left if item is not condition)
@@ -549,7 +552,7 @@ def _shown(dim: Dim, size: Place | int | None) -> str:
 def _runs(
     known: Known, others: Sequence[Known]
 ) -> Iterator[tuple[Part, Part | Place | int | None]]:
-    """Yield the dims to test with their required sizes; adjacent ones together, if adjacent in another input too.
+    """Yield the dims to test (`known.to_test`) with their required sizes; adjacent ones together, if adjacent in another input too.
 
     `y.shape[:2] != x.shape[:2]` is one test for two dims.
     """

@@ -86,7 +86,7 @@ class JoinedInput(NamedTuple):
     def _element(self, graph: Graph, grad: Node) -> Node:
         """Return the gradient of tensor `i`: the part of the joined gradient at its place, or the gradient summed to its shape."""
         index, tensors = graph.name(INDEX), graph.name(self.several.name)
-        if self.dim is None:
+        if self.dim is None:  # a sum of the tensors
             own = graph.node("subscript", "", (tensors, index))
             return _method(graph, grad, "sum_to_size", _attribute(graph, own, "shape"))
         if _shape_of(self.value) == "stacked":

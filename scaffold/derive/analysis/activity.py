@@ -99,7 +99,7 @@ def _is_no_array(call: Node) -> bool:
 
 @lru_cache(maxsize=1024)  # asked for every line in each style and for each declaration
 def is_random(node: Node) -> bool:
-    """Return whether the expression draws random numbers."""
+    """Return whether the expression draws random numbers; dropout with `training=False` draws none."""
     return any(
         item.kind == "call"
         and (

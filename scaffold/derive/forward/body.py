@@ -83,7 +83,10 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
     lists = {item.name for item in spec.attributes} - numbers
 
     def one(item: Statement) -> Statement:
-        """Write `n += 1` of a number as `n = n + 1`; a number is updated by assignment alone."""
+        """Write `n += 1` of a number as `n = n + 1`, and note what each name of the statement holds from here on.
+
+        After an `if`, a name is a number if it is one after both branches.
+        """
         nonlocal numbers
         if isinstance(item, If):
             before, known = {*numbers}, {**kinds.names}
@@ -365,7 +368,7 @@ def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
 
 
 def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
-    """Raise if the forward returns an input itself: PyTorch refuses to return a saved input unchanged."""
+    """Raise if a kept forward returns an input itself: PyTorch refuses to return a saved input unchanged."""
     assigned = written(*kept.statements)
     tensors = {item.name for item in spec.tensors} - assigned - set(spec.dirty)
     for value in kept.returned:

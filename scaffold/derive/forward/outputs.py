@@ -43,7 +43,7 @@ def own_results(
             own.append(_own_elements(graph, value, inputs, several))
             continue
         memory = perhaps.of_value(value)
-        if memory & seen:
+        if memory & seen:  # perhaps a tensor returned before
             own.append(cloned(graph, value))
         else:
             own.append(_own(graph, value, exact, inputs, several))

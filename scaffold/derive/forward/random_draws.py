@@ -115,6 +115,7 @@ class _Draws:
             return (changed,)
         if not is_random(item.value):
             return (item,)
+        # A draw in a way of `a if t else b` stands under an `if`, so that it is drawn only there.
         lazy = item.value.kind == "conditional" and item.target.kind == "name"
         if lazy and any(map(is_random, item.value.args[1:])):
             test, *ways = item.value.args

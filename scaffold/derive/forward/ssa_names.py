@@ -98,7 +98,10 @@ def _with_results_named(
 
 
 def _names_of_results(item: Assign) -> dict[int, str]:
-    """Return the primitive table's names for a statement's discarded results, by position."""
+    """Return the primitive table's names for a statement's discarded results, by position: `_, i = x.max(0)` -> {0: "values"}.
+
+    The backward may read such a result, so it needs a name.
+    """
     parts = item.target.args
     discarded = [k for k, part in enumerate(parts) if part.label == DISCARDED]
     if not discarded or item.value.kind != "call":

@@ -50,6 +50,7 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
     """Return the kind of a rule's result at a position: by its `dtype` argument if there is one, otherwise by the table."""
     said = rule.facts.kind(position)
     dtype = args.get("dtype")
+    # `x.to("cuda")`: a device in the place of a dtype
     if dtype is not None and _is_device(program.value_of(dtype)):
         args = {name: item for name, item in args.items() if item is not dtype}
         dtype = None
@@ -206,7 +207,7 @@ class Applier:
             KEYWORDS.get(key, key) if key not in names else key: value
             for key, value in keywords.items()
         }
-        if len(usual) != len(keywords):
+        if len(usual) != len(keywords):  # `dim` and `axis` both
             return None
         bound = bind(found.spelled, positional, usual, self._as_one)
         if bound is None or any(item.rule == "starred" for item in bound.values()):

@@ -22,7 +22,7 @@ Sources = frozenset[Op]
 
 @lru_cache(maxsize=4096)  # asked about each op on the way, and everything below it
 def of_default_dtype(op: Op) -> bool:
-    """Return whether a real value is computed from masks and integers alone: PyTorch makes it float32 whatever the inputs are."""
+    """Return whether a real value is computed from masks and integers alone: PyTorch gives it the default dtype, float32, in any call."""
     if op.kind != "real" or op.facts.dtype != "promoted":
         return False
     found = False

@@ -79,7 +79,7 @@ class Shape:
     def __init__(
         self, dims: tuple[Dim, ...] | None, origin: "Origin | None" = None
     ) -> None:
-        """Take known dims, or None and the origin of unknown ones."""
+        """Take known dims, or None and the origin of unknown ones; `lead` is the place of the dims of unknown number, if any."""
         self.dims, self.origin = dims, origin
         self.lead = next(
             (at for at, dim in enumerate(dims or ()) if is_lead(dim)), None

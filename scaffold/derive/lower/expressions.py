@@ -230,7 +230,7 @@ class Expressions(Evaluator):
         self.imported = {item.binding for item in spec.imports} - self.ruled
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
-        # `_choices` counts the branches around the current expression.
+        # `_choices` counts the branches around the current expression: in one, it is not computed in every call.
         self._note, self._choices = note, 0
         # Whether the backward runs under the autocast of the forward.
         self._in_autocast = amp_of(spec) == "region"
@@ -631,6 +631,8 @@ class Expressions(Evaluator):
 
     def test(self, node: Node) -> Op | bool:
         """Return the op of a condition fixed in each call, or its outcome if ranks and literals settle it; a name alone stays a test.
+
+        Fixed means: it depends on attributes, shapes and absent inputs.
 
         Raise `UnsupportedError` if it depends on the numbers in a tensor.
         """

@@ -45,7 +45,7 @@ def is_ellipsis(part: Op) -> bool:
 
 
 def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op, int]:
-    """Apply one part of an index at dim `at`; return the value and the dim for the next part.
+    """Apply one part of an index, `1:`, `None` or `i`, at dim `at`; return the value and the dim for the next part.
 
     `way` is 1 from the left, -1 from the right; after an integer the next dim has the same number.
     """
@@ -307,6 +307,7 @@ def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
 
     `whole` is the size of the dim. An unknown size is a `PartSize`.
     """
+    # `said`: the size of each part (`split`) or the number of parts (`chunk`)
     said, own = literal(op.args[1]), PartSize(op, position)
     if "sized" in op.facts.flags:
         length = _stated_length(program, op.args[1], whole, position)
@@ -412,7 +413,7 @@ def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
     to, at = literal(dim), literal(taken)
     if type(to) is not int or type(at) is not int:
         return None
-    if are_single(parts):
+    if are_single(parts):  # of `unbind`: without the dim
         first = to if stacked or to >= 0 else to - 1
         moved = applier.named("movedim", x, taken, applier.program.const(first))
         ends = map(applier.program.const, (first, first + 1))

@@ -181,7 +181,7 @@ def ended(results: Iterable[Node]) -> list[Assign]:
 def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
     """Return the names the backward must not read: their memory changes from line `end` on, or has several names.
 
-    If it has several, values computed from them count too: the order of their lines does not show in the names read.
+    If it has several, values computed from them count too: a change under the other name would not show in the names they read.
     """
     trace, last, mixed = Trace(lines), set[str](), set[str]()
     for change in trace.changes:
@@ -289,7 +289,10 @@ def _keeps_kind(value: Op, new: Op) -> bool:
 
 
 def _put_indexed(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """Return `value` after `value[mask] = new` or `value[index] = new`."""
+    """Return `value` after `value[mask] = new` or `value[index] = new`: a `where` for a mask of its shape, else `index_put`.
+
+    Raise `UnsupportedError` for an index with a slice or a number beside a tensor.
+    """
     if not all(part.is_tensor and part.kind in ("int", "bool") for part in parts):
         raise UnsupportedError(CHANGES)
     whole = len(parts) == 1 and parts[0].kind == "bool"

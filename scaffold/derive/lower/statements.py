@@ -314,7 +314,10 @@ class Lowering:
         self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
-        """Set the op of a target's names, to an op or, for `a, b = ...`, to its parts."""
+        """Set the op of a target's names, to an op or, for `a, b = ...`, to its parts.
+
+        A Python value assigned once is written by its name in the backward.
+        """
         if target.kind == "name":
             once = self.writes.get(target.label) == 1
             if op.kind == "static" and once and target.label not in self.stale:

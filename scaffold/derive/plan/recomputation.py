@@ -306,7 +306,7 @@ def _plan(
         frozenset(inputs | written(*maths.program)),
     )
     chosen = _chooser(spec, maths, wanted & own)
-    outputs = frozenset(dict(maths.origins))
+    outputs = frozenset(dict(maths.origins))  # can be saved as results
     asked = wanted - data - outputs
     if spec.style != "combined":
         return chosen(forward, wanted - outputs), frozenset()

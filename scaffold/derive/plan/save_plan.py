@@ -261,7 +261,7 @@ class Flow:
             before = self._before_each(source, sink)
             if sink not in before:
                 return frozenset(before)
-            path = [sink]
+            path = [sink]  # walked back from the sink
             while path[-1] != source:
                 path.append(before[path[-1]])
             self._push(path[::-1])
@@ -300,7 +300,10 @@ def to_save(
     backward: Collection[Op],
     can_be_saved: Callable[[Op], bool],
 ) -> tuple[Op, ...]:
-    """Return the values to save, except inputs and outputs, in order of computation."""
+    """Return the values to save, except inputs and outputs, in order of computation.
+
+    `results` are the forward's, `backward` the ops of the gradients; a value refused by `can_be_saved` has to be recomputed.
+    """
     ends = frozenset(results)
     forward = frozenset(op for result in ends for op in result.walk())
     # Elements only the backward reads: the indices of `x.max(-1)[0]`.
@@ -334,7 +337,7 @@ class _Choice:
         ends: frozenset[Op],
         can_be_saved: Callable[[Op], bool],
     ) -> None:
-        """Begin with the forward's ops, of which `ends` are its results, in memory anyway."""
+        """Begin with the forward's ops, of which `ends` are its results, in memory anyway; `can_be_saved` refuses other values."""
         self.costs, self.ends, self.can_be_saved = costs, ends, can_be_saved
         self.ops = sorted(
             (op for op in forward if op.kind != "static"),

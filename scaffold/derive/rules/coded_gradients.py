@@ -628,7 +628,7 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
     """Return the cotangent of one part of a `stack`, at index `position` of its dim `at`; of an expanded cotangent, all are equal."""
-    if not isinstance(at, int):
+    if not isinstance(at, int):  # the dim is known only in the call
         taken = item_at(make, make("unbind", g, at), position)
         return make.program.shaped(taken, part.shape)
     if g.rule == "expanded":

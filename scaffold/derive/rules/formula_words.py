@@ -687,7 +687,8 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
 def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
     """Return the sum over the copies of `x` of unknown rank, along the last `len(times)` dims, with sizes read from `g`.
 
-    With `tile`, there may be other dims before them.
+    It is the gradient of `x.repeat(2, 1)`: the 2 rows of copies get a dim of their own, and that is summed. With `tile`, there may be
+    other dims before them. Raise `UnsupportedError` for a number of copies read from a shape: it is 0 if that is empty.
     """
     program = make.program
     sizes, dims = list[Op](), list[int]()

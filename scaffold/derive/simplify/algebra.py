@@ -211,7 +211,7 @@ def _is_read_elsewhere(
 ) -> bool:
     """Return whether a factor of a term is a cotangent with another product in the program, apart from these two terms.
 
-    Such a product gets a name, so the terms stay as they are.
+    Such a product gets a name, so the terms stay as they are: with a factor taken out they could not read it.
     """
     ops = make.program.ops
     return any(

@@ -37,7 +37,10 @@ def forward_products(
 
 @FORWARD_PRODUCTS.on_each("mul", "div")
 def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `g * xhat` for `g * xc * rstd`, with `xhat = xc * rstd` of the forward; None if no forward product is in it."""
+    """Return `g * xhat` for `g * xc * rstd`, with `xhat = xc * rstd` of the forward; None if no forward product is in it.
+
+    The latest, and so largest, product of the forward is tried first; one within a sum is found by `_absorbed`.
+    """
     a, b = args
     if not make.forward_products or not (a.is_tensor and b.is_tensor):
         return None

@@ -26,7 +26,10 @@ def _opposite_sides(make: Maker, mask: Op, a: Op, b: Op) -> Op | None:
 
 @HOISTED.on("where")
 def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
-    """Return `g * where(c, x, y)` for `where(c, g * x, g * y)`."""
+    """Return `g * where(c, x, y)` for `where(c, g * x, g * y)`; None without a common factor.
+
+    The factors are first those of the product as written, then also those of the products in it (`deep_products`).
+    """
     if not (body.is_tensor and orelse.is_tensor):
         return None
     whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
@@ -60,7 +63,7 @@ def _without_expansion(
 ) -> Op | None:
     """Return the op with its argument `at` before its expansion: expanded afterwards, or not at all if another one is as large.
 
-    None if another argument has a shape between the two.
+    `(expanded(s) * x)` -> `s * x`. None if another argument has a shape between the two.
     """
     inner = args[at].args[0]
     whole = shapes.broadcast(*(arg.shape for arg in args if arg.is_tensor))

@@ -86,7 +86,10 @@ class Identities:
         self.real = real  # collects values matched as real ones: `conj(r) -> r`
 
     def __call__(self, make: Make, name: str, args: tuple[Op, ...]) -> Op | None:
-        """Return the right side of the first identity matching a call of a primitive; None without a match."""
+        """Return the right side of the first identity matching a call of a primitive; None without a match.
+
+        A value matched by the name `r` is noted in `real`: the identity holds for real tensors alone.
+        """
         for item in identities_of(self.table, name, tuple(arg.rule for arg in args)):
             if item.may_be(args):
                 count = len(item.left)

@@ -137,7 +137,10 @@ def _part(op: Op, size: int) -> Part | None:
 def _without_gaps(
     make: Maker, parts: Sequence[Part], size: int, dim: int, lines: bool
 ) -> Iterator[Op]:
-    """Yield the values of the parts in order, with zeros for indices between them; with `lines`, one value for each index."""
+    """Yield the values of the parts in order, for a `cat`, with zeros for indices between them and behind the last.
+
+    With `lines`, for a `stack`, yield one value for each index.
+    """
     at = 0
     end = Part(size, size, parts[0].value, lines)
     for part in (*parts, end):
@@ -295,7 +298,7 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
         if not fits or into.rule == "cond" or may_be_zero(into) or make.opaque(op):
             continue
         if op.rule == "index_put" and literal(op.args[3]) is not True:
-            continue
+            continue  # it replaces values, and adds none
         if make.precision(into) == make.precision(op):
             added = make(op.rule, into, *op.args[1:])
             return make.program.shaped(added, op.shape)
@@ -305,7 +308,7 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
 def as_one_choice(make: Maker, total: Op) -> Op:
     """Return `g + a if test else g` for `g + (a if test else 0)`, so that no zeros are added; the sum itself if that is impossible.
 
-    All choices of 0 in it must have one test.
+    All choices of 0 in it must have one test, the test of the result.
     """
     terms = list(_terms(make, total, False))
     if len(terms) < 2:

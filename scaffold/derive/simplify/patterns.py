@@ -265,7 +265,7 @@ class Matcher:
             count = len(item.args)
             if len(op.args) == count or item.open and len(op.args) > count:
                 yield from self.arguments(item.args, op.args[:count], bound)
-                if item.commutes:
+                if item.commutes:  # two operands, exchanged
                     yield from self.arguments(item.args, op.args[1::-1], bound)
         if item.product is not None and op.rule in PRODUCTS:
             yield from self._product(item.product, self._product_of(op), bound)

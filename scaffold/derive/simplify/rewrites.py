@@ -271,7 +271,7 @@ def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on("div")
 def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `mean(x, dim)` for `sum(x, dim) / n`, or for a product with that sum, if n is the number of elements summed."""
+    """Return `mean(x, dim)` for `sum(x, dim) / n`, or for a product with that sum, if the divisor `b` is the number of elements summed."""
     product = make.products.of(a)
     for at, factor in enumerate(product.tensors):
         if factor.rule == "sum" and not make.opaque(factor):
@@ -344,7 +344,10 @@ def _has_one(op: Op, dims: Axes) -> bool:
 
 @REWRITES.on("scatter_add")
 def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
-    """Return `source` times a one-hot for a scatter of one value per line: in 10 of 661 known ops, most of them losses over classes."""
+    """Return `source` times a one-hot for a scatter of one value per line into zeros.
+
+    Such a product needs no `scatter_add`, and meets other factors. In 10 of 661 known ops, most of them losses over classes.
+    """
     line = shapes.with_dim(a.shape, dim_of(dim), 1)
     if a.rule != "zeros" or index.shape != line or source.shape != line:
         return None

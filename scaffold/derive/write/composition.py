@@ -203,7 +203,7 @@ class _Known:
         return len(f"{name}{': Tensor' * typed} = {emit(item.value)}")
 
     def _with_value(self, line: Statement, item: Assign) -> Assign | None:
-        """Return the line with a value in place of its name; None if the line must stay as it is."""
+        """Return the line with a value in place of its name, assigned by `item`; None if the line must stay as it is."""
         if not _is_plain(line) or changed_in_place(line.value):
             return None
         if _stands_alone(line.value):
@@ -212,7 +212,7 @@ class _Known:
         def change(part: Node) -> Node | None:
             return item.value if part is item.target else None
 
-        (found,) = rewritten(self.graph, (line,), change)
+        (found,) = rewritten(self.graph, (line,), change)  # one line in, one line out
         assert isinstance(found, Assign)
         return found
 

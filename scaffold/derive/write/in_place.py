@@ -81,7 +81,7 @@ class InPlace(NamedTuple):
             and value.facts.category != "reduction"  # it is small: not worth a method
             and value.kind == "real"
             and value.shape == op.shape != SCALAR
-            and (not self._is_named(value) or value in single)
+            and (not self._is_named(value) or value in single)  # `single`: read once
             and not may_be_number(value)
             and precision(value) >= precision(op)
             and self._holds_batches(op, value)

@@ -183,7 +183,10 @@ def depend(first: Statement, second: Statement) -> bool:
 
 
 def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
-    """Return the inputs whose gradient is assigned in a line also needed for others: it is computed even if unwanted."""
+    """Return the inputs whose gradient is assigned in a line also needed for others: it is computed even if unwanted.
+
+    Backward has to return None for it then.
+    """
     joint = set()
     for line in lines:
         for name in written(line.statement):
@@ -216,7 +219,7 @@ def merged(lines: list[Statement]) -> list[Statement]:
 
 
 def gathered(lines: Iterable[Statement]) -> Lines:
-    """Merge `if`s with the same or opposite tests, even across lines independent of the first one."""
+    """Merge `if`s with the same or opposite tests, even across lines independent of the first one, and those inside them likewise."""
     done: list[Statement] = []
     for line in lines:
         later = _joined_later(done, line) if isinstance(line, If) else None

@@ -564,7 +564,7 @@ class Printer:
         )
 
     def _zeros(self, op: Op) -> Node:
-        """Write `torch.zeros_like(x)`, or `x.new_zeros(shape)` if the shape is not that of `x`."""
+        """Write `torch.zeros_like(x)`, or `x.new_zeros(shape)` if the shape is not that of `x`; `x` gives the dtype and the device."""
         shape = self.shape(op.asked)
         like = self._named_like(op.args[0])
         plain = shape.kind == "attribute" and shape.args[0] is like

@@ -289,6 +289,7 @@ class Scheduler:
                 if common is not None:
                     named[op] = common
                     places = {common}
+            # Computed anew by each reader, it reads its own arguments more than once.
             again = uses[op] > 1 and not at_hand and op not in named
             for at, arg in enumerate(op.args):
                 inside = places
@@ -299,6 +300,7 @@ class Scheduler:
                     regions[arg] = {*inside}
                 else:
                     there |= inside
+                # The gradient of a slice is written with its value twice.
                 twice = again or (op.rule == "unsliced" and at == 0)
                 uses[arg] = uses.get(arg, 0) + 1 + twice
         return Schedule(named, regions, uses)
