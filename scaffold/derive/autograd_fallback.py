@@ -156,7 +156,9 @@ def _pulled(
     arguments = tuple(passed(item.name) for item in spec.inputs)
     run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
-    given = tuple(map(passed, wanted))
+    given = tuple(
+        map(passed, wanted)
+    )  # the lambda's parameters; others are read from around it
     takes_all = wanted == tuple(item.name for item in spec.inputs)
     function = run if takes_all else graph.node("lambda", "", (*given, body))
     yield pullback_of(graph, pullback, function, given, BY_AUTOGRAD)
@@ -227,7 +229,10 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
     index = graph.constant("0") if count == 1 else graph.node("slice", "", ends)
 
     def results(node: Node) -> Node | None:
-        """Return the form of a node that takes the first results alone, if it is the forward or a call of it; else None."""
+        """Return the form of a node that takes the first results alone, if it is the forward or a call of it; else None.
+
+        `f` -> `lambda x: f(x)[:1]`, `f(x)` -> `f(x)[:1]`: the other results have no gradient.
+        """
         if node is run:  # passed as a function of all inputs
             named = (graph.name(item.name) for item in spec.tensors)
             pairs = zip(spec.tensors, named, strict=True)

@@ -187,7 +187,12 @@ def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
 def _only_in_products(
     table: Table, arg: Op, op: Op, users: Mapping[Op, list[Op]]
 ) -> bool:
-    """Return whether a matrix is used in products only: with one dim less, so have they, and no gradient fits."""
+    """Return whether a matrix is used in products only: with a vector in its place these have one dim less, and no gradient fits.
+
+    So its rank is enforced.
+
+    `op` is one use of `arg`: a product, or the sole other op below products, as its transpose.
+    """
 
     def is_product(user: Op) -> bool:
         return user.rule in table and table.rule(user.rule).category == PRODUCT

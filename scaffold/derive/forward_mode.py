@@ -432,7 +432,10 @@ class _Replaced:
         return self._rebuilt(inner, parts)
 
     def _part(self, views: tuple[Op, ...], inner: Op, arg: Op) -> Op:
-        """Return a factor in the product with the tangent: with the tangent in it, a number as it is, a tensor below the views."""
+        """Return the factor `arg` of `inner` in the product with the tangent: a number as it is, another tensor below the views.
+
+        The factor with the cotangent in it gets the tangent. Raise `UnsupportedError` if a factor is broadcast.
+        """
         if self._reads(arg):
             return self._spread(views, arg)
         if not arg.is_tensor:

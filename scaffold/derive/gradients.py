@@ -502,7 +502,10 @@ def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op
 def _seeds(
     make: Maker, cotangents: Mapping[Op, Op], undefined: Collection[Op]
 ) -> dict[Op, list[Op]]:
-    """Map each result to the first cotangents of the walk: several if one tensor is two outputs, 0 in place of None."""
+    """Map each result to the first cotangents of the walk: several if one tensor is two outputs, 0 in place of None.
+
+    An `undefined` cotangent may be None: where it is, none of its terms is computed.
+    """
     seeds: dict[Op, list[Op]] = {}
     for cotangent, result in cotangents.items():
         seed = where_defined(make, cotangent) if cotangent in undefined else cotangent

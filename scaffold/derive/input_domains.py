@@ -105,7 +105,10 @@ def _moves(op: Op) -> bool:
 
 
 def _positive(op: Op) -> list[tuple[Op, Domain]]:
-    """Return the arguments to restrict, each with its domain, to make a value positive; none if it is, or if that is unknown."""
+    """Return the arguments to restrict, each with its domain, to make a value positive; none if it is, or if that is unknown.
+
+    `1 - x` is positive for `x` in the unit interval, `x * x` anyway.
+    """
     if op.rule == "sub" and is_number(op.args[0], 1):
         return [(op.args[1], "unit")]
     if _is_product(op) and op.args[0] is op.args[1]:

@@ -639,7 +639,10 @@ def _all_for(
 def _watched(
     spec: OpSpec, lines: tuple[Line, ...], missing: frozenset[str]
 ) -> tuple[str, ...]:
-    """Return the outputs whose gradients the backward reads: if all are None, it returns None at once."""
+    """Return the outputs whose gradients the backward reads: if all are None, it returns None at once.
+
+    With a gradient still to be written (`missing`), all outputs.
+    """
     outputs = [item.name for item in spec.outputs if item.differentiable]
     if missing:
         return tuple(outputs)

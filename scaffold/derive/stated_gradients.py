@@ -178,7 +178,11 @@ def _isolated(
     forward: Forward | None,
     renamed: dict[str, str],
 ) -> Lines:
-    """Rename locals of a whole backward named like something of the op, unless only names never rewritten to ctx are hidden."""
+    """Rename locals of a whole backward named like something of the op, unless only names never rewritten to ctx are hidden.
+
+    An attribute, or a tensor whose shape is read, may become `ctx.x_shape`: a local of its name would be rewritten too. `renamed` maps
+    the forward's locals to their new names.
+    """
     for old, new in renamed.items():
         program, _ = outer_renamed(graph, program, old, new)
     metadata = {

@@ -17,7 +17,10 @@ from scaffold.spec import OpSpec
 
 
 def undefined_gradients(spec: OpSpec, cotangents: Mapping[Op, Op]) -> frozenset[Op]:
-    """Return the cotangents with a singular step of their own, not shared with another output; none if all have one."""
+    """Return the cotangents with a singular step of their own, not shared with another output; none if all have one.
+
+    A singular step, as a division, turns a cotangent of zeros into NaN, so an unused output must give None rather than zeros.
+    """
     if spec.is_library:  # PyTorch passes it zeros
         return frozenset()
     steps = {

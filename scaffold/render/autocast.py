@@ -48,7 +48,7 @@ def in_float32(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str
 
 
 def _device(spec: OpSpec) -> str:
-    """Return an expression for the tensors' device type: the device of the first one present."""
+    """Return an expression for the tensors' device type: the device of the first one present, "cpu" if none is."""
     sure = _sure(spec)
     if sure:
         return f"{sure}.device.type"

@@ -63,7 +63,10 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
 
 
 def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
-    """Return a test for some input needing its gradient; three or more adjacent flags are written as a slice."""
+    """Return a test for some input needing its gradient; three or more adjacent flags are written as a slice.
+
+    `flat`: `needs_input_grad` has one flag for each tensor of a variadic input, rather than a tuple of flags at its place.
+    """
     listed = [item for item in spec.differentiable if item.name in set(names)]
     tests = list[str]()
     for row in _side_by_side(spec, listed):
@@ -185,7 +188,7 @@ def grad_names(spec: OpSpec) -> tuple[str, ...]:
 
 
 def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return lines for absent output gradients: return None for every input, or fill in zeros."""
+    """Return lines for absent output gradients: return None for every input if all are None, else fill in zeros."""
     if not (derivation.watched or derivation.filled):
         return []
     several = variadic_names(spec)
@@ -204,6 +207,7 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
         lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
     extra = [name for _, name in derivation.incoming.handed]
     alone = len(extra) == 1 and len(spec.outputs) == 1
+    # A reader may wonder how the gradient of a sole output can be None.
     only = f"  # a second derivative, by {extra[0]} alone" if alone else ""
     for item in derivation.filled:
         name = grad_name(spec, item.output)

@@ -257,7 +257,7 @@ def _output_names(spec: OpSpec) -> list[str]:
 def _named_results(
     spec: OpSpec, derivation: Derivation, values: list[str]
 ) -> list[str]:
-    """Return the results; one needed on ctx gets its output's name, unless it is a name already."""
+    """Return the texts of the results; a line of ctx can name one only by its output's name, unless it is a name already."""
     wanted = {item.origin for item in derivation.saved if item.source == "output"}
     wanted |= {item.output for item in derivation.kept if item.output is not None}
     wanted |= {output.name for output in spec.outputs if _marked(spec, output)}

@@ -48,7 +48,10 @@ def _as_its_own(spec: OpSpec, kept: Kept) -> str:
 
 
 def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
-    """Return a copy of a result possibly aliasing an input; None for no alias, or for an input by its own name."""
+    """Return a copy of a result possibly aliasing an input; None for no alias, or for an input by its own name, refused before.
+
+    If it can be only the one input `x`, a copy is made just then: `y.clone() if y is x else y`.
+    """
     inputs = {item.name for item in spec.tensors} - set(spec.dirty)
     assigned = written(*kept.statements)
     if part.kind != "name" or part.label in inputs - assigned:

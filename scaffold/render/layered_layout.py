@@ -182,7 +182,10 @@ def _centred(graph: _Graph, order: Order) -> list[float]:
 
 
 def _wanted(graph: _Graph, item: int, centres: list[float]) -> float:
-    """Return the mean of an item's neighbours; dummies attract each other most, so long edges are straight."""
+    """Return the mean of an item's neighbours, weighted; dummies (from number `graph.real` on) attract each other most.
+
+    So long edges, rows of dummies, are straight.
+    """
     near = [*graph.above[item], *graph.below[item]]
     if not near:
         return centres[item]

@@ -227,7 +227,10 @@ def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
 
 
 def _leading_lines(spec: OpSpec, sharding: Sharding, whole: str) -> list[str]:
-    """Return lines counting the leading dims; tensors with different ones broadcast, so nothing is split."""
+    """Return lines counting the leading dims; tensors with different ones broadcast, so nothing is split.
+
+    `whole` is the placement returned then. A required tensor is counted if there is one, since an optional one may be None.
+    """
     pairs = zip(spec.tensors, sharding.inputs, strict=True)
     (first, group), *others = sorted(
         ((item, group) for item, group in pairs if ANY_DIMS in group),

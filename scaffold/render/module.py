@@ -296,7 +296,7 @@ def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
-    """Return the updated buffers the call may retain: it saves them, or may return a view of them."""
+    """Return the updated buffers the call may retain: it saves them, or may return a view of them; it is given copies of these."""
     updated = {name for name, _ in module.updates}
     if derivation.opaque or derivation.forward is None:
         return updated

@@ -227,7 +227,10 @@ def _attributes(test: ast.Module, base: str) -> Truths:
 
 
 def _truths(body: Iterable[ast.stmt]) -> Iterator[tuple[str, bool]]:
-    """Yield the attributes of a class with their truth values; functions and computed values count as true."""
+    """Yield the attributes of a class with their truth values; functions and computed values count as true.
+
+    A method behind a false attribute is left out of the test.
+    """
     for node in body:
         if isinstance(node, ast.FunctionDef):
             yield node.name, True
@@ -342,7 +345,7 @@ class _Kept:
                     yield from self._cut_in_class(item, node.name)
 
     def _cut_in_class(self, item: ast.stmt, owner: str) -> Iterator[int]:
-        """Yield the lines to cut of a class's definition: all, or its condition and its calls of methods left out."""
+        """Yield the lines to cut of a definition in the class `owner`: all, or its `@asked_if` and its calls of methods left out."""
         if not self.keeps(item, owner):
             yield from _lines(item)
             return

@@ -204,13 +204,16 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
 
 
 def _edit_rows(lines: list[str], items: list[ast.expr], names: set[str]) -> None:
-    """Add and remove names of a list with one name a line; the others keep their lines and comments."""
+    """Add and remove names of a list with one name a line, in `lines`; the others keep their lines and comments.
+
+    `items` are the entries, `names` the wanted ones. A new name goes before the first one later in the alphabet.
+    """
     rows = {str(ast.literal_eval(item)): item.lineno for item in items}
     last = items[-1]
     line = lines[last.lineno - 1].encode()
     head, tail = line[: last.end_col_offset], line[last.end_col_offset or 0 :]
     if not tail.lstrip().startswith(b","):
-        lines[last.lineno - 1] = (head + b"," + tail).decode()
+        lines[last.lineno - 1] = (head + b"," + tail).decode()  # another may follow
     new: dict[int, list[str]] = {}
     for name in sorted(names - rows.keys()):
         later = [row for other, row in rows.items() if other > name]

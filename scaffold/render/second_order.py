@@ -91,7 +91,10 @@ def refused_at_once(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _of_one(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
-    """Return the lines to return one gradient, as a Function's result if autograd records: its backward raises."""
+    """Return the lines to return one gradient, as a Function's result if autograd records: its backward raises.
+
+    `before` are the lines computing `value`, the gradient; the Function takes the tensors `read` too, so that each is part of the graph.
+    """
     name = f"grad_{spec.inputs[0].name}"
     taken = {item.name for item in spec.inputs}
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)

@@ -98,7 +98,10 @@ def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
 def _refused(
     spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]
 ) -> Refused | None:
-    """Return an input and a value of it for a shape check to fail; None if there is none."""
+    """Return an input and a value of it for a shape check to fail, for a test of the check; None if there is none.
+
+    `before` are the checks above it. The last field says whether the message is sure to name this input.
+    """
     name = check.name
     # An earlier check, of an optional input, may read the shape of this one, and refuse first.
     read = any(f"{name}.shape" in test for one in before for test in one.tests)

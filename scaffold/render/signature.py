@@ -62,7 +62,7 @@ def parameters_with_defaults(items: Iterable[Input]) -> str:
 
 
 def _positional(items: list[Input]) -> list[str]:
-    """Return parameters in call order; one has its default only if all after it have one."""
+    """Return parameters in call order; one has its default only if all after it have one, as Python demands."""
     listed: list[str] = []
     open_end = True
     for item in reversed(items):

@@ -131,7 +131,7 @@ def _bound(
 def _equations(
     conditions: Iterable[Formula], names: Sequence[str]
 ) -> Iterator[tuple[str, Node]]:
-    """Yield the names alone on one side of an equation, each with the other side."""
+    """Yield the names alone on one side of an equation, each with the other side: `E == 3 * D` -> "E", `3 * D`."""
     for test in (item.result for item in conditions):
         if test is not None and test.kind == "compare" and test.label == "==":
             for one, two in (test.args, test.args[::-1]):

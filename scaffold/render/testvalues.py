@@ -364,7 +364,7 @@ LIMITS = ("min", "max")  # of Python's numbers
 
 
 def _compared(spec: OpSpec, name: str) -> Iterator[float]:
-    """Yield the numbers an attribute is compared with; 0 if it is a test itself."""
+    """Yield the numbers an attribute is compared with, `n > 2` or `min(n, 2)`; 0 if it is a test itself."""
     if spec.forward and any(_is_name(x, name) for x in spec.forward.expressions()):
         yield 0  # `if n:`
     for node in _nodes(spec):

@@ -51,7 +51,7 @@ def is_typed(node: Node, tensors: frozenset[str]) -> bool:
 def typed_names(
     statements: Iterable[Statement], tensors: frozenset[str]
 ) -> frozenset[str]:
-    """Return the names of known type after the statements, judged by the first assignment to each."""
+    """Return the names a type checker knows to be tensors after the statements, judged by the first assignment to each."""
     known, seen = set(tensors), set(tensors)
     for item in assignments(statements):
         pairs = () if item.operator else unpacked(item.target, item.value)

@@ -264,7 +264,7 @@ def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
 
 
 def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield other shapes for undeclared ones, as a guess: the forward may refuse them."""
+    """Yield other shapes for undeclared ones, as a name and an argument of `make`; a guess, since the forward may refuse them."""
     if not (derived or is_asked_more(spec)) or not _is_loose(spec):
         return
     stated = OF_A_STATED_GRADIENT if is_asked_more(spec) and not derived else ()

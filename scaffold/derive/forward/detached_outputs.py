@@ -50,7 +50,10 @@ def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
 
 
 def perhaps_detached(spec: OpSpec) -> bool:
-    """Return whether an output may have no gradient in PyTorch: detached in a branch, or of an absent input alone."""
+    """Return whether an output may have no gradient in PyTorch: detached in a branch, or of an absent input alone.
+
+    True for a kept forward, not looked into.
+    """
     if spec.forward is None or spec.kept is not None:
         return spec.kept is not None
     forward = live_forward(spec, spec.forward, ends=True)

@@ -191,7 +191,7 @@ def _is_plain(item: Statement) -> TypeGuard[Assign]:
 
 
 def _added(statements: Lines) -> set[str]:
-    """Return the names that are terms of a sum, or are updated in place by one."""
+    """Return the names that are terms of a sum, or are updated in place: `a + b`, `a.add_(b)`."""
     found = list[Node]()
     for part in nodes(*statements):
         match part:

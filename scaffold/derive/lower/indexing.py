@@ -275,7 +275,7 @@ def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[
 def item_of(
     program: Program, applier: Applier, op: Op, position: int
 ) -> tuple[Shape | None, Kind, bool]:
-    """Return the shape, the kind, and whether it is active, of one of several results."""
+    """Return the shape, the kind, and whether it is active, of one of several results; no gradient leads back from some of them."""
     rule = applier.table.of_op(op.rule)
     assert rule is not None
     args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))

@@ -265,7 +265,7 @@ def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _put(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return the terms as slices put into the first one, which has zeros at their indices."""
+    """Return the terms as slices put into the first one, which has zeros at their indices, for every n-th index of a size not known to be a multiple of n."""
     whole = terms[0]
     for op in terms[1:]:
         value, dim, start, _, step = op.args
@@ -365,7 +365,10 @@ def _comes_to_zero(make: Maker, op: Op) -> bool:
 def _branch_sum(
     make: Maker, terms: Iterable[tuple[Op, bool]], test: Op, at: int
 ) -> Op | None:
-    """Return the sum of terms in one branch of a test, 0 for a true test; None if all of them are 0."""
+    """Return the sum of terms in branch `at` of a test, 0 if it is true, 1 if not; None if all of them are 0.
+
+    A term comes with whether it is subtracted.
+    """
     total: Op | None = None
     for op, minus in terms:
         zero = _comes_to_zero(make, op) and op.test is test

@@ -186,7 +186,7 @@ class Printer:
         return self.spelled(rule.spelled, args, along)
 
     def _counted(self, op: Op, rule: Rule) -> tuple[Op, ...]:
-        """Return the arguments of an op, its dims counted as in the forward."""
+        """Return the arguments of an op, its dims counted as in the forward: from the start, 1, or from the end, -1."""
         rank = op.args[0].shape.rank if op.args and op.args[0].is_tensor else None
 
         def counted(name: str, arg: Op) -> Op:
@@ -250,7 +250,7 @@ class Printer:
         return self._called(callee, pairs, linalg, along)
 
     def _signed(self, label: str, value: Node) -> Node:
-        """Put a sign on the first factor of a product, to avoid parentheses; cancel two minus signs."""
+        """Put a sign, `label`, on the first factor of a product, `-a * b` for `-(a * b)`; cancel two minus signs."""
         if label == "-" and value.kind == "unary" and value.label == "-":
             return value.args[0]
         if label == "-" and value.kind == "binary" and value.label in ("*", "/"):

@@ -142,7 +142,10 @@ def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[O
 
 
 def _assigning(op: Op) -> frozenset[Need]:
-    """Return the conditions under which a name is assigned, if only one branch of a choice assigns it."""
+    """Return the conditions under which a name is assigned, if only one branch of a choice assigns it.
+
+    The other branch is None then. A condition is an input to be present, or a test with the branch taken (0 if it is true).
+    """
     needed = frozenset[Need]()
     if op.rule != "cond":
         return needed

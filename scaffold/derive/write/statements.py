@@ -847,7 +847,10 @@ class _Writer:
         return [Assign(target, value, "", (*comment, *self._why(op, printer)))]
 
     def _why(self, op: Op, printer: Printer) -> tuple[str, ...]:
-        """Return comments on a line: why it casts a tensor (said once in a backward), or guards an exponent."""
+        """Return comments on the line of an op: why it casts a tensor (said once in a backward), or guards an exponent.
+
+        The line has all ops down to those with a name (`inner`).
+        """
         inner = down_to((op,), self.names.keys() - {op})
         written = [part for part in inner if part is op or part not in self.names]
         powers = filter(None, map(guarded_power, written))

@@ -158,7 +158,10 @@ class Namer:
         return filter(self._is_free, self.exact[key])
 
     def _beyond_roles(self, op: Op, value: Op | None) -> Iterator[str]:
-        """Yield the stems of an op with more in them than a role, or than the role or name of its forward value."""
+        """Yield the stems of an op with more in them than a role, or than the role or name of its forward value.
+
+        `value` is the forward value of a cotangent.
+        """
         value = value or self.negated.get(op)
         roles = {*self._roles(op)}
         if value is not None:
@@ -617,7 +620,7 @@ def _is_layer(op: Op) -> bool:
 
 
 def _is_multiple(op: Op, value: Op) -> bool:
-    """Return whether an op is an arithmetic result, the value, times or over one number."""
+    """Return whether an op is an arithmetic result, `value`, times or over one number or scalar."""
     if not value.facts.operator or op.facts.operator not in ("*", "/"):
         return False
     first, second = op.args
@@ -670,7 +673,7 @@ def _function(op: Op) -> str:
 
 
 def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
-    """Map each side of a choice to it, if the choice is a cotangent: the side has no forward value of its own."""
+    """Map each side of a choice to it, if the choice is a cotangent: the side is named after the choice's forward value."""
     found: dict[Op, Op] = {}
     waiting = [g for g in of if g.rule == "cond"]
     while waiting:
