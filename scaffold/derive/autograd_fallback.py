@@ -177,7 +177,8 @@ def _pulled_if_needed(
 ) -> Iterator[Statement]:
     """Yield statements for several gradients from one run of the forward; autograd gets only the inputs in need of one.
 
-    Another input may be absent, or hold bools or ints, which `torch.func.vjp` refuses.
+    Another input may be absent, or hold bools or ints, which `torch.func.vjp` refuses. The dict `needed` has the inputs in need of a
+    gradient by name, as autograd's only argument.
     """
     needed, some, pullback, pulled = (
         graph.name(fresh(word, taken))

@@ -121,7 +121,7 @@ class _Drawing:
             self._add("saved", "saved", (item.name,), detail, reads, [item.name])
         attributes = {item.name for item in self.spec.attributes}
         for kept in self.derivation.kept:
-            if kept.expression in attributes:
+            if kept.expression in attributes:  # an input of the op, of no shape
                 continue
             name = kept.expression.split(".")[0].split("(")[-1]
             origin = kept.output or name

@@ -94,10 +94,12 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
     for op in ops:
         rule = table.rule(op.rule)
         args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+        # For each form of the call (a matrix or a vector) the accepted dims.
         taken = [operands(text) for text in rule.operands]
         pairs += _pairs(next((item for item in taken if _fits(item, args)), {}), args)
         for name in taken[0]:
             arg = args[name]
+            # An input of the largest accepted rank: only a smaller one is accepted besides.
             most = arg.rule == "input" and _has_rank(
                 arg, [item[name] for item in taken]
             )
@@ -161,7 +163,10 @@ def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
 
 
 def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of size names with the same letter in the table's text of operands."""
+    """Yield pairs of size names with the same letter in the table's text of operands: PyTorch raises if they differ.
+
+    `wanted` has the letters of each operand, read from the last dim on, as leading dims may be of any number.
+    """
     known: dict[str, object] = {}
     for name, sizes in wanted.items():
         dims = args[name].shape.dims
@@ -189,9 +194,7 @@ def _only_in_products(
 ) -> bool:
     """Return whether a matrix is used in products only: with a vector in its place these have one dim less, and no gradient fits.
 
-    So its rank is enforced.
-
-    `op` is one use of `arg`: a product, or the sole other op below products, as its transpose.
+    So its rank is enforced. `op` is one use of `arg`: a product, or the sole other op below products, as its transpose.
     """
 
     def is_product(user: Op) -> bool:

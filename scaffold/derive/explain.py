@@ -115,7 +115,7 @@ class _Explainer:
         )
 
     def _rules(self) -> Iterator[Used]:
-        """Yield each formula of the table used for a gradient of the op."""
+        """Yield each formula of the table used for a gradient of the op, with its rule and parameter."""
         for op in self.ops:
             rule = self.applier.table.of_op(op.rule)
             if rule is None or not op.active:

@@ -154,10 +154,9 @@ class Differentiated:
         return _with_returned(self.walked, question, self._plain, recomputed)
 
     def _written(self, spec: OpSpec) -> GradientStatements:
-        """Write the statements, from values returned by forward to be saved as long as all of these are read.
+        """Write the statements, from values returned by forward to be saved, without those that no line reads.
 
-        Returned values that no line reads are not returned; inputs and outputs alone are saved if the statements cannot be
-        written otherwise.
+        Those are recomputed, and the statements written again; inputs and outputs alone are saved if there is no other way to write.
         """
         assert self.walked is not None
         backward, recomputed = self._backward, set[Op]()

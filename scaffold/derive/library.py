@@ -81,7 +81,7 @@ def forward_leaves(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def shape_of(spec: OpSpec, output: Output) -> str | None:
-    """Return the declared shape of an output as code over the inputs, or None if they do not determine it."""
+    """Return the declared shape of an output as code over the inputs present in every call, for its fake; None if they do not tell it."""
     if output.dims is None:
         return None
     sure = sure_inputs(spec)

@@ -62,7 +62,10 @@ def _alike(
 def _complex_inputs(
     ops: Iterable[Op], cotangents: Mapping[Op, Op] = {}
 ) -> frozenset[str]:
-    """Return the real inputs that, if complex, would make a value complex; a cotangent counts as its result."""
+    """Return the inputs declared real that, if complex, would make one of `ops` complex.
+
+    `cotangents` maps a cotangent to its result, and it is complex if that is.
+    """
     found, seen, waiting = set[str](), set[Op](), [*ops]
     while waiting:
         op = waiting.pop()

@@ -474,7 +474,10 @@ class Reverse:
         return ends or any(self._ends_derivatives(arg, given) for arg in g.args)
 
     def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
-        """Return the contributions of an op with several results; `arrived` has their cotangents by position, a missing one is zero."""
+        """Return the contributions of an op with several results; `arrived` has their cotangents by position, a missing one is zero.
+
+        Of a result `*parts`, all cotangents are joined, or each is put back by itself.
+        """
         for g in arrived.values():
             if g.rule == "cond" and may_be_zero(g):
                 sides = (of_side(arrived, g.test, side) for side in (0, 1))

@@ -411,7 +411,7 @@ def _refuse_two_tuples(spec: OpSpec, saved: tuple[Saved, ...], place: Location) 
 
 
 def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
-    """Return every tensor to choose from, in saving order: its name in the backward, its source, its name in the forward.
+    """Return every tensor that can be saved, in saving order: its name in the backward, its source, its name in the forward.
 
     Variadic ones come last, since `a, *tensors = ctx.saved_tensors` takes what is left.
     """

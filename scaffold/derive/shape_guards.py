@@ -259,7 +259,7 @@ def _is_several(item: TensorInput) -> bool:
 
 
 def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
-    """Return the op with other declared shapes for the named inputs."""
+    """Return the op with other declared shapes, `dims`, for the inputs named in it."""
     inputs = (
         (
             item._replace(dims=dims[item.name])
@@ -299,7 +299,8 @@ def _known(
 ) -> list[Known]:
     """Return the required sizes of each input, by the first input with a dim of the same name, and the dims to test.
 
-    PyTorch itself enforces the `pairs` of equal sizes: one test is enough for the dims they connect.
+    PyTorch itself enforces the `pairs` of equal sizes: one test is enough for the dims they connect, one group. `tellers` maps a dim to
+    the optional input it is compared with.
     """
     places = [place for item in declared for place in _places(item)]
     group = _groups([place.own_name for place in places], pairs)

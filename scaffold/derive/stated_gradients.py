@@ -267,7 +267,10 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
 def element_lines(
     spec: OpSpec, lines: tuple[Line, ...]
 ) -> tuple[tuple[Element, ...], tuple[Line, ...]]:
-    """Separate the formulas for element `i` of a variadic input from the other lines; return both."""
+    """Separate the formulas for element `i` of a variadic input from the other lines; return both.
+
+    Lines that depend on `i` and serve such a gradient alone belong to its formula: they stand inside its loop.
+    """
     if spec.backward:
         return (), lines
     several = {item.name for item in spec.differentiable if item.variadic}

@@ -157,7 +157,7 @@ def _computed(spec: OpSpec) -> str | None:
 
 
 def _formula(spec: OpSpec) -> list[str]:
-    """Return the forward as the user wrote it, unless the summary already shows it."""
+    """Return the forward as the user wrote it, or reformatted if a line is too long; [] if the summary already shows it."""
     if spec.forward is None or (not spec.doc and _computed(spec)):
         return []
     lines = spec.forward.text.splitlines()

@@ -33,7 +33,7 @@ IMPORT = re.compile(r"^(?:import|from) ", re.MULTILINE)
 
 
 def split(source: str) -> list[str]:
-    """Split source into pieces; without imports in the first one, return the source whole.
+    """Split source into pieces for black, each formatted by itself; without imports in the first one, return the source whole.
 
     Black leaves one blank line, not two, below a lone docstring.
     """

@@ -381,7 +381,7 @@ def _is_fixture(node: ast.stmt) -> bool:
 
 
 def _read(node: ast.AST) -> Iterator[str]:
-    """Yield the names read by code, and the attributes, each after a dot."""
+    """Yield the names read by code, `torch`, and the attributes, each after a dot: `.shape`."""
     for item in ast.walk(node):
         match item:
             case ast.Name(id=name):

@@ -53,6 +53,7 @@ def parameters_with_defaults(items: Iterable[Input]) -> str:
     items = tuple(items)
     listed = _positional([item for item in items if not item.keyword_only])
     keywords = [item for item in items if item.keyword_only]
+    # Behind `*tensors` all parameters are keyword-only without another star.
     star = ["*"] if keywords and not any(map(is_variadic, items)) else []
     listed += star
     for item in keywords:

@@ -159,7 +159,7 @@ class _Search:
         names: Sequence[str],
         shared: Mapping[str, int] | None,
     ) -> dict[str, int] | None:
-        """Return the first sizes satisfying the conditions, with `sizes` chosen already; None if there are none in STEPS steps.
+        """Return the first sizes of `names` satisfying the conditions, with `sizes` chosen already; None if there are none in STEPS steps.
 
         They differ from each other, except from the sizes of `shared` names; if that is None, any may be equal.
         """

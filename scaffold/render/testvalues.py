@@ -76,7 +76,7 @@ def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> 
 
 
 def attribute_value(spec: OpSpec, item: Attribute) -> str:
-    """Return a value for an attribute: its default, else a sample of its type; no number is 0 or 1."""
+    """Return a value for an attribute: its default, else a sample of its type; no number is 0 or 1, which hide mistakes."""
     if item.default is not None:
         return item.default
     if item.name in AXES and item.annotation == "int":
@@ -215,7 +215,7 @@ def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
 
 
 def _numbers(spec: OpSpec) -> Iterator[float]:
-    """Yield each number in a formula with both signs, doubled and halved, and the midpoints between them."""
+    """Yield each number in a formula with both signs, doubled and halved, and the midpoints: on all sides of a threshold."""
     values = [evaluated(node) for node in _nodes(spec) if node.kind == "constant"]
     values += [_read(attribute_value(spec, one)) for one in spec.attributes]
     numbers = {abs(float(x)) for x in values if _is_number(x)}

@@ -134,11 +134,14 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
         return None
 
     def one(item: Statement) -> Lines:
-        """Return the statements in place of one; none for an assignment left as `n = n`."""
+        """Return the statements in place of one; none for an assignment left as `n = n`.
+
+        Note what kind of value its names have from here on.
+        """
         if isinstance(item, If):
             body, orelse = (_flat(map(one, way)) for way in (item.body, item.orelse))
             return (If(item.test, body, orelse, item.comments),)
-        (done,) = rewritten(graph, (item,), plain)
+        (done,) = rewritten(graph, (item,), plain)  # one line in, one line out
         kinds.after((done,))
         assert isinstance(done, Assign)
         idle = done.target is done.value is not item.value

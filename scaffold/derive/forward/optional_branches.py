@@ -56,7 +56,10 @@ class Unfolder:
         return (*begun, If(test, (given,)))
 
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
-        """Return lines for the droppable conditionals inside a value, and the value over their names; only for those always evaluated."""
+        """Return lines for the droppable conditionals inside a value, and the value over their names.
+
+        `x @ w + bias if bias is not None else x @ w` is droppable: without `bias` an operator is dropped. Only for those always evaluated.
+        """
         if any(changed_in_place(value)):  # the order of evaluation matters
             return (), value
         before: list[Statement] = []

@@ -94,7 +94,7 @@ def _own(
 def _own_elements(
     graph: Graph, value: Node, inputs: frozenset[str], several: frozenset[str]
 ) -> Node:
-    """Return a variadic result, each of its tensors cloned if it is an input."""
+    """Return a variadic result, each of its tensors cloned if it is an input; `several` are the variadic inputs."""
     if value.kind == "name" and value.label in several:
         return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
     if value.kind == "tuple":

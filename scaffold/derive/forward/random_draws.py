@@ -127,7 +127,7 @@ class _Draws:
         return (*before, replace(item, value=value))
 
     def _choice(self, item: If) -> If:
-        """Rewrite both branches, each starting from the facts known before the `if`."""
+        """Rewrite both branches, each starting from the facts known before the `if`; afterwards those of either branch hold."""
         begun = self.active, self.drawn.copy()
         body = self.block(item.body)
         after = self.active, self.drawn

@@ -125,7 +125,10 @@ def difference(program: Program, one: Op, two: Op) -> Op:
 
 
 def may_be_none(program: Program, op: Op) -> bool:
-    """Return whether an input or a Python value may be None, by the declarations of the op; a choice of Python values may be."""
+    """Return whether an input or a Python value may be None, by the declarations of the op; a choice of Python values may be.
+
+    False for a value computed otherwise, as `n + 1`.
+    """
     match op.data:
         case Named(name):
             return op.rule == "input" and name in program.declared.optional

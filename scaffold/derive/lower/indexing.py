@@ -135,6 +135,7 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     parts = _without_ellipsis(applier, value, [*parts])
     while is_whole(parts[-1]) or is_ellipsis(parts[-1]):  # `x[i, ...]` is `x[i]`
         parts.pop()
+    # `x[i, None]`: the index without None first, then the new dims
     new = [at for at, part in enumerate(parts) if is_new_dim(part)]
     if new and value.shape.rank is not None:
         others = [part for part in parts if not is_new_dim(part)]

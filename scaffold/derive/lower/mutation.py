@@ -233,7 +233,7 @@ def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
 
 
 def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
-    """Return `value` after an in-place change has set a view of it to `new`.
+    """Return `value` after an in-place change has set a view of it to `new`; raise `UnsupportedError` for a view without such a rule.
 
     The gradient of a view places its argument at the view's elements, among zeros; the other elements of `value`
     replace the zeros.

@@ -211,7 +211,10 @@ class Lowering:
         return found
 
     def held_in_branches(self) -> dict[Op, str]:
-        """Return a name for each value assigned in one branch of an `if` only; after the other branch the name is None."""
+        """Return a name for each value assigned in one branch of an `if` only; after the other branch the name is None.
+
+        The backward may read it under the same test. A name in `stale` has another value by then.
+        """
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             if name in self.stale:

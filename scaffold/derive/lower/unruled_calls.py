@@ -63,7 +63,7 @@ def refuse_changes(node: Node) -> None:
 
 
 def changes_statistics(node: Node) -> bool:
-    """Return whether a call changes running statistics; one given None does not."""
+    """Return whether a call changes running statistics, as `F.batch_norm` does; one given None for them does not."""
     if node.kind != "call":
         return False
     named = keywords(node)

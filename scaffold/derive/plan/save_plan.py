@@ -167,6 +167,7 @@ def computed_twice(
         for at, item in enumerate(statements)
         if at in repeated and isinstance(item, Assign)
     }
+    # Values within a repeated line, not the whole of it.
     inside = {
         op
         for op, found in places.items()

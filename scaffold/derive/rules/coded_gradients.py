@@ -160,7 +160,7 @@ def _of_operand(
             operand if not alone else None,
         )
     for at in reversed(alone) if dots else alone:
-        place = at - len(letters) if dots else at
+        place = at - len(letters) if dots else at  # from the end behind `...`
         found = make.unsqueeze(found, make.const(place))
     if not _is_as_long(letters, operand, others, factors):
         return fit_to(make, found, operand)
@@ -648,6 +648,7 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
     if not isinstance(at, int):
         return None
     left = make.slice_scatter(g, make.zeros(g, src.shape), dim, start, end, step)
+    # A step of 1 is not written in a slice.
     by = make.const(None) if literal(step) == 1 else step
     bounds = (start, end, by)
     part = indexing.sliced(make.applier, g, at, bounds, src.shape)

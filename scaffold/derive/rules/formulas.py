@@ -124,7 +124,7 @@ class FormulaEvaluator(Evaluator):
         return compared(label, one, two)
 
     def other(self, node: Node) -> Op:
-        """Return `and` or `or` of several tests, simplified."""
+        """Return `and` or `or` of several tests, without those known; raise `UnsupportedError` for any other expression."""
         if node.kind != "boolean":
             raise UnsupportedError(f"{node.kind} in a formula")
         values = [self.value(arg) for arg in node.args]

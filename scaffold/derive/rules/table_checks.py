@@ -232,7 +232,10 @@ def _bad_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldE
 
 
 def _bad_call(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
-    """Yield a problem if the rule is for a call forwards cannot use, as one reading numbers out of a tensor; `key` names it."""
+    """Yield a problem if the rule is for a call forwards cannot use, as one reading numbers out of a tensor.
+
+    `key` is the key with the call, for the place of the message.
+    """
     said = None
     if spelled.kind in ("method", "attribute"):
         said = judged_value(spelled.name)

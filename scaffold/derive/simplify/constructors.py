@@ -191,7 +191,7 @@ class Maker(Algebra):
         )
 
     def expanded(self, op: Op, shape: Shape) -> Op:
-        """Return a value expanded to a shape."""
+        """Return a value expanded to a shape; a minus goes outside, to meet others, and the number 0 has any shape."""
         if op.shape == shape or is_number(op, 0):
             return op
         if op.rule == "expanded":

@@ -133,7 +133,7 @@ def _out_of_masks(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | None:
-    """Return the op with the mask of its argument `at` applied last: `where(c, g, 0) * y` -> `where(c, g * y, 0)`.
+    """Return the op `name` with the mask of its argument `at` applied last: `where(c, g, 0) * y` -> `where(c, g * y, 0)`.
 
     None without a mask, and if `g` may be infinite behind it: the second derivative by `y` would be zero times infinity.
     """

@@ -253,7 +253,7 @@ def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
     starts = None if lines else _starts(terms)
     if starts is not None and starts.keys() == {*range(len(terms))}:
         return _put(make, terms)
-    indices = {literal(op.args[3]) for op in lines}
+    indices = {literal(op.args[3]) for op in lines}  # all numbers, and different
     if len(lines) < 2 or len(indices) < len(lines):
         return None
     if len({index >= 0 for index in indices}) > 1:  # type: ignore[operator]

@@ -139,7 +139,7 @@ class Products:
         self._known = {op: one for op, one in known if op.serial < whole.serial}
 
     def op(self, product: Product[Op]) -> Op:
-        """Return the op of a product, the number first and divisors last: `2 * x * y / z`."""
+        """Return the op of a product, the number first and divisors last: `2 * x * y / z`; a minus stands before all of it."""
         make, const = self.make, self.program.const
         minus = not isinstance(product.number, complex) and product.number < 0
         factor = const(-product.number if minus else product.number)

@@ -105,7 +105,7 @@ class _Known:
         free = [_free(block.statements) for block in blocks]
 
         def is_free(role: str, name: str, at: int) -> bool:
-            """Return whether the name is unused, or names only tensors in branches invisible from this block."""
+            """Return whether `role` can replace `name` in block `at`: unused, or the name of tensors in other branches alone."""
             if role in self.fixed | RESERVED or role in inside[at]:
                 return False
             others = [k for k, names in enumerate(inside) if role in names]

@@ -114,7 +114,7 @@ class InPlace(NamedTuple):
         return self._method(value, "neg_")
 
     def _by_method(self, op: Op, name: str) -> Node | None:
-        """Write `zeros.scatter_(dim, index, 1)` or `x.exp_()`; return None for an operator, `x ** 2`."""
+        """Write `zeros.scatter_(dim, index, 1)` or `x.exp_()`, by the method `name`; None for an operator, `x ** 2`, or no free memory."""
         if not op.args or not self._free(op, op.args[0]):
             return None
         written = self.spelled(op)

@@ -176,6 +176,7 @@ class Printer:
         rule = self.applier.table.of_op(op.rule)
         if rule is None:
             raise UnsupportedError(f"{op.rule} cannot be written down")
+        # The forward's spelling for it: `x.t()` is one for `x.mT` of a matrix only.
         way = self.dialect.ways.get(op.rule)
         if way is not None and not (way.of_matrix and op.args[0].shape.rank != 2):
             other = self.applier.table.rule(way.rule)
@@ -827,9 +828,10 @@ def _size_along(printer: Printer, op: Op) -> Node:
 
 
 def _slice_backward(printer: Printer, op: Op) -> Node:
-    """Write the gradient of a complex slice by autograd's own primitive: `slice_scatter` is not differentiable."""
+    """Write the gradient of a complex slice by autograd's own primitive: `slice_scatter` has no derivative for complex tensors."""
     g, dim, *bounds = op.args
     graph, sizes = printer.graph, printer.shape(op.shape)
+    # Bounds written out in place of None.
     usual = (graph.constant("0"), _size_along(printer, op), graph.constant("1"))
     given = [
         default if literal(item) is None else printer.node(item)

@@ -312,6 +312,7 @@ class Scheduler:
         """Return the region for an op read in these places, or None if it is safe in none that encloses them."""
         if len(places) == 1:
             return next(iter(places))
+        # Without needs it is safe anywhere: one answer for all such ops.
         if self.safe.needs(op):
             return self._shared(places, op)
         key = frozenset(places)

@@ -186,7 +186,10 @@ def _with_shapes_of_others(
 def _read_for_shapes(
     names: Mapping[Op, str], saved: Collection[Op], lines: Lines
 ) -> set[Op]:
-    """Return the recomputed forward values that the lines read for their shape alone."""
+    """Return the recomputed forward values that the lines read for their shape alone: it may be found elsewhere.
+
+    `names` are those of the forward's values in the lines.
+    """
     ops = {name: op for op, name in names.items()}
     reads = [read for read, _ in free_reads(lines) if read.name in ops]
     data = {ops[read.name] for read in reads if not read.facets}

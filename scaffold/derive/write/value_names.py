@@ -113,7 +113,7 @@ class Namer:
         return other
 
     def name_all(self, ops: Collection[Op]) -> dict[Op, str]:
-        """Return names for several ops: forward values first, since their cotangents are named after them."""
+        """Return names for several ops, and reserve them: forward values first, since their cotangents are named after them."""
         self.whole |= {*ops}
         for gradients in (False, True):
             several = [op for op in ops if self.is_gradient(op) is gradients]
@@ -412,7 +412,10 @@ class Namer:
         return [f"{name}_cast" for name in (self._exact(op), *self._roles(op)) if name]
 
     def _by_argument(self, op: Op) -> Iterator[str]:
-        """Yield names by an operand's: `var` for `exp(logvar)`, `gate` for `F.linear(x, w_gate)`, `scaled_x` for `a * x`."""
+        """Yield names by an operand's: `var` for `exp(logvar)`, `gate` for `F.linear(x, w_gate)`, `scaled_x` for `a * x`.
+
+        An operand with no name of its own but a role gives none.
+        """
         if op.facts.argument == "exponent":
             yield from self._without_log(op.args[0])
         elif _is_layer(op) and (found := WEIGHT.fullmatch(self._exact(op.args[1]))):
