@@ -7,15 +7,20 @@ Invariant: if the text does not settle a question, the answer is no.
 import ast
 from collections.abc import Iterator
 
+from scaffold.formula.names import names_in, stores
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.flow import Guards, Step
+from scaffold.inspect.flow import DEFINITIONS, Guards, Step
 from scaffold.inspect.functions import Method
-from scaffold.inspect.imported_names import Names, method_call
+from scaffold.inspect.imported_names import Names, method_call, torch_call
+from scaffold.inspect.vocabulary import is_view_attribute
 from scaffold.lint.model import Edit, span
+from scaffold.primitives.calls import may_share_memory
 
 ONCE = "from torch.autograd.function import once_differentiable"
 # Operators of PyTorch itself: its functions, its collectives.
 OF_TORCH = ("torch.ops.aten.", "torch.ops.c10d", "torch.ops._c10d")
+# Functions of torch.distributed to write into the tensor they are given.
+COLLECTIVES = {"all_reduce", "broadcast", "irecv", "recv", "reduce"}
 COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
 
 
@@ -81,34 +86,62 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
     return any(owner.endswith(COMPILED) for owner in owners)
 
 
-def behind_results(method: Method) -> Iterator[Step]:
-    """Yield the statements whose values may reach what a method returns: its returns, then those that bind names they read, and so on."""
-    steps, names = list(method.flow.returns), {method.ctx}
+def behind_results(facts: Facts, method: Method) -> Iterator[Step]:
+    """Yield the statements whose values may reach what a method returns: its returns, then those that bind or change names they read, and so on."""
+    steps, flow = list(method.flow.returns), method.flow
+    names = {method.ctx, *(facts.names.imported.keys() - flow.bindings.keys())}
+    written = [(step, _written(facts, method, step)) for step in flow.steps]
     while steps:
         yield from steps
-        nodes = [node for step in steps for node in step.expressions()]
-        wanted = {node.id for node in nodes if isinstance(node, ast.Name)} - names
+        # An inner function reads names of the method; its statements are no steps.
+        inner = [s.statement for s in steps if isinstance(s.statement, DEFINITIONS)]
+        nodes = (node for step in steps for node in step.expressions())
+        wanted = names_in([*inner, *nodes]) - names
         names |= wanted
-        steps = [step for step in method.flow.steps if wanted & _written(step)]
+        steps = [step for step, found in written if wanted & found]
 
 
-def _written(step: Step) -> set[str]:
-    """Return the names in the targets of a statement, and in a call for its effect, which may change its arguments."""
-    statement = step.statement
-    places: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        places = statement.targets
-    elif isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For):
-        places = [statement.target]
-    elif isinstance(statement, ast.Expr):
-        places = [statement.value]
-    nodes = (node for place in places for node in ast.walk(place))
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
+def _written(facts: Facts, method: Method, step: Step) -> set[str]:
+    """Return the names a statement binds, and those of tensors it may change: `out` too, after `flat = out.view(-1)`, for `flat.fill_(0)`."""
+    statement, flow = step.statement, method.flow
+    if isinstance(statement, DEFINITIONS):
+        return {statement.name}
+    nodes = list(step.expressions())
+    changed = [c.target for c in facts.changes(method) if c.step is step]
+    changed += [
+        node
+        for node in nodes
+        if isinstance(node, ast.Attribute | ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+    ]
+    if isinstance(statement, ast.Expr):
+        changed.append(statement.value)  # a call for its effect
+    found, new = set[str](), names_in(changed)
+    while new:
+        found |= new
+        bounds = [b for name in new for b in flow.bindings.get(name, ())]
+        new = {_viewed(b.value) for b in bounds if b.value} - {"", *found}
+    return found.union(name.id for name in stores(nodes))
 
 
-def takes_shape(node: ast.AST) -> bool:
-    """Return whether a node is a call such as `torch.zeros_like(y)`."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_like")
+def _viewed(node: ast.expr) -> str:
+    """Return the name whose memory an expression may share, `out` of `out.view(-1).data[0]`; "" if it shares none's."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        part = node.func if isinstance(node, ast.Call) else node
+        if isinstance(part, ast.Attribute):
+            if not is_view_attribute(part.attr) and not may_share_memory(part.attr):
+                return ""
+        elif not isinstance(part, ast.Subscript):
+            return ""  # a function's result
+        node = part.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def read_for_shape(node: ast.AST, names: Names) -> list[ast.expr]:
+    """Return `y` of a call such as `torch.full_like(y, value)`, as a list; [] for any other node."""
+    if isinstance(node, ast.Call) and torch_call(node, names).endswith("_like"):
+        return node.args[:1]
+    return []
 
 
 def detaches(facts: Facts) -> bool:

@@ -8,7 +8,7 @@ from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.values import Root
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import once, takes_shape
+from scaffold.lint.questions import once, read_for_shape
 from scaffold.lint.saved_values import carries_gradient, has_graph, listed
 
 
@@ -59,12 +59,9 @@ def _is_mask(facts: Facts, read_root: Root) -> bool:
     backward = facts.function.backward
     assert backward is not None
     nodes, values = list(ast.walk(backward.node)), facts.values(backward)
-    compared = {
-        id(inner)
-        for node in nodes
-        if isinstance(node, ast.Compare) or takes_shape(node)
-        for inner in ast.walk(node)
-    }
+    seen = [part for node in nodes for part in read_for_shape(node, facts.names)]
+    seen += [node for node in nodes if isinstance(node, ast.Compare)]
+    compared = {id(inner) for node in seen for inner in ast.walk(node)}
     reads = [
         id(node)
         for step in backward.flow.steps

@@ -12,30 +12,20 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield inputs with a gradient, changed in place and not marked dirty; advice if a copy may be changed, or no gradient is sure."""
     function = facts.function
     forward, dirty = function.forward, facts.marked("mark_dirty")
-    if (
-        forward is None
-        or dirty is None
-        or facts.is_trivial
-        or forward not in function.own
-    ):
-        return  # not its own: reported for the parent; trivial: no gradient
-    inputs, values, seen = (
-        {item.name for item in forward.positional},
-        facts.values(forward),
-        set(),
-    )
-    marked = {*dirty, *_aliases(facts)}
+    if forward is None or dirty is None or facts.is_trivial:
+        return  # trivial: backward gives no gradient
+    if forward not in function.own:
+        return  # not its own: reported for the parent class
+    inputs, values = {item.name for item in forward.positional}, facts.values(forward)
+    marked, seen = {*dirty, *_aliases(facts)}, set()
     for change in facts.changes(forward):
         if change.how == ".set_()":
             continue  # it then has other memory; no values were changed
         root = values.possible_root(change.target, change.step)
-        if (
-            root is None
-            or root.origin != "parameter"
-            or "data" in root.views  # autograd does not see the change
-            or not change.sure
-        ):
+        if root is None or root.origin != "parameter" or not change.sure:
             continue
+        if "data" in root.views:
+            continue  # autograd does not see the change
         if root.name not in inputs or root.name in marked or root.name in seen:
             continue
         gradient = facts.has_gradient(root.name)

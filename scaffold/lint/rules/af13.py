@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import COLLECTIVES
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -32,7 +33,7 @@ def find(facts: Facts) -> Iterator[Found]:
                 values.root(c.target, c.step) == root._replace(views=())
                 for c in facts.changes(forward)
             ) or _is_handed(forward, root.name):
-                continue  # AF08 reports it, or the call may change it
+                continue  # AF08 reports it, or the call changes it
             if {"data", "detach"}.intersection(root.views):
                 continue  # the memory is shared on purpose
             what = "a view of an input" if root.views else "an input"
@@ -43,14 +44,13 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_handed(forward: Method, name: str) -> bool:
-    """Return whether a call for its effect takes the input, `group.all_reduce(x)`: it may change it."""
+    """Return whether a collective called for its effect, as `group.all_reduce(x)`, changes the input."""
     return any(
-        isinstance(argument, ast.Name) and argument.id == name
-        for step in forward.flow.steps
-        if isinstance(step.statement, ast.Expr)
+        isinstance(step.statement, ast.Expr)
         and isinstance(call := step.statement.value, ast.Call)
-        and not ast.unparse(call.func).startswith(f"{forward.ctx}.")
-        for argument in call.args
+        and ast.unparse(call.func).split(".")[-1] in COLLECTIVES
+        and name in map(ast.unparse, call.args[:1])
+        for step in forward.flow.steps
     )
 
 

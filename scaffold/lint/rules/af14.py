@@ -23,18 +23,11 @@ def find(facts: Facts) -> Iterator[Found]:
 def _masks(facts: Facts) -> Iterator[Found]:
     """Yield outputs that are comparisons cast to float, unmarked, with a gradient that backward does not read."""
     function = facts.function
-    forward, backward, marked = (
-        function.forward,
-        function.backward,
-        facts.marked("mark_non_differentiable"),
-    )
-    if (
-        forward is None
-        or backward is None
-        or marked is None
-        or forward not in function.own
-        or not facts.gradients
-    ):
+    forward, backward = function.forward, function.backward
+    marked = facts.marked("mark_non_differentiable")
+    if forward is None or backward is None or marked is None:
+        return
+    if forward not in function.own or not facts.gradients:
         return  # a backward that only raises is left to subclasses
     read = names_in([backward.node])
     for item in facts.outputs:

@@ -10,7 +10,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import behind_results, detaches, once, takes_shape
+from scaffold.lint.questions import behind_results, detaches, once, read_for_shape
 
 CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 
@@ -27,42 +27,44 @@ def find(facts: Facts) -> Iterator[Found]:
     if backward not in function.own:
         return  # not its own: reported for the parent class
     numbers = {f"{name}.item()" for name in _numbers(facts, backward)}
-    behind = {id(step.statement) for step in behind_results(backward)}
-    state = {id(target) for target in _state(facts, backward)}
-    for node in _computing(backward.node, behind):
+    aside = set(map(id, _aside(facts, backward)))
+    for node in _computing(backward.node, aside):
         what = _cut(facts, node)
-        if what and ast.unparse(node) not in numbers and id(node) not in state:
+        if what and ast.unparse(node) not in numbers:
             message = f"{what} in a backward that is not @once_differentiable: a second derivative may be silently wrong"
             yield Found(node, message, once(facts))
             return
 
 
-def _state(facts: Facts, backward: Method) -> Iterator[ast.expr]:
-    """Yield the tensors saved by forward that backward changes, as `running.data` in `running.data.copy_(mean)`: their cut is meant."""
+def _aside(facts: Facts, backward: Method) -> Iterator[ast.AST]:
+    """Yield nodes whose values reach no gradient: statements, `y` in `torch.zeros_like(y)`, saved state as in `running.data.copy_(mean)`."""
+    behind = {id(step.statement) for step in behind_results(facts, backward)}
+    for step in backward.flow.steps:
+        if behind.isdisjoint(map(id, ast.walk(step.statement))):
+            yield step.statement
+    for node in ast.walk(backward.node):
+        yield from read_for_shape(node, facts.names)
     for change in facts.changes(backward):
         root = facts.values(backward).root(change.target, change.step)
         if root and root.origin in ("saved", "kept"):
             yield change.target
 
 
-def _computing(node: ast.AST, behind: set[int]) -> Iterator[ast.AST]:
-    """Yield the nodes below one whose values may reach a gradient; `behind` are the ids of the statements which may.
+def _computing(node: ast.AST, aside: set[int]) -> Iterator[ast.AST]:
+    """Yield the nodes below one whose values may reach a gradient; `aside` are the ids of nodes which do not.
 
-    Not so: tests, blocks that end in raise, sizes, and `y` in `torch.zeros_like(y)`.
+    Not so either: tests, blocks that end in raise, and sizes.
     """
-    if is_metadata(node):
-        return  # `x.data.shape[0]`
-    if isinstance(node, ast.stmt) and behind.isdisjoint(map(id, ast.walk(node))):
-        return
+    if is_metadata(node) or id(node) in aside:
+        return  # a size is `x.data.shape[0]`
     yield node
-    shaped = takes_shape(node)
     for name, value in ast.iter_fields(node):
         parts = value if isinstance(value, list) else [value]
         if name == "test" or (parts and isinstance(parts[-1], ast.Raise)):
             continue
-        for part in parts[1:] if shaped and name == "args" else parts:
+        for part in parts:
             if isinstance(part, ast.AST):
-                yield from _computing(part, behind)
+                yield from _computing(part, aside)
 
 
 def _numbers(facts: Facts, backward: Method) -> Iterator[str]:
@@ -97,12 +99,9 @@ def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
 
 def _cut(facts: Facts, node: ast.AST) -> str:
     """Return how an expression cuts a tensor off the graph: `.data`, `.detach()`; "" if it does not."""
-    if (
-        isinstance(node, ast.Attribute)
-        and node.attr == "data"
-        and isinstance(node.ctx, ast.Load)
-    ):
-        return "" if facts.names.resolve(node).startswith("torch.") else ".data"
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        of_torch = facts.names.resolve(node).startswith("torch.")
+        return ".data" if node.attr == "data" and not of_torch else ""
     if isinstance(node, ast.Call):
         method = method_call(node, facts.names)
         if method == "detach" and detaches(facts):

@@ -7,6 +7,7 @@ from scaffold.formula.optionality import is_none
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
+from scaffold.inspect.imported_names import unsubscripted
 from scaffold.lint.model import Found, Rule
 
 
@@ -15,12 +16,7 @@ def find(facts: Facts) -> Iterator[Found]:
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return  # not its own: reported for the parent; trivial: no gradient
-    if any(
-        isinstance(node, ast.Attribute)
-        and node.attr in ("needs_input_grad", "requires_grad")
-        and isinstance(node.ctx, ast.Load)
-        for node in ast.walk(backward.node)
-    ):
+    if _asks(backward):
         return
     for item in facts.gradients:
         given = [
@@ -33,6 +29,18 @@ def find(facts: Facts) -> Iterator[Found]:
             message = f"{len(given)} gradients are computed without asking ctx.needs_input_grad"
             yield Found(backward.node, message)
             return
+
+
+def _asks(backward: Method) -> bool:
+    """Return whether backward reads ctx.needs_input_grad, or branches on `x.requires_grad`, other than of an output gradient."""
+    nodes = list(ast.walk(backward.node))
+    read = [node for node in nodes if isinstance(node, ast.Attribute)]
+    tests = [node.test for node in nodes if isinstance(node, ast.If | ast.IfExp)]
+    tested = {id(inner) for test in tests for inner in ast.walk(test)}
+    asked = [n.value for n in read if n.attr == "requires_grad" and id(n) in tested]
+    return any(node.attr == "needs_input_grad" for node in read) or any(
+        ast.unparse(unsubscripted(x)) not in backward.flow.parameters for x in asked
+    )
 
 
 def _is_ready(facts: Facts, backward: Method, node: ast.expr, at: Step) -> bool:

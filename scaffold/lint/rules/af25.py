@@ -18,13 +18,9 @@ def find(facts: Facts) -> Iterator[Found]:
             function.methods["vjp"].node,
             "both vjp and backward are defined: RuntimeError; keep one",
         )
-    callable_itself = {"__call__", "__new__"} & set(function.methods)
-    if (
-        callable_itself
-        or not function.unique
-        or not function.complete
-        or function.nested
-    ):
+    if {"__call__", "__new__"}.intersection(function.methods):
+        return
+    if function.nested or not function.unique or not function.complete:
         return
     found = tuple(_called(facts))
     if found and not _defined_otherwise(facts):

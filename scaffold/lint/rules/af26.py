@@ -11,12 +11,9 @@ from scaffold.lint.model import Edit, Found, Rule, span
 def find(facts: Facts) -> Iterator[Found]:
     """Yield `x = inputs` in setup_context if x is then saved or used as a tensor; a fix if forward has one input."""
     setup, forward = facts.function.setup_context, facts.function.forward
-    if (
-        setup is None
-        or forward is None
-        or len(setup.positional) < 2
-        or setup not in facts.function.own
-    ):
+    if setup is None or forward is None or len(setup.positional) < 2:
+        return
+    if setup not in facts.function.own:
         return  # not its own: reported for the parent class
     given = setup.positional[0].name
     saved = {

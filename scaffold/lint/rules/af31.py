@@ -26,7 +26,7 @@ def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
     """Return the kernel with the fewest names between its results and a gradient; without one, the last called for its effect; or None."""
     steps = backward.flow.steps
     effects = (s for s in reversed(steps) if isinstance(s.statement, ast.Expr))
-    for step in (*behind_results(backward), *effects):
+    for step in (*behind_results(facts, backward), *effects):
         for kernel in _kernels(facts, step.expressions()):
             return kernel
     return None

@@ -10,13 +10,10 @@ from scaffold.lint.model import Found, Rule
 def find(facts: Facts) -> Iterator[Found]:
     """Yield a backward that reads a parameter beyond the gradients of the outputs: it has its default in every call."""
     backward, outputs = facts.function.backward, facts.output_count
-    if (
-        backward is None
-        or outputs is None
-        or facts.is_trivial
-        or backward not in facts.function.own
-    ):
-        return  # not its own: reported for the parent; trivial: no gradient
+    if backward is None or outputs is None or facts.is_trivial:
+        return  # trivial: no gradient
+    if backward not in facts.function.own:
+        return  # not its own: reported for the parent class
     read = names_in([backward.node])
     for item in backward.positional[outputs:]:
         if item.default is not None and item.name in read:

@@ -22,11 +22,8 @@ def find(facts: Facts) -> Iterator[Found]:
     calls = facts.context_calls(saver, "save_for_backward")
     if len(calls) != 1 or calls[0].starred:
         return
-    gradients = max(
-        (sum(not is_none(v) for v in r.values or ()) for r in facts.gradients),
-        default=0,
-    )
-    if gradients < 2:
+    returned = (item.values or () for item in facts.gradients)
+    if not any(sum(not is_none(v) for v in values) > 1 for values in returned):
         return  # backward runs only if the one gradient is needed
     readers: dict[int, list[ast.Name]] = {}
     for position, argument in enumerate(calls[0].call.args):

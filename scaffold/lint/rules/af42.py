@@ -8,9 +8,9 @@ from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import COLLECTIVES
 from scaffold.primitives.calls import may_be_argument
 
-IN_PLACE = {"all_reduce", "broadcast", "irecv", "recv", "reduce"}
 MODULES = {"comm", "dist", "distributed"}
 
 
@@ -38,7 +38,7 @@ def _collective(facts: Facts, step: Step) -> ast.Call | None:
     if not isinstance(value, ast.Call):
         return None
     *owners, name = facts.names.resolve(value.func).split(".")
-    is_one = name in IN_PLACE and owners[-1:] and owners[-1] in MODULES
+    is_one = name in COLLECTIVES and owners[-1:] and owners[-1] in MODULES
     asked = any(keyword.arg == "async_op" for keyword in value.keywords)
     return value if is_one and (isinstance(statement, ast.Expr) or asked) else None
 
