@@ -33,18 +33,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = os.getenv("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes")
 DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INDICES = (torch.int32, torch.int64)  # one that is out of range gives NaN
-MOST_COLUMNS = 65536  # of a row, which is one block
-TILE = 8 if INTERPRETED else 1024  # numbers in a block of short rows
-MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
+MOST_COLUMNS = 65536  # of a block, which holds a row
+# Numbers in a block of short rows: few if interpreted, for tests of several blocks.
+TILE = 8 if INTERPRETED else 1024
+MOST_WARPS = 16 if torch.version.hip else 32  # 1,024 threads: a warp of ROCm has 64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def forward_kernel(
     logits_ptr,
     logits_stride,
@@ -84,7 +85,7 @@ def forward_kernel(
     tl.store(lse_ptr + row, lse, mask=row < rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def backward_kernel(
     grad_output_ptr,
     logits_ptr,
@@ -228,7 +229,7 @@ def _(grad_output, logits, target, lse, smoothing, ignore_index):
 
 
 def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Call an op once for a batch, which has so many more rows."""
+    """Call an op once for a batch, as more rows."""
     given = [*args]
     for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
         if dim is not None:
@@ -238,7 +239,7 @@ def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> An
     outputs = op(*given)
     if isinstance(outputs, Tensor):
         return outputs, 0
-    return outputs, tuple(0 if len(output) else None for output in outputs)
+    return outputs, (0,) * len(outputs)
 
 
 fused_cross_entropy_forward.register_vmap(
@@ -253,8 +254,7 @@ def why_not(logits: Tensor, target: Tensor) -> str:
     """Return why the kernels cannot run on such inputs, or ""."""
     if logits.device.type not in DEVICES:
         return f"logits is on {logits.device.type}"
-    tensors = (logits, target)
-    if any(tensor.device != logits.device for tensor in tensors):
+    if target.device != logits.device:
         return "the inputs are on several devices"
     if logits.dtype not in DTYPES:
         return f"logits has dtype {logits.dtype}"
@@ -265,7 +265,7 @@ def why_not(logits: Tensor, target: Tensor) -> str:
     if target.shape != logits.shape[:-1]:
         return "target is broadcast"
     if logits.shape[-1] > MOST_COLUMNS:
-        return f"a row has more than {MOST_COLUMNS} numbers"
+        return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""
 
 
@@ -273,7 +273,7 @@ def takes(logits: Tensor, target: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
     if logits.numel() == 0:
         return False
-    # Autocast has other functions in float32 on a CPU, where the formula runs.
+    # Autocast on a CPU has other functions in float32: leave them to PyTorch.
     if logits.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return False
     why = why_not(logits, target)
@@ -288,6 +288,7 @@ def forward(
     logits: Tensor, target: Tensor, smoothing: float, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
     dtype = logits.dtype
+    # Autocast has these functions in float32.
     if torch.is_autocast_enabled(logits.device.type):
         dtype = torch.promote_types(dtype, torch.float32)
     return fused_cross_entropy_forward(logits, target, smoothing, ignore_index, dtype)

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = os.getenv("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes")
 DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -162,8 +162,7 @@ def why_not(log_q: Tensor, p: Tensor) -> str:
     """Return why the kernels cannot run on such inputs, or ""."""
     if log_q.device.type not in DEVICES:
         return f"log_q is on {log_q.device.type}"
-    tensors = (log_q, p)
-    if any(tensor.device != log_q.device for tensor in tensors):
+    if p.device != log_q.device:
         return "the inputs are on several devices"
     if log_q.dtype not in DTYPES:
         return f"log_q has dtype {log_q.dtype}"
@@ -178,7 +177,7 @@ def takes(log_q: Tensor, p: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
     if log_q.numel() == 0:
         return False
-    # Autocast has other functions in float32 on a CPU, where the formula runs.
+    # Autocast on a CPU has other functions in float32: leave them to PyTorch.
     if log_q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return False
     why = why_not(log_q, p)
@@ -189,6 +188,7 @@ def takes(log_q: Tensor, p: Tensor) -> bool:
 
 def forward(log_q: Tensor, p: Tensor) -> Tensor:
     dtype = torch.promote_types(log_q.dtype, p.dtype)
+    # Autocast has these functions in float32.
     if torch.is_autocast_enabled(log_q.device.type):
         dtype = torch.promote_types(dtype, torch.float32)
     return fused_kl_div_forward(log_q, p, dtype)

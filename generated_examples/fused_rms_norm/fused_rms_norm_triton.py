@@ -25,17 +25,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = os.getenv("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes")
 DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-MOST_COLUMNS = 65536  # of a row, which is one block
-TILE = 8 if INTERPRETED else 1024  # numbers in a block of short rows
-MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
+MOST_COLUMNS = 65536  # of a block, which holds a row
+# Numbers in a block of short rows: few if interpreted, for tests of several blocks.
+TILE = 8 if INTERPRETED else 1024
+MOST_WARPS = 16 if torch.version.hip else 32  # 1,024 threads: a warp of ROCm has 64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def forward_kernel(
     x_ptr,
     x_stride,
@@ -61,7 +62,7 @@ def forward_kernel(
     tl.store(rstd_ptr + row, rstd, mask=row < rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def backward_kernel(
     grad_output_ptr,
     grad_output_stride,
@@ -128,7 +129,7 @@ def programs_of(rows: int, tile: dict[str, int], device: torch.device) -> int:
     """Fill each multiprocessor with 16 warps, of programs that sum many rows."""
     tiles = triton.cdiv(rows, tile["ROWS"])
     if INTERPRETED:
-        return min(tiles, 2)
+        return min(tiles, 2)  # so that small tests have several programs
     count = torch.cuda.get_device_properties(device).multi_processor_count
     return min(tiles, count * max(16 // tile["num_warps"], 1))
 
@@ -234,7 +235,7 @@ def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any
 def as_more_rows(
     op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
 ) -> Any:
-    """Call an op once for a batch, which has so many more rows."""
+    """Call an op once for a batch, as more rows."""
     if any(in_dims[at] is not None for at in shared):
         return each_sample(op, info, in_dims, *args)
     given = [*args]
@@ -244,7 +245,7 @@ def as_more_rows(
         elif isinstance(arg, Tensor) and at not in shared:
             given[at] = arg.expand(info.batch_size, *arg.shape)
     outputs = op(*given)
-    return outputs, tuple(0 if len(output) else None for output in outputs)
+    return outputs, (0,) * len(outputs)
 
 
 fused_rms_norm_forward.register_vmap(partial(as_more_rows, fused_rms_norm_forward, {1}))
@@ -255,8 +256,7 @@ def why_not(x: Tensor, weight: Tensor) -> str:
     """Return why the kernels cannot run on such inputs, or ""."""
     if x.device.type not in DEVICES:
         return f"x is on {x.device.type}"
-    tensors = (x, weight)
-    if any(tensor.device != x.device for tensor in tensors):
+    if weight.device != x.device:
         return "the inputs are on several devices"
     if x.dtype not in DTYPES:
         return f"x has dtype {x.dtype}"
@@ -265,7 +265,7 @@ def why_not(x: Tensor, weight: Tensor) -> str:
     if weight.shape != x.shape[-1:]:
         return "weight is broadcast"
     if x.shape[-1] > MOST_COLUMNS:
-        return f"a row has more than {MOST_COLUMNS} numbers"
+        return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""
 
 
@@ -273,7 +273,7 @@ def takes(x: Tensor, weight: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
     if x.numel() == 0:
         return False
-    # Autocast has other functions in float32 on a CPU, where the formula runs.
+    # Autocast on a CPU has other functions in float32: leave them to PyTorch.
     if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return False
     why = why_not(x, weight)
@@ -284,6 +284,7 @@ def takes(x: Tensor, weight: Tensor) -> bool:
 
 def forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(x.dtype, weight.dtype)
+    # Autocast has these functions in float32.
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.promote_types(dtype, torch.float32)
     return fused_rms_norm_forward(x, weight, eps, dtype)

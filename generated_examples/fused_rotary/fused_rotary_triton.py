@@ -32,17 +32,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = os.getenv("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes")
 DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-MOST_COLUMNS = 65536  # of a row, which is one block
-TILE = 8 if INTERPRETED else 512  # numbers in a block of short rows
-MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
+MOST_COLUMNS = 65536  # of a block, which holds a row
+# Numbers in a block of short rows: few if interpreted, for tests of several blocks.
+TILE = 8 if INTERPRETED else 512
+MOST_WARPS = 16 if torch.version.hip else 32  # 1,024 threads: a warp of ROCm has 64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def forward_kernel(
     x_ptr,
     x_stride,
@@ -77,7 +78,7 @@ def forward_kernel(
     tl.store(output_ptr + row * (2 * half) + half + cols, output_second, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def backward_kernel(
     grad_output_ptr,
     grad_output_stride,
@@ -226,8 +227,7 @@ def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
     """Return why the kernels cannot run on such inputs, or ""."""
     if x.device.type not in DEVICES:
         return f"x is on {x.device.type}"
-    tensors = (x, cos, sin)
-    if any(tensor.device != x.device for tensor in tensors):
+    if any(tensor.device != x.device for tensor in (cos, sin)):
         return "the inputs are on several devices"
     if x.dtype not in DTYPES:
         return f"x has dtype {x.dtype}"
@@ -243,8 +243,8 @@ def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
         return "cos is broadcast"
     if sin.shape != (x.shape[-2], x.shape[-1]):
         return "sin is broadcast"
-    if x.shape[-1] > MOST_COLUMNS:
-        return f"a row has more than {MOST_COLUMNS} numbers"
+    if x.shape[-1] // 2 > MOST_COLUMNS:
+        return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""
 
 

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = os.getenv("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes")
 DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -116,7 +116,7 @@ def _(grad_output, x):
 
 
 def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Call an op once for a batch, which has so many more rows."""
+    """Call an op once for a batch, as more rows."""
     given = [*args]
     for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
         if dim is not None:

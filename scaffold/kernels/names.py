@@ -30,7 +30,6 @@ class Own(NamedTuple):
     blocks: str = "blocks"
     precision: str = "precision"
     compute_dtype: str = "compute_dtype"
-    tensors: str = "tensors"
     tensor: str = "tensor"
     why: str = "why"
 
@@ -38,7 +37,7 @@ class Own(NamedTuple):
 OTHERS = (
     "row_index columns in_row row_count count positions program_index first_row program_count"
     " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE TILE_SIZE launch_blocks blocks_of precision_of"
-    " kernel_dtype given item reason"
+    " kernel_dtype item reason"
 )
 OTHER = Own(*OTHERS.split())
 # Of modules, builtins, functions and constants of the file, and of what Triton takes at a launch.

@@ -36,6 +36,7 @@ class TritonView(NamedTuple):
     saved: str  # what the forward keeps for the backward
     inputs: str  # the tensors of the op, with types
     first: str  # the one that says how many rows there are
+    columns: str  # of a block: the size of its row, or of each part
     # A tensor, those that it may have, and whether it may be None.
     dtypes: tuple[tuple[str, str, bool], ...]
     refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
@@ -61,7 +62,8 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     every = [item.name for item in spec.tensors]
     helpers, backward = Helpers(_all_names(pair) | {x.name for x in spec.inputs}), None
     forward = KernelBody(spec, pair.forward, "forward", every, pair, helpers)
-    forward_kernel = Launch(spec, forward, pair).kernel()
+    launch = Launch(spec, forward, pair)
+    forward_kernel = launch.kernel()
     dtypes = {*map(pair.dtype_of, pair.dtypes)}
     given = (x for x in forward_kernel.arguments.split(", ") if x not in dtypes)
     if pair.backward is not None:
@@ -70,7 +72,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         read = dict.fromkeys((*grads, *saved))
         body = KernelBody(spec, pair.backward, "backward", read, pair, helpers)
         backward = Launch(spec, body, pair).kernel()
-    first = forward.lead.source if forward.lead else ""
+    first, parts = launch.first, launch.parts
     return TritonView(
         op=spec.name,
         namespace=spec.namespace,
@@ -87,6 +89,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
             for item in spec.tensors
         ),
         first=first,
+        columns=f"{first}.shape[-1]" + f" // {parts}" * (parts > 1),
         refused=tuple(_refused(spec, pair, first)),
         float32=any(float32 for _, float32 in pair.dtypes.values()),
         dtype=tuple(_dtype(pair, first)),
@@ -147,9 +150,8 @@ def _dtype(pair: Pair, first: str) -> Iterator[str]:
     """
     for name, given in {pair.dtype_of(x): y for x, y in pair.dtypes.items()}.items():
         read, float32 = given
-        dtypes = [
-            x if x.startswith("torch.") else f"{x}.dtype" for x in read or [first]
-        ]
+        every = read or [first]
+        dtypes = [x if x.startswith("torch.") else f"{x}.dtype" for x in every]
         sure = [x for x in dtypes if x.removesuffix(".dtype") not in pair.absent]
         text = sure[0]
         for other in sure[1:]:
@@ -160,5 +162,6 @@ def _dtype(pair: Pair, first: str) -> Iterator[str]:
                 yield f"if {other} is not None:"
                 yield f"    {name} = torch.promote_types({name}, {other}.dtype)"
         if float32:
+            yield "# Autocast has these functions in float32."
             yield f"if torch.is_autocast_enabled({first}.device.type):"
             yield f"    {name} = torch.promote_types({name}, torch.float32)"

@@ -62,7 +62,9 @@ def main() -> None:
                 words = {"name": name, "direction": direction, "alone": alone}
                 print(json.dumps(words | told))
 
+    importlib.import_module("triton.runtime").driver.set_active(NoDriver())
     print(json.dumps({"name": "floats"} | dict(launched_with_floats())))
+    print(json.dumps({"name": "rows", "kernels": launched_with_rows()}))
 
 
 class NoDriver:
@@ -80,7 +82,6 @@ class NoDriver:
 
 def launched_with_floats() -> Iterator[tuple[str, Any]]:
     """The kernels of two temperatures, as the JIT makes them, and where the number stands."""
-    importlib.import_module("triton.runtime").driver.set_active(NoDriver())
     kernel = importlib.import_module("softmax_triton").forward_kernel
     mocked = importlib.import_module("triton.runtime.jit").MockTensor
     for dtype, word in ((torch.float32, tl.float32), (torch.float64, tl.float64)):
@@ -100,6 +101,15 @@ def launched_with_floats() -> Iterator[tuple[str, Any]]:
         yield f"constant of {dtype}", "dense<0.69999999999999996>" in made[0].asm[
             "ttir"
         ]
+
+
+def launched_with_rows() -> int:
+    """The number of kernels of softmax for several numbers of rows."""
+    kernel = importlib.import_module("softmax_triton").forward_kernel
+    x = importlib.import_module("triton.runtime.jit").MockTensor(torch.float32)
+    rest = {"DTYPE": tl.float32, "ROWS": 1, "BLOCK": 64, "grid": (1,)}
+    made = [kernel.warmup(x, 64, x, rows, 64, 0.7, **rest) for rows in (1, 16, 17)]
+    return len({found.hash for found in made})
 
 
 def compiled(

@@ -78,3 +78,10 @@ def test_a_float_is_an_argument_and_exact_in_float64(
         "argument of torch.float64": False,
         "constant of torch.float64": True,
     }
+
+
+def test_another_number_of_rows_needs_no_other_kernel(
+    told: list[dict[str, Any]],
+) -> None:
+    (found,) = (item for item in told if item["name"] == "rows")
+    assert found["kernels"] == 1

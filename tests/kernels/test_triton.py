@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -406,6 +407,43 @@ def test_kernels_take_the_dtypes_that_they_compute() -> None:
     assert "if logits.dtype not in DTYPES:" in text
     assert "if target.dtype not in INDICES:" in text
     assert "each_sample" not in text  # each batch is more rows
+
+
+def test_the_tests_of_a_call_ask_only_what_can_differ() -> None:
+    text = {}
+    for name in ("rms_norm", "layer_norm", "optional_norm", "swiglu"):
+        _, view = triton_kernels(OPS[name].spec("op"), Location("op"))
+        text[name] = kernel_draft(view)
+    assert "    if weight.device != x.device:\n" in text["rms_norm"]
+    several = "any(tensor.device != x.device for tensor in (weight, bias))"
+    assert f"    if {several}:\n" in text["layer_norm"]
+    assert "for tensor in (weight, bias) if tensor is not None" in text["optional_norm"]
+    assert "    if x.shape[-1] > MOST_COLUMNS:\n" in text["rms_norm"]
+    assert "    if x.shape[-1] // 2 > MOST_COLUMNS:\n" in text["swiglu"]
+
+
+def test_a_batch_of_outputs_has_dim_0_but_for_gradients_without_a_use() -> None:
+    spec = OPS["swish"]._replace(inputs="x[*B, D], y[*B, D]", forward="x * y")
+    texts = [
+        kernel_draft(triton_kernels(given.spec("op"), Location("op"))[1])
+        for given in (OPS["rms_norm"], spec)
+    ]
+    assert ["(0,) * len(outputs)" in text for text in texts] == [True, False]
+    assert ["0 if len(output) else None" in text for text in texts] == [False, True]
+
+
+@pytest.mark.parametrize("given", ["1", "true", "ON", "0", ""])
+def test_the_interpreter_is_told_as_triton_is(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", given)
+    _, view = triton_kernels(OPS["softmax"].spec("op"), Location("op"))
+    (line,) = (
+        x for x in kernel_draft(view).splitlines() if x.startswith("INTERPRETED")
+    )
+    scope: dict[str, Any] = {"os": os}
+    exec(line, scope)  # noqa: S102
+    assert scope["INTERPRETED"] is bool(given.strip("0"))
 
 
 @pytest.mark.parametrize(
