@@ -47,7 +47,8 @@ def _in_one_dtype(
     """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
 
     The gradient that comes in for a norm has the dtype in which autocast computed it, and so its statistics stay. Then no weight is cast
-    to less: on a CPU it may be in float32 beside an input that is not.
+    to less: on a CPU it may be in float32 beside an input that is not. Without a weight, no input is cast to the lower precision
+    of a gradient that the region computed: its statistics would be those of other numbers.
     """
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
@@ -60,15 +61,17 @@ def _in_one_dtype(
     like = min(computed, key=_precision_of)
     norm = results.get(args[0])
     if norm is not None and any(norm.args == item.args for item in statistics):
-        (x, *_), wide = norm.args[0].args, Named("promote_types")
-        cast = {
-            arg: _cast(make, arg, like, None if arg is x else wide) for arg in alike
-        }
+        (x, *_), by = norm.args[0].args, Named("promote_types")
+        cast = {arg: _cast(make, arg, like, None if arg is x else by) for arg in alike}
     elif statistics and all(arg.rule == "input" for arg in alike if arg is not args[0]):
         cast = {arg: _cast(make, arg, statistics[-1]) for arg in alike}
     else:
         cast = {arg: _cast(make, arg, like) for arg in alike}
-        cast |= {arg: _of_cast(make, arg, like) for arg in statistics}
+        if statistics and len(alike) == 2:
+            grad, x = alike
+            cast[x] = _cast(make, x, grad, Named("promote_types"))
+            cast[grad] = _cast(make, grad, cast[x])
+        cast |= {arg: _of_cast(make, arg, cast) for arg in statistics}
     return tuple(cast.get(arg, arg) for arg in args)
 
 
@@ -78,12 +81,11 @@ def _is_statistic(op: Op) -> bool:
     return made and all(inner.rule != "cotangent" for inner in op.walk())
 
 
-def _of_cast(make: Maker, statistic: Op, like: Op) -> Op:
+def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
     """Return a statistic of the tensors as they are cast."""
     (call,) = statistic.args
-    given = {*tensors(call.args)}
-    args = (_cast(make, arg, like) if arg in given else arg for arg in call.args)
-    return make.program.over(statistic, (make.program.over(call, args),))
+    again = make.program.over(call, (cast.get(arg, arg) for arg in call.args))
+    return make.program.over(statistic, (again,))
 
 
 def _of_its_dtype(op: Op) -> Op:
@@ -95,7 +97,7 @@ def _of_its_dtype(op: Op) -> Op:
 def _cast(make: Maker, arg: Op, like: Op, by: Named | None = None) -> Op:
     if _has_dtype_of(arg, like):
         return arg
-    if _is_zeros(arg):
+    if arg.rule == "zeros":
         return make.zeros(like, arg.shape)
     if arg.rule == "cond" and literal(arg.args[1]) is None:
         return make.choose(arg.test, _cast(make, arg.args[0], like, by), arg.args[1])
@@ -112,15 +114,11 @@ def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
     return [arg for arg in given if arg.kind == kind]
 
 
-def _is_zeros(op: Op) -> bool:
-    return op.rule == "zeros"
-
-
 def _precision_of(op: Op) -> tuple[bool, bool, bool]:
     """Return a sort key for values: full precision first, zeros last."""
     # Of low precision, each addend of a sum is rounded to its dtype.
     autocast = op.facts.autocast
-    return _is_zeros(op), autocast == "lower", autocast != "float32"
+    return op.rule == "zeros", autocast == "lower", autocast != "float32"
 
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:

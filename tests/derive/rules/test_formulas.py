@@ -1,6 +1,7 @@
 """Formulas of the table on calls: matrices without an inverse, where a backward raises nowhere, and calls whose value is a formula."""
 
 import math
+import re
 from dataclasses import replace
 from textwrap import dedent
 from typing import Any
@@ -390,13 +391,17 @@ def test_the_statistics_of_a_norm_are_computed_once(
 
 
 @pytest.mark.parametrize(
-    "forward", ["F.group_norm(x, 2, w, w)", "F.instance_norm(x, weight=w, bias=w)"]
+    ("forward", "call"),
+    [
+        ("F.group_norm(x, 2, w, w)", "native_layer_norm"),
+        ("F.instance_norm(x, weight=w, bias=w)", "native_group_norm"),
+    ],
 )
-def test_a_norm_of_channels_has_the_backward_of_pytorch(forward: str) -> None:
-    """One call for two gradients, of a weight that is not contiguous, too."""
+def test_a_norm_of_channels_has_a_backward_of_pytorch(forward: str, call: str) -> None:
+    """Of a weight that is not contiguous, too."""
     text = op_text("x[N, C, L], w[C]", forward=forward)
-    assert text.count(", mean, rstd = torch.native_group_norm(") == 1
-    assert text.count("aten.native_group_norm_backward(") == 1
+    assert text.count(f", mean, rstd = torch.{call}(") == 1
+    assert text.count(f"aten.{call}_backward(") == 1
     x, w = tensor(2, 4, 3).mT.contiguous().mT, tensor(8)[::2]
     active = (x.requires_grad_(), w.requires_grad_())
     op, plain = load(text).some_op, reference(["x", "w"], forward)
@@ -406,11 +411,17 @@ def test_a_norm_of_channels_has_the_backward_of_pytorch(forward: str) -> None:
     assert torch.autograd.gradgradcheck(op, active)
 
 
-def test_the_weight_of_channels_without_elements_has_the_gradient_zero() -> None:
+@pytest.mark.parametrize(
+    "forward", ["F.group_norm(x, 2, w)", "F.instance_norm(x, weight=w)"]
+)
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_weight_of_channels_without_elements_has_the_gradient_zero(
+    forward: str, twice: bool
+) -> None:
     """PyTorch's native_group_norm_backward makes it NaN."""
-    text = op_text("x[N, C, L], w[C]", forward="F.instance_norm(x, weight=w)")
+    op = load(op_text("x[N, C, L], w[C]", forward=forward)).some_op
     x, w = tensor(2, 4, 0), tensor(4).requires_grad_()
-    (grad,) = torch.autograd.grad(load(text).some_op(x, w).sum(), w)
+    (grad,) = torch.autograd.grad(op(x, w).sum(), w, create_graph=twice)
     assert grad.tolist() == [0] * 4
 
 
@@ -487,6 +498,61 @@ def test_a_norm_takes_them_where_no_autocast_casts(
     ]
     for low, true in zip(*grads, strict=True):
         torch.testing.assert_close(low.float(), true, rtol=0.05, atol=0.2)
+
+
+CHANNELS = ("F.group_norm(x, 2)", "F.instance_norm(x)")
+WEIGHTED = ("F.group_norm(x, 2, w)", "F.instance_norm(x, weight=w)")
+
+
+def errors(call: Any, inputs: list[Tensor], region: torch.dtype | None) -> list[float]:
+    """Return the relative errors of the gradients of `call`, whose result may be of any dtype."""
+    with torch.autocast("cpu", region, region is not None):
+        output = call(*inputs)
+    weight = torch.randn(output.shape, generator=torch.Generator().manual_seed(1))
+    weight = weight.to(output.dtype)
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    found = torch.autograd.grad(output, inputs, weight)
+    true = torch.autograd.grad(call(*exact), exact, weight.double())
+    pairs = zip(found, true, strict=True)
+    return [float((x - y).norm() / y.norm()) for x, y in pairs]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("forward", "in_region"),
+    [
+        *((norm, False) for norm in WEIGHTED),
+        *((f"F.silu({norm})", False) for norm in WEIGHTED),
+        *((f"{norm} {op} a", False) for norm in CHANNELS for op in "*+"),
+        *((f"{norm} @ a", True) for norm in CHANNELS + WEIGHTED),
+    ],
+)
+def test_the_gradients_of_a_norm_are_as_exact_as_those_of_autograd(
+    forward: str, in_region: bool, dtype: torch.dtype
+) -> None:
+    """In low precision a mean near 10 loses the digits of the differences. `w` and `a` are in float32, as those of a model."""
+    shapes = {"x": (4, 8, 64), "w": (8,), "a": (64, 64) if "@" in forward else (64,)}
+    names = [name for name in shapes if re.search(rf"\b{name}\b", forward)]
+    torch.manual_seed(0)
+    inputs = [torch.randn(shapes[name]) for name in names]
+    inputs[0] = (inputs[0] + 10).to(torch.float32 if in_region else dtype)
+    inputs = [x.requires_grad_() for x in inputs]
+    op = load(op_text(", ".join(names), forward=forward, derive=True)).some_op
+    region = dtype if in_region else None
+    ours = errors(op, inputs, region)
+    plain = errors(reference(names, forward), inputs, region)
+    rounding = torch.finfo(dtype).eps / 2
+    for mine, theirs, name in zip(ours, plain, names, strict=True):
+        assert mine <= 1.5 * theirs + rounding, name
+
+
+def test_a_norm_takes_a_gradient_that_the_autocast_of_its_caller_lowers() -> None:
+    forward, shapes = "F.group_norm(x, 2, w) @ a", ((2, 4, 3), (4,), (3, 5))
+    op = load(op_text("x, w, a", forward=forward, derive=True, amp="float32")).some_op
+    inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    with torch.autocast("cpu", torch.bfloat16):
+        grads = torch.autograd.grad(op(*inputs).sum(), inputs)
+    assert [grad.dtype for grad in grads] == [torch.float32] * 3
 
 
 @pytest.mark.parametrize("loss", ["smooth_l1_loss(x, y)", "huber_loss(x, y, delta=2)"])
