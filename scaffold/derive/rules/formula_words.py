@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import OfShape, Op, Program, SummedTo, literal
+from scaffold.derive.graph.op import Named, OfShape, Op, Program, SummedTo, literal
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.signs import is_nonnegative
@@ -165,8 +165,7 @@ def sum_to(make: Maker, g: Op, x: Op) -> Op:
     if g.rule == "neg" and not make.opaque(g):
         return make.neg(sum_to(make, g.args[0], x))
     if g.rule == "cond" and not (make.opaque(g) or _is_one_tensor(g)):
-        parts = (sum_to(make, item, x) for item in g.args)
-        return make.choose(g.test, *parts)
+        return make.choose(g.test, *(sum_to(make, item, x) for item in g.args))
     if shapes.fits(g.shape, x.shape):
         return make.expanded(g, x.shape)
     return _summed(make, g, x)
@@ -183,9 +182,8 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
         return make.summed_to(g, x.shape, x if x.rule == "input" else None)
     gone, ones = plan  # dims that x has not, and dims of size 1 in x
     const = make.const
-    if ones and gone:  # one sum over all, then the dims of size 1 again
-        extra = len(gone)
-        both = (*gone, *(at + len(x.shape.dims or ()) + extra for at in ones))
+    if ones and gone:
+        both = (*gone, *(at + len(x.shape.dims or ()) + len(gone) for at in ones))
         g = make.sum(g, const(both))
         for at in sorted(ones, reverse=True):
             g = make.unsqueeze(g, const(at))
@@ -266,14 +264,19 @@ def zeros(make: Maker, g: Op, x: Op) -> Op:
 
 
 @word
-def cast_as(make: Maker, g: Op, x: Op) -> Op:
-    """Return `g` in the dtype of `x`; `g` itself if the two are certain to have the same."""
-    precision = make.precision
-    if precision is not None and precision(g) == precision(x):
+def cast_as(make: Maker, g: Op, x: Op, by: Named | None = None) -> Op:
+    """Return `g` in the dtype of `x`, or `by` both; `g` itself if the two are certain to have the same."""
+    if make.precision(g) == make.precision(x):
         return g
     return make.program.op(
-        "cast", (g, x), None, kind=x.kind, shape=g.shape, active=g.active
+        "cast", (g, x), by, kind=x.kind, shape=g.shape, active=g.active
     )
+
+
+@word
+def widened(make: Maker, x: Op, g: Op) -> Op:
+    """Return `x` in the dtype of `x` and `g` together."""
+    return cast_as(make, x, g, Named("promote_types"))
 
 
 @word

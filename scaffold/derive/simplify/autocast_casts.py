@@ -47,8 +47,9 @@ def _in_one_dtype(
     """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
 
     The gradient that comes in for a norm has the dtype in which autocast computed it, and so its statistics stay. Then no weight is cast
-    to less: on a CPU it may be in float32 beside an input that is not. Without a weight, no input is cast to the lower precision
-    of a gradient that the region computed: its statistics would be those of other numbers.
+    to less: on a CPU it may be in float32 beside an input that is not. Nor is the input of a norm without a weight, where the region
+    computed a gradient in lower precision: its statistics would be those of other numbers. A first argument that is cast has its
+    dtype by the rule.
     """
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
@@ -56,7 +57,7 @@ def _in_one_dtype(
     fixed = [arg for arg, item in named if item.name in op.facts.indices] + statistics
     alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
-    if not computed:
+    if not computed or args[0].rule == "cast":
         return args
     like = min(computed, key=_precision_of)
     norm = results.get(args[0])

@@ -100,11 +100,6 @@ def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
     return whole.reshape(x.shape)
 
 
-def fit_to(g: Tensor, x: Tensor) -> Tensor:
-    """Expand g along dims longer in x, and sum it along shorter ones."""
-    return g.expand_as(g.detach() + x.detach()).sum_to_size(x.shape)
-
-
 AT_LEAST: dict[int, Callable[..., Any]] = {
     1: torch.atleast_1d,
     2: torch.atleast_2d,
@@ -114,11 +109,13 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "expand_back": lambda g, x, dim, keep: restore(g, x, dim, keep).expand(x.shape),
     "restore": restore,
     "sum_to": lambda g, x: g.sum_to_size(x.shape),
-    "fit_to": fit_to,
+    # Expanded along dims longer in x, summed along shorter ones.
+    "fit_to": lambda g, x: g.expand_as(g.detach() + x.detach()).sum_to_size(x.shape),
     "reshape_as": lambda g, x: g.reshape(x.shape),
     "expand_as": lambda g, x: g.expand(x.shape),
     "zeros": lambda g, x: g.new_zeros(x.shape),
     "cast_as": lambda g, x: g.to(x.dtype),
+    "widened": lambda x, g: x.to(torch.promote_types(x.dtype, g.dtype)),
     "count": lambda x, dim: math.prod(x.shape[item] for item in reduced(x, dim)),
     "shape": lambda x: x.shape,
     "size": lambda x, dim: x.shape[dim],
