@@ -211,7 +211,7 @@ def _pulled_if_needed(
 
 
 def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
-    """Return `ctx.needs_input_grad[0]`."""
+    """Return the expression `ctx.needs_input_grad[i]`, with `i` the position of the input `name`: is its gradient wanted?"""
     ctx = graph.name("ctx")
     needs = graph.node("attribute", "needs_input_grad", (ctx,))
     index = graph.constant(str(spec.index(name)))

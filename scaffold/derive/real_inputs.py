@@ -17,7 +17,11 @@ REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds fixed for any in
 
 
 def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None:
-    """Return the inputs assumed real, and whether the incoming gradient is complex if one of them is; None if there are none."""
+    """Return the inputs whose gradients would be wrong if they were complex; None if there are none.
+
+    With them: whether a complex one shows in the dtype of grad_output, so that the backward can refuse it; else groups of inputs of
+    which one complex one would make the others' gradients complex.
+    """
     if found is None or found.walked is None:
         return None
     program, results = found.walked.applier.program, found.walked.lowered.results

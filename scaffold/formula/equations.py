@@ -17,7 +17,7 @@ EQUATION_TEXT = re.compile(r"[A-Za-z., ]*(?:->[A-Za-z. ]*)?")  # PyTorch rejects
 def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
     """Return a message and a hint for an equation unfit for its operands, else None.
 
-    Each name in `single` is one tensor.
+    Each name in `single` is one tensor, no list of tensors, so it is one operand.
     """
     match call:
         case ast.Call(

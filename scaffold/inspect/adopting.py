@@ -254,9 +254,10 @@ class _Calls:
         return f"{results} = {call}\nreturn {', '.join(self.outputs)}\n"
 
     def backward(self, name: str, body: Body) -> dict[str, Value]:
-        """Return the keys of the gradients: `grad` for one input, else `backward`, a statement to unpack them.
+        """Return the table's keys of the gradients: `grad = {x: call}` if one input has one, else `backward`, a line `grad_x, _ = call`.
 
-        `body` is the function of the backward; a gradient of an input without one gets the name `_`.
+        The call of `body`, the function of the backward, passes what it was `given` by ctx, and a grad_output for each output that
+        has a gradient (of no special kind).
         """
         kinds = output_kinds(self.facts, len(self.outputs))
         several = len(self.outputs) > 1

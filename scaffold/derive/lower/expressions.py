@@ -305,7 +305,7 @@ class Expressions(Evaluator):
     def _in_each_branch(self, node: Node, test: Op, values: Sequence[Op]) -> Op:
         """Apply an operator in each branch of its operands: `1 + c * 2`, with c a tensor in some calls and a number in others.
 
-        The result is a choice by the same test, again of a tensor and a number.
+        Each tensor in `values` is a choice by `test`, its arguments are the two branches; so is the result.
         """
         sides = [
             [item.args[at] if item.is_tensor else item for item in values]

@@ -404,9 +404,10 @@ def shared_multiples(
 def scalars_first(
     make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
 ) -> dict[Op, Op]:
-    """Return the replacements of ops below the gradients with scalars multiplied first: `x * (g * y) / n` -> `g / n * (x * y)`.
+    """Return old op -> new op for the ops of the gradients, with the scalars of a product first: `x * (g * y) / n` -> `g / n * (x * y)`.
 
-    A scalar `g` is then multiplied once, and only one tensor by it. Ops in `whole` stay.
+    A scalar, a number or a tensor without dims, is then multiplied once, in one pass over one large tensor. Ops in `whole` are not
+    taken apart: they have a name in the forward.
     """
     return renewed(roots.values(), whole, _Scalars(make, roots, whole).renewed)
 

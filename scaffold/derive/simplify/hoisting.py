@@ -61,9 +61,10 @@ def _out_of_expansions(make: Maker, name: str, args: tuple[Op, ...]) -> Op | Non
 def _without_expansion(
     make: Maker, name: str, args: tuple[Op, ...], at: int
 ) -> Op | None:
-    """Return the op with its argument `at` before its expansion: expanded afterwards, or not at all if another one is as large.
+    """Apply an op to its argument `at` as it was before its expansion, and expand the result: `expanded(s) * x` -> `s * x`.
 
-    `(expanded(s) * x)` -> `s * x`. None if another argument has a shape between the two.
+    The result is not expanded if another argument has its shape already, other than one that may be the number 0, since the op may
+    drop that. None if the shape of another argument lies between the two.
     """
     inner = args[at].args[0]
     whole = shapes.broadcast(*(arg.shape for arg in args if arg.is_tensor))

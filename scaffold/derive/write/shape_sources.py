@@ -201,7 +201,10 @@ class Holders:
         return self.graph.node("subscript", "", (shape, index))
 
     def _computed_size(self, dim: Dim) -> Node | None:
-        """Compute a size from available ones: `x.shape[-1] // 2`, or return None."""
+        """Compute a size from sizes the backward can read, or return None.
+
+        It is a part of a size of a tensor present in every call (`sure`), `x.shape[-1] // 2`, or a sum or quotient of known sizes.
+        """
         for other in (other for op in self.sure for other in op.shape.dims or ()):
             count = None if is_lead(other) else sizes.divided(other, dim)
             if type(count) is int:

@@ -158,9 +158,9 @@ class Namer:
         return filter(self._is_free, self.exact[key])
 
     def _beyond_roles(self, op: Op, value: Op | None) -> Iterator[str]:
-        """Yield the stems of an op with more in them than a role, or than the role or name of its forward value.
+        """Yield the possible names of an op that say more than its role: not `mask` or `grad_mask`, but `grad_mask_via_y`.
 
-        `value` is the forward value of a cotangent.
+        A bare role suits several ops alike. `value` is the forward value of a cotangent, whose name and roles do not count either.
         """
         value = value or self.negated.get(op)
         roles = {*self._roles(op)}

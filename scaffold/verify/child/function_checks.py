@@ -459,7 +459,10 @@ class Asking:
         return self.subject.single
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the generated tests, a question of every op or what it is asked with; raise Unasked without pytest."""
+        """Return what this class lacks from the class of all generated tests: a method that asks a question, or a helper of it.
+
+        Raise Unasked without pytest, which that class imports.
+        """
         try:
             return getattr(
                 questions_of(self.subject, self.subject.asked.questions), name

@@ -356,7 +356,7 @@ class Subject:
         return seen.found
 
     def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
-        """Return whether each output with a gradient equals an input."""
+        """Return whether the forward only passes inputs on, as a gradient reversal does: each output with a gradient equals an input."""
         given = [x for x in inputs if needs_gradient(x)]
         return all(
             any(x.shape == y.shape and torch.equal(x, y) for x in given)
