@@ -20,7 +20,7 @@ Backward, of each row, with lse saved by the forward::
     onehot = torch.zeros_like(logits).scatter(-1, index, 1)
     neg_grad_log_probs = g + grad_nll.unsqueeze(-1) * onehot
     summed_grad = neg_grad_log_probs.sum(-1, keepdim=True)
-    grad_logits = torch.softmax(logits, -1) * summed_grad - neg_grad_log_probs
+    grad_logits = torch.exp(logits - lse) * summed_grad - neg_grad_log_probs
 """
 
 import os

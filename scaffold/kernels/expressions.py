@@ -204,9 +204,8 @@ class Printer:
         counts = [node.id for node in ast.walk(end) if isinstance(node, ast.Name)]
         for name, item in real.items():
             if counts.count(name) > 1 and not isinstance(item, Name | Number):
-                known[name] = self._named(
-                    self._word(item, rule.facts.argument), item, known[name]
-                )
+                word = self._word(item, rule.facts.argument)
+                known[name] = self._named(word, item, known[name])
         return _filled(end, known)
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:

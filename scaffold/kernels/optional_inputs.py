@@ -87,11 +87,8 @@ def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
 
 def _plain(formula: Formula) -> tuple[Sequence[str], str]:
     """Return the lines and the result of a formula as text, without lines like `h = h`, left of `h = h * weight`."""
-    lines = [
-        item
-        for item in formula.statements
-        if not isinstance(item, Assign) or item.target != item.value
-    ]
+    every = formula.statements
+    lines = [x for x in every if not isinstance(x, Assign) or x.target != x.value]
     return emit_lines(lines), emit(formula.result) if formula.result else ""
 
 

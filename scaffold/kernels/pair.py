@@ -60,6 +60,7 @@ ROWS = "*rows"
 DTYPES = {"float": "float32", "double": "float64"}  # by the name of a cast
 SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
 REAL = ("real", "group")  # kinds of values with a dtype to compute in
+SOFTMAX = re.compile(r"torch\.softmax\(([^(),]+), (?:dim=)?-1\)")
 SUMMED = re.compile(r"(\w+)\.sum\(\)")
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 
@@ -482,7 +483,10 @@ def _gradient(
             read |= {*read_names(line)}
             lines.append(line)
     off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
-    return (*emit_lines(rewritten(graph, (*reversed(lines),), off_ctx)),)
+    texts = emit_lines(rewritten(graph, (*reversed(lines),), off_ctx))
+    if [x for x in saved if x.startswith("lse")] == ["lse"]:  # of the one softmax
+        texts = [SOFTMAX.sub(r"torch.exp(\1 - lse)", text) for text in texts]
+    return (*texts,)
 
 
 def _derived(spec: OpSpec) -> Derivation:
