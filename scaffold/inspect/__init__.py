@@ -75,7 +75,10 @@ def function_names(text: str) -> set[str]:
 
 
 def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> Module:
-    """Return the Functions and operators of a file."""
+    """Return the Functions and operators of a file; raise NotReadable if it cannot be parsed.
+
+    `known` are names of Functions in other files, as bases of classes here.
+    """
     tree = parsed(text, path)
     found = scan(tree)
     names = Names(tree, found.imports)
@@ -93,7 +96,11 @@ def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> M
 
 
 def parsed(text: str, path: str) -> ast.Module:
-    """Parse a file; raise `NotReadable` if it is no Python, or newer than this one."""
+    """Parse a file; raise `NotReadable` if it is no Python, or newer than this one.
+
+    The message names the commonest causes: markers of a merge conflict, a number of thousands of digits, deep nesting.
+    Python's own warnings, about `"\\d"` for example, are not for us to print.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -193,6 +193,7 @@ def _declared(
     ]
     required = [not ("?" in entry or " = " in entry) for entry in entries]
     for at, (item, entry) in enumerate(zip(items, entries, strict=True)):
+        # Python allows no default before a parameter without one.
         entry = entry.partition(" = ")[0] if any(required[at:]) else entry
         yield names[item.name] + entry.removeprefix(item.name)
 
@@ -302,7 +303,10 @@ class _Calls:
 
 
 def _behaviour(facts: Facts, names: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
-    """Yield keys for changes in place, absent gradients and autocast, with their values."""
+    """Yield keys for changes in place, absent gradients and autocast, with their values.
+
+    `names` maps each input to its name in the op. Raise Unfit if `mark_dirty` is given anything but inputs.
+    """
     dirty = facts.marked("mark_dirty")
     if dirty is None or not dirty <= names.keys():
         raise Unfit(facts.function.node, "what mark_dirty is given is not named")

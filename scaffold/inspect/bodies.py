@@ -63,7 +63,7 @@ def backward_body(
 ) -> Body:
     """Return the backward as a function of the gradients, and of the saved tensors and attributes of ctx it reads.
 
-    `passed` are the values on ctx, `outputs` is the number of outputs.
+    `name` is that of the new function, `passed` are the values on ctx, `outputs` is the number of outputs.
     """
     backward = facts.function.backward
     assert backward is not None
@@ -104,7 +104,10 @@ def backward_body(
 
 
 def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
-    """Return the parameters of backward for the outputs with a gradient; raise if it reads any other."""
+    """Return the parameters of backward for the outputs with a gradient; raise Unfit if it reads any other.
+
+    With `*grads` in backward the last one has a star. `outputs` is the number of outputs.
+    """
     positional = [item.name for item in backward.positional]
     if backward.variadic is not None:
         positional = positional[:outputs]
@@ -202,8 +205,8 @@ def _rewrite_context(
 ) -> None:
     """Remove the statements on ctx from a forward, and assign locals to values it saves under no lasting name.
 
-    `ctx.scale = scale` goes if the local `scale` is returned, or not needed. An attribute the forward reads itself becomes
-    a local: `locals_` maps it to the name.
+    `ctx.scale = scale` goes if the local `scale` is returned, or if backward does not read it. An attribute the forward reads
+    itself becomes a local: `locals_` maps it to the name, and gets the new ones.
     """
     method = text.method
     captured = [
@@ -407,7 +410,10 @@ class _Text:
         return "\n".join([f"def {name}({parameters}):", *unset, *lines])
 
     def _needed(self) -> set[int]:
-        """Return the first lines of blocks with all their statements removed: a `pass` must stand there."""
+        """Return the first lines of blocks with all their statements removed: a `pass` must stand there.
+
+        A block is the body or the else of an `if`, a loop, a `with`; empty, it would be no Python.
+        """
         blocks = (
             block
             for node in ast.walk(self.method.node)
@@ -454,9 +460,10 @@ def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> s
 
 
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
-    """Yield the import lines the bodies need: from other modules, and from their old file.
+    """Yield the import lines the bodies (`text`) need: from other modules, and from their old file, `module`.
 
-    Raise Unfit for a name the old file does not define.
+    `own` are names the old file defines itself, `whole` those of an `import x`, `theirs` the names to import from the old
+    file: its own, and those it has by a relative import. Raise Unfit for a name it does not define.
     """
     own = module_names(facts, own=True)
     free = _free_names(facts, text) - (set(dir(builtins)) - own)

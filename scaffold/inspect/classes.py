@@ -312,7 +312,7 @@ def parameters_of(node: ast.FunctionDef) -> tuple[Parameter, ...]:
 
 
 def _generates_vmap_rule(node: ast.ClassDef) -> bool:
-    """Return whether a class body sets `generate_vmap_rule = True`."""
+    """Return whether a class body sets `generate_vmap_rule = True`: PyTorch then makes its rule for vmap."""
     for item in node.body:
         if isinstance(item, ast.Assign | ast.AnnAssign):
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
@@ -322,7 +322,11 @@ def _generates_vmap_rule(node: ast.ClassDef) -> bool:
 
 
 def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
-    """Return every custom operator of a file, with the backward registered for it."""
+    """Return every function decorated with `@torch.library.custom_op("mylib::f", ...)`, with its backward.
+
+    The backward is registered by a call elsewhere in the file: `f.register_autograd(backward)`, or
+    `register_autograd("mylib::f", backward)`, where it is the second argument. None if it is no function of the file.
+    """
     registered = _registrations(found, names)
     functions = {node.name: node for node, _ in found.functions}
     operators = []
@@ -354,7 +358,10 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
 
 
 def _registrations(found: Scan, names: Names) -> dict[str, ast.Call]:
-    """Return the calls of register_autograd, by the function or the operator they register a backward for."""
+    """Return the calls of register_autograd, by the function or the operator they register a backward for.
+
+    The key is `f` for `f.register_autograd(...)`, and `mylib::f` if the call has this string.
+    """
     registered: dict[str, ast.Call] = {}
     for call, _ in found.calls:
         if names.resolve(call.func) == "torch.library.register_autograd":

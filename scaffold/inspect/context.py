@@ -55,7 +55,7 @@ class _Keeper:
         self.facts, self.saver, self.flow = facts, saver, saver.flow
         plain = (item for item in facts.inputs if item.passing == "positional")
         self.inputs = tuple(item.name for item in plain)
-        # For parameters out of reach of calls.
+        # Of keywords: `apply` cannot set them, so in every call they have these values.
         self.defaults = {
             item.name: item.default
             for item in facts.inputs
@@ -184,7 +184,7 @@ class _Keeper:
         return self._output_of(node.id, step)
 
     def _output_of(self, name: str, step: Step) -> str:
-        """Return the output with the value a name has at this step, else "".
+        """Return the output with the value a name has at this step, else "": backward may then be given the output instead.
 
         Every return must give the name at one position, and the name must have one value at the step and at all returns.
         """

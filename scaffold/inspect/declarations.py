@@ -33,7 +33,8 @@ def declared_input(
 ) -> str:
     """Return an entry of the key `inputs`: `x`, `mask[...; bool]?`, `eps: float = 1e-5`; raise Unfit for `*args`.
 
-    `default` is the wrapper's, "" without one; `known` are chosen kinds of tensors without a gradient and of numbers.
+    `default` is the wrapper's, as text, "" without one; `known` maps inputs to kinds chosen for them before: `bool` for a mask,
+    `int` for a number of unknown type.
     """
     if item.passing != "positional":
         raise Unfit(facts.function.node, f"it takes '*{item.name}'")
@@ -187,7 +188,10 @@ def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
 
 
 def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
-    """Return for each output "" if it has a gradient, else its kind; raise Unfit if the text does not tell them apart."""
+    """Return for each output "" if it has a gradient, else its kind; raise Unfit if the text does not tell them apart.
+
+    The kind is `int` for positions, as of `topk`, else `const`; an output has none if `mark_non_differentiable` names it.
+    """
     marked = facts.marked("mark_non_differentiable")
     if marked is None:
         raise Unfit(

@@ -78,7 +78,10 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
 
 
 def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, ...]]:
-    """Yield ways with the shapes of a convolution, if the text has one: usual, depthwise, transposed."""
+    """Yield ways with the shapes of a convolution, if the text has one: usual, depthwise, transposed.
+
+    `conv2d` gives `x[N, C, H, W]`, `weight[O, C, 2, 2]` and `bias[O]`; the part of an input is told by its name.
+    """
     tensors = [one for one in way if not one.value and not one.called]
     found = CONVOLUTION.search(ast.unparse(facts.function.node))
     if not found or any(one.trait or one.variadic for one in tensors):
@@ -109,7 +112,10 @@ def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry, ...]:
-    """Return a way with vectors for parameters, by name, and the dims of data; () unless it has both."""
+    """Return a way with vectors for parameters, by name, and the dims of data; () unless it has both.
+
+    With `data` "N, D" and `vector` "D": `x[N, D], weight[D]`.
+    """
     tensors = [one for one in way if not one.value and not one.called]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
     plain = not any(one.trait or one.variadic for one in tensors)
@@ -210,7 +216,7 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
 
 
 def _compared(facts: Facts, name: str) -> Iterator[str]:
-    """Yield the strings compared with an argument."""
+    """Yield the strings compared with an argument: `sum` and `mean` for `if mode == "sum"` and `mode in ("sum", "mean")`."""
     forward = facts.function.forward
     for node in ast.walk(forward.node) if forward else ():
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []

@@ -59,7 +59,10 @@ def _changed_by(values: Values, step: Step) -> Iterator[Change]:
 
 
 def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Change]:
-    """Yield the tensors a call changes: by `out=`, by `inplace=True`, or by a method such as `add_`."""
+    """Yield the tensors a call changes: by `out=`, by `inplace=True`, or by a method such as `add_`.
+
+    `x.copy_(x)`, a tensor copied to itself, is no change.
+    """
     name = torch_call(node, values.names)
     for keyword in node.keywords:
         if name and keyword.arg == "out":
@@ -136,7 +139,7 @@ class Facts:
         self._changes: dict[int, tuple[Change, ...]] = {}
 
     def values(self, method: Method) -> Values:
-        """Return the object to ask about a method's expressions, made once."""
+        """Return the object to ask about a method's expressions, made once for each method."""
         if id(method) not in self._values:
             tensors = frozenset(self._tensors(method))
             values = Values(
@@ -153,7 +156,7 @@ class Facts:
     def _tensors(self, method: Method) -> Iterator[str]:
         """Yield parameters known to be tensors: gradients in backward, inputs with a gradient in forward.
 
-        In setup_context it is a sole output.
+        In setup_context it is a sole output, the second parameter; of several outputs there the parameter is a tuple.
         """
         if method is self.function.backward:
             yield from (item.name for item in method.positional)
@@ -391,7 +394,10 @@ def _alternatives(node: ast.expr | None) -> Iterator[ast.expr | None]:
 
 
 def _all_none(node: ast.expr) -> bool:
-    """Return whether an expression consists of None: `(None, None)`, `(None,) * n`, `[None for x in xs]`."""
+    """Return whether an expression consists of None: `(None, None)`, `(None,) * n`, `[None for x in xs]`.
+
+    A backward that returns it gives no gradient at all.
+    """
     if isinstance(node, ast.Tuple | ast.List):
         return all(_all_none(item) for item in node.elts)
     if isinstance(node, ast.Starred):

@@ -73,7 +73,10 @@ class Flow:
         return tuple(s for s in self.steps if isinstance(s.statement, ast.Return))
 
     def _add(self, body: Sequence[ast.stmt], guards: Guards) -> None:
-        """Record the statements of a block, with their bindings, and of the blocks inside them; `guards` are around it."""
+        """Record the statements of a block, with their bindings, and of the blocks inside them.
+
+        `guards` are the branches around the block, outermost first: its statements run only if all of them are taken.
+        """
         for statement in body:
             step = Step(len(self.steps), statement, guards)
             self.steps.append(step)
@@ -137,7 +140,11 @@ class Flow:
     def _unpack(
         self, step: Step, targets: list[ast.expr], value: ast.expr | None
     ) -> None:
-        """Record bindings of several targets: to elements of a written tuple, else to a position in the value."""
+        """Record bindings of several targets: to elements of a written tuple, else to a position in the value.
+
+        `a, b = x, y` binds `a` to `x`; `a, b = f(x)` binds `a` to element 0 of `f(x)`. With a star among the targets
+        (not `plain`) the position is not sure.
+        """
         plain = not any(isinstance(t, ast.Starred) for t in targets)
         if isinstance(value, ast.Tuple | ast.List) and plain:
             stars = any(isinstance(v, ast.Starred) for v in value.elts)
@@ -171,6 +178,7 @@ class Flow:
             if self._cannot_reach(bound, at):
                 continue
             found.append(bound)
+            # All branches around it are around the step too, so it surely ran.
             if bound.guards == at.guards[: len(bound.guards)]:
                 return found
         return [*found, None]
@@ -183,7 +191,10 @@ class Flow:
         return bool(shared)
 
     def _cannot_reach(self, bound: Bound, at: Step) -> bool:
-        """Return whether a binding is in another branch than the step, or in one with a return or raise at its end."""
+        """Return whether a binding is in another branch than the step, or in one with a return or raise at its end.
+
+        After `if c: y = 1; return y` a step below the `if` never sees this `y`.
+        """
         for mine, other in zip(bound.guards, at.guards, strict=False):
             if mine.excludes(other):
                 return True
@@ -194,7 +205,10 @@ class Flow:
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
 
     def may_follow(self, first: Step, second: Step) -> bool:
-        """Return whether some path surely runs the second step after the first."""
+        """Return whether some path surely runs the second step after the first.
+
+        Of branches around both none excludes another, and one of the two is inside all branches around the other.
+        """
         if first.order >= second.order or self._cannot_reach(
             Bound(first.order, None, first.guards), second
         ):

@@ -44,7 +44,7 @@ class Names:
             self.imported[alias.asname or alias.name] = f"{module}{dot}{alias.name}"
 
     def resolve(self, node: ast.AST | None) -> str:
-        """Return the dotted name of an expression; "" if it is none."""
+        """Return the dotted name of an expression, its imports replaced: `torch.nn.functional.relu` for `F.relu`; "" if it is none."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -65,7 +65,7 @@ def decorators(
 
 
 def torch_call(node: ast.AST, names: Names) -> str:
-    """Return `exp` for a call of torch.exp, F.exp or the like, else ""."""
+    """Return `exp` for a call of `torch.exp`, `F.exp` or another namespace of NAMESPACES, else ""."""
     if isinstance(node, ast.Call):
         dotted = names.resolve(node.func)
         for namespace in NAMESPACES:

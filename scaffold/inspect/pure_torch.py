@@ -107,7 +107,7 @@ def _own(
 ) -> ast.FunctionDef | None:
     """Return the called function of the file, or method of the class; None for any other call.
 
-    `known` are the functions of the file.
+    `known` are the functions of the file. One with a decorator of another package, a kernel for example, does not count.
     """
     function = call.func
     if isinstance(function, ast.Name):

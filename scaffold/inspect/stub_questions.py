@@ -51,7 +51,10 @@ def _maps(function: Function) -> bool:
 
 
 def definitions(source: str, test: str) -> str:
-    """Return the functions and constants of a source read by a test, directly or through others; no imports, no classes."""
+    """Return the functions and constants of a source read by a test, directly or through others; no imports, no classes.
+
+    `source` is the text of all questions a test may ask: a test file gets only those it asks.
+    """
     known = {name: node for node in ast.parse(source).body for name in _defined(node)}
     wanted, left = set[str](), [*names_in([ast.parse(test)])]
     while left:

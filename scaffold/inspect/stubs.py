@@ -144,7 +144,11 @@ def missing(facts: Facts) -> str:
 
 
 def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
-    """Yield the lines of a Function's tests, under names with `stem` in them."""
+    """Yield the lines of a Function's tests, under names with `stem` in them: `test_scale_gradients`.
+
+    One test asks for gradients (of a surrogate, only their shapes), one each further question; `compiled`: of torch.compile
+    too.
+    """
     function = facts.function
     signature = ast.unparse(function.forward.node.args) if function.forward else ""
     yield f"# {function.qualname}: forward({signature})"
@@ -161,7 +165,10 @@ def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
 def _head(
     call: Call, stem: str, what: str, parameter: tuple[str, str, str]
 ) -> Iterator[str]:
-    """Yield the decorators and the `def` line of a test; `parameter` is the name, the values and the type of its parameter."""
+    """Yield the decorators and the `def` line of a test; `parameter` is the name, the values and the type of its parameter.
+
+    The test is `test_{stem}_{what}`; it has a parameter `case` too, the number of a call, unless arguments are guessed.
+    """
     name, values, kind = parameter
     yield from ("", "")
     if call.waits:
@@ -214,7 +221,7 @@ def _further(facts: Facts, given: Sequence[Argument]) -> list[tuple[str, Any]]:
 
 
 def _limits(facts: Facts) -> set[str]:
-    """Return the names in limits of clamps: a negative one would cross the other limit."""
+    """Return the names in limits of clamps, `low` of `x.clamp(min=low)`: a negative one would cross the other limit."""
     forward, found = facts.function.forward, set[str]()
     for node in ast.walk(forward.node) if forward else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

@@ -53,7 +53,7 @@ def arguments(facts: Facts) -> tuple[Argument, ...]:
 def _argument(facts: Facts, item: Parameter) -> Argument:
     """Return the argument for a parameter by the text alone: by its gradient, its default or a call in the file.
 
-    A missing one has a description instead of a value.
+    A missing one has a description instead of a value. `stated` is the value in a call of the file, `f(x, 0.5)`.
     """
     if item.passing != "positional":
         star = {"variadic": "*", "keywords": "**", "keyword": "keyword "}
@@ -229,7 +229,10 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
-    """Return a guess for a missing argument by its name and type; `stated` itself, still missing, if nothing suggests one."""
+    """Return a guess for a missing argument by its name and type; `stated` itself, still missing, if nothing suggests one.
+
+    A label or an index is never guessed. Lower limits (LOW) are 0.25 and upper ones 0.75, so that they do not cross.
+    """
     if item.passing != "positional":
         return stated
     whole = next((x for x, names in WHOLE.items() if names.fullmatch(item.name)), "")

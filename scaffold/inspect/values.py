@@ -149,6 +149,7 @@ class Values:
     ) -> Root | None:
         """Return the origin of an expression's memory at a step, perhaps for some inputs only; None if unknown.
 
+        So a change in place of it is one of the origin: a parameter, a saved tensor, an attribute of ctx, or a fresh tensor.
         Names are followed to their values, through at most `depth` of them.
         """
         if depth == 0:
@@ -243,7 +244,10 @@ class Values:
         return found._replace(views=(*found.views, view))
 
     def is_saved(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
-        """Return whether an expression is `ctx.saved_tensors`."""
+        """Return whether an expression is `ctx.saved_tensors`, or a name for it; `saved_variables` is its old spelling.
+
+        `depth`: how many names may still be followed.
+        """
         if isinstance(node, ast.Name) and depth:
             bound = self.flow.definite(node.id, at)
             if bound and bound.value is not None and bound.element is None:
@@ -272,7 +276,10 @@ class Values:
         return self._tensor[key]
 
     def _is_tensor(self, node: ast.expr, at: Step, depth: int) -> bool:
-        """Return the answer of `is_tensor`, computed."""
+        """Return the answer of `is_tensor`, computed: True only if the expression is surely one tensor.
+
+        `depth`: how many levels, of names or expressions, may still be followed.
+        """
         if isinstance(node, ast.Call):
             return self._makes_tensor(node, at, depth)
         if isinstance(node, ast.BinOp):
@@ -282,6 +289,7 @@ class Values:
         if isinstance(node, ast.Compare):
             sides = (node.left, *node.comparators)
             ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+            # `is` and `in` give a bool, and so does `x == None`.
             elementwise = all(isinstance(op, ordered) for op in node.ops)
             if not elementwise or any(map(is_none, sides)):
                 return False
@@ -327,7 +335,7 @@ class Values:
         )
 
     def _tensor_bound(self, name: str, bound: Bound | None, depth: int) -> bool:
-        """Return whether a binding makes the name a tensor; None stands for the parameter."""
+        """Return whether a binding makes the name a tensor; None stands for the parameter, a tensor if it is an evident one."""
         if bound is None:
             return name in self.evident
         if bound.value is None:
@@ -390,7 +398,7 @@ def _is_basic(node: ast.expr) -> bool:
 
 
 def is_shapely(node: ast.AST) -> bool:
-    """Return whether an expression describes a tensor: a size, `x.shape[0]`, `x.dtype`, `x.item()`."""
+    """Return whether an expression describes a tensor and is none: a size, `x.shape[0]`, `x.dtype`, `x.item()`."""
     if isinstance(node, ast.Subscript):
         return is_shapely(node.value)
     if isinstance(node, ast.Call):

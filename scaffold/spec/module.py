@@ -390,7 +390,7 @@ def _updates(
 def _inits(
     raw: Raw, arguments: Arguments, owned: Names, shapes: Shapes, problems: Problems
 ) -> tuple[Init, ...]:
-    """Return the stated initializations of parameters, reporting invalid ones."""
+    """Return the initializations stated by the key `init`, reporting invalid ones; `owned` are the module's parameters."""
     dims = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     found = []
     for name, text in raw.get("init", {}).items():

@@ -80,7 +80,10 @@ EXAMPLES = {
 def read_patterns(
     table: Mapping[str, Any], path: KeyPath, problems: Problems
 ) -> Patterns:
-    """Return the patterns of a table, with defaults for missing ones; report invalid ones."""
+    """Return the patterns of a table, with defaults for missing ones; report invalid ones.
+
+    A pattern is text such as `{Op}Function`; `path` is the place of the table.
+    """
     found = {}
     for key, value in table.items():
         place = (*path, key)

@@ -68,7 +68,10 @@ def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
 
 
 def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
-    """Raise for a second `...` or `*batch` in a shape, or a `*batch` after another dim."""
+    """Raise for a second `...` or `*batch` in a shape, or a `*batch` after another dim.
+
+    `found` are these two kinds among the dims, `words`, of one shape.
+    """
     for second in found[1:]:
         message = f"a shape can hold '{found[0].text}' only once"
         if second.text != found[0].text:
@@ -752,7 +755,10 @@ def _name_problems(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
 
 
 def _order_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """Return problems with an order of inputs invalid in Python, or in which a default is useless."""
+    """Return problems with an order of inputs invalid in Python, or in which a default is useless.
+
+    An attribute after `*xs` can be given by keyword only, so its default may stand anywhere.
+    """
     problems: list[ScaffoldError] = []
     given: Words | None = None  # the last attribute with a default
     variadic: Words | None = None

@@ -74,7 +74,7 @@ def written_value(value: Any) -> str:
 
 
 def _formula(text: str) -> str:
-    """Return a literal string, without escapes, if possible; else a basic string."""
+    """Return a formula in single quotes, without escapes, if possible (a literal string); else in double ones (a basic string)."""
     if _NOT_LITERAL.search(text):
         return _string(text)
     if "\n" in text:
@@ -283,7 +283,10 @@ class _Scanner:
         return path if count is None else (*path, str(count - 1))
 
     def assignment(self, table: KeyPath, *, inline: bool = False) -> None:
-        """Read `key = value` in a table and note the offsets of both."""
+        """Read `key = value` in a table and note the offsets of both.
+
+        `table` is the path of the table around it; `inline`: the table is written `{ ... }`.
+        """
         parts = self.keys()
         *outer, (start, _, last) = parts
         self.take("=")
@@ -316,6 +319,7 @@ class _Scanner:
         self.position = match.end()
         if match.re is _BARE:
             return match.group()
+        # In single quotes, _STRINGS[2], there are no escapes.
         return match["text"] if match.re is _STRINGS[2] else _unescaped(match["text"])
 
     def string(self) -> re.Match[str] | None:

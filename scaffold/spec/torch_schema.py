@@ -214,7 +214,10 @@ def _argument(tokens: Sequence[Token]) -> tuple[Entry, _Type]:
 
 
 def _annotation(kind: _Type) -> str:
-    """Return the type in the signature grammar; raise an error for an unknown type."""
+    """Return a type of the schema as `inputs` would have it: `tuple[int, int]` for `int[2]`, `float | None` for `float?`.
+
+    Raise for an unknown type.
+    """
     base = TYPES.get(kind.name.text)
     if base is None:
         known = ["Tensor", *TYPES]
@@ -247,7 +250,10 @@ def _default(stated: Words, kind: _Type) -> Words:
 
 
 def _returns(tokens: Sequence[Token]) -> tuple[Entry, ...]:
-    """Return the outputs, read after the arguments: `-> Tensor`, `-> (Tensor a, Tensor b)`."""
+    """Return the outputs, read after the arguments: `-> Tensor`, `-> (Tensor a, Tensor b)`; raise if there are none.
+
+    An output without a name gets one by its position.
+    """
     reader = _Reader(tokens)
     if reader.next.kind == "end":
         message = "the schema does not say what it returns"
