@@ -173,7 +173,10 @@ class Trace:
     def __init__(
         self, statements: Iterable[Statement], sources: Sources = sharing
     ) -> None:
-        """Follow statements in order; `sources` returns the names an expression's value may share memory with."""
+        """Follow statements in order; `sources` returns the names an expression's value may share memory with.
+
+        `held` are the memories of each name at the current statement, `changes` the changes in place so far.
+        """
         self.sources = sources
         self.held: dict[str, Memory] = {}
         # With memory a name held before, or holds later.
@@ -243,7 +246,11 @@ class Trace:
             self.held[name] = self.of(name) | other
 
     def _change(self, name: str, position: int) -> None:
-        """Record a change in place through a name, with all names possibly holding the same memory."""
+        """Record a change in place through a name, with all names possibly holding the same memory.
+
+        Memory of a name from outside, an input, bears its name (`outside`); new memory has a name with `@`. `still` are the
+        outside names not assigned anew. `position` is that of the outermost statement.
+        """
         memory = self.of(name)
         outside = frozenset(part for part in memory if not part.startswith("@"))
         inside = {other for other in self.held if self.of(other) & memory}

@@ -130,7 +130,7 @@ def refuses(formula: Formula, given: Mapping[str, bool]) -> bool:
 def _end_in_a_raise(statements: Lines, known: dict[str, object]) -> bool:
     """Return whether the statements always raise, given the `known` values of names.
 
-    Each assigned name becomes unknown in `known`.
+    Each assigned name becomes unknown in `known`. Of an `if` with an unknown test both branches must raise.
     """
 
     def read(node: Node) -> object:

@@ -331,7 +331,10 @@ def without_empty(item: ast.If) -> list[ast.stmt]:
 
 
 def negated(test: ast.expr) -> ast.expr:
-    """Return the negation of a test."""
+    """Return the negation of a test: `n != 1` for `n == 1`, `x > 0` for `not x > 0`, else `not test`.
+
+    `x <= 0` is none for `x > 0`, since a NaN fails both.
+    """
     match test:
         case ast.UnaryOp(ast.Not(), inner):
             return inner
@@ -357,6 +360,7 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
             truth = truth_of(inner, there, nones)
             return None if truth is None else not truth
         case ast.BoolOp(operation, items):
+            # One True settles an `or`, one False an `and`.
             settling = isinstance(operation, ast.Or)
             found = [truth_of(one, there, nones) for one in items]
             if settling in found:

@@ -163,7 +163,8 @@ class TestFacts:
     def of(self, test: ast.expr) -> TestFact:
         """Return the fact a test states; `x is not None` and `not x is None` state the same, the negation of `x is None`.
 
-        The parts of `and` and `or`, and comparisons with a constant, are recorded for `_implied`.
+        The parts of `and` and `or`, and comparisons with a constant, are recorded for `_implied`: in `all_of` a fact with the
+        facts it is the same as together, in `equal` a fact with its name and constant. `seen` has the words for messages.
         """
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.of(test.operand).otherwise()
@@ -216,7 +217,10 @@ class TestFacts:
         return None
 
     def _implied(self, way: Way) -> Way:
-        """Return the facts of a path and all they imply: `a` by `a and b`, and `mode == "c"` if no other value is left."""
+        """Return the facts of a path and all they imply: `a` by `a and b`, and `mode == "c"` if no other value is left.
+
+        An implied fact may imply another, so it is repeated until nothing is added.
+        """
         known, before = set(way), 0
         while len(known) > before:
             before = len(known)

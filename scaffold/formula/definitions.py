@@ -61,7 +61,11 @@ class Definitions(NamedTuple):
 
 
 def definitions_of(module: ast.Module) -> Definitions:
-    """Collect the functions, constants and imports at the top level of a file."""
+    """Collect the functions, constants and imports at the top level of a file.
+
+    A constant is assigned once (`again`: its other values), and a list among them never changed. Any other name is one of
+    `others`, which a formula cannot read.
+    """
     functions: dict[str, Defined] = {}
     values: dict[str, list[ast.expr]] = {}
     for item in module.body:
@@ -193,7 +197,10 @@ def dotted_name(value: ast.expr) -> str | None:
 def effective_decorator(
     function: ast.FunctionDef, imports: Mapping[str, str]
 ) -> ast.expr | None:
-    """Return the first decorator with a possible effect on the function's values; None if there is none."""
+    """Return the first decorator with a possible effect on the function's values; None if there is none.
+
+    Those without, such as `torch.jit.script`, are listed in NO_EFFECT. `imports` tell the full name of a decorator.
+    """
     for item in function.decorator_list:
         if full_name(item, imports) not in NO_EFFECT:
             return item

@@ -90,7 +90,10 @@ def _at(made: ast.expr, place: ast.expr) -> ast.expr:
 
 
 def _einsum(node: ast.Call) -> ast.expr | None:
-    """Translate `einsum(x, y, "b i, b j -> b i j")` to `torch.einsum`, with one letter per axis."""
+    """Translate `einsum(x, y, "b i, b j -> b i j")` to `torch.einsum("ab,ac->abc", x, y)`, with one letter per axis.
+
+    None for a pattern with parentheses, and for more axes than letters: the call then stays as it is.
+    """
     match node:
         case ast.Call(_, [*tensors, ast.Constant(str(pattern))], []) if (
             "(" not in pattern and pattern.count("->") == 1
@@ -256,7 +259,7 @@ class _Moving:
             self._call("permute", *(before[axis] for axis in wanted))
 
     def _add_axes(self, wanted: list[str], new: list[str]) -> None:
-        """Add the new axes, of size 1, and repeat the tensor along them.
+        """Add the new axes, of size 1, and repeat the tensor along them; `wanted` are all axes of the result.
 
         It is `expand`, or with `...` among the axes, whose number is unknown, `repeat_interleave` for each.
         """

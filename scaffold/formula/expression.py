@@ -168,7 +168,7 @@ class ExpressionParser:
         """Return whether an untested optional is used under a test of another name.
 
         It is then meant to be present, and an assertion can say so. A value only assigned does
-        not count.
+        not count. `self.tests` are the tests around the place.
         """
         if not (self.source.asserts and self.tests) or any(
             item is one for one in self.passed

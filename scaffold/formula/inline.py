@@ -90,7 +90,8 @@ class Inliner:
     def block(self, body: Sequence[ast.stmt], known: Known) -> Block:
         """Return statements with their calls inlined; add the functions they define to `known`.
 
-        At the outermost level a problem is reported and a stand-in keeps the place; inside a call it is raised.
+        At the outermost level a problem is reported and a stand-in keeps the place; inside a call (`self.running`) it is raised,
+        for the statement with the outermost call.
         """
         done: Block = []
         for item in body:
@@ -452,7 +453,8 @@ def without_gradient(
 ) -> tuple[Block, ast.expr]:
     """Return a call's statements under `with torch.no_grad():`, and the names of its values.
 
-    A returned expression is computed inside the block, so it gets a name there.
+    A returned expression is computed inside the block, so it gets a name there: `return x * 2` of `f` gives
+    `f.value = x * 2`. `body` and `value` are the function's statements and returned expression.
     """
     shown = own_name(function.name)
     several = value.elts if isinstance(value, ast.Tuple) else [value]
@@ -463,7 +465,7 @@ def without_gradient(
             continue
         names.append(f"{shown}.value{len(names) + 1 if len(several) > 1 else ''}")
         lines.append(named(names[-1], item))
-    (made,) = ast.parse("with torch.no_grad(): pass").body
+    (made,) = ast.parse("with torch.no_grad(): pass").body  # the one statement of it
     assert isinstance(made, ast.With)
     for node in ast.walk(made):
         if isinstance(node, ast.expr | ast.stmt):

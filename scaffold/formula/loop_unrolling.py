@@ -274,7 +274,10 @@ class _Unroller(ast.NodeTransformer):
 
 
 def _is_repeatable(item: ast.expr) -> bool:
-    """Return whether a value may be duplicated: a constant, a name, `torch.sin`, or a tuple of them."""
+    """Return whether a value may be duplicated: a constant, a name, `torch.sin`, or a tuple of them.
+
+    A loop variable may be read several times, and any other expression would be computed at each of them.
+    """
     if isinstance(item, ast.Tuple):
         return all(map(_is_repeatable, item.elts))
     if isinstance(item, ast.UnaryOp):
@@ -307,7 +310,8 @@ def _step(
 ) -> list[ast.stmt] | None:
     """Return the statements of one step of a loop up to a `continue`; None if it depends on data whether one is reached.
 
-    `known` are the values of the loop variables in this step.
+    `known` are the values of the loop variables in this step, `number` is its number. A line may become several, or none,
+    when a test in it is decided by these values.
     """
     found: list[ast.stmt] = []
     for line in body:

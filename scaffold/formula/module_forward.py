@@ -209,7 +209,8 @@ def placed(found: Syntax, at: ast.AST) -> Syntax:
 def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     """Return a class with the arguments of a call put into its `__init__`.
 
-    None if it has no forward, if the arguments do not fit the parameters, or if `__init__` assigns a parameter anew.
+    `self.scale = scale` of `Norm(0.5)` becomes `self.scale = 0.5`. None if it has no forward, if the arguments do not fit the
+    parameters, or if `__init__` assigns a parameter anew.
     """
     made = copy.deepcopy(layer)
     methods = {
@@ -281,7 +282,7 @@ class _Filling(BranchTaker):
         return copy.deepcopy(self.given.get(node.id, node))
 
     def visit_Starred(self, node: ast.Starred) -> ast.AST | list[ast.expr]:
-        """Write out `*pair(size)` as `size, size`, and `*pair((a, b))` as `a, b`."""
+        """Write out `*pair(size)` as `size, size`, and `*pair((a, b))` as `a, b`: `pair` is a word of our copies of layers."""
         self.generic_visit(node)
         match node.value:
             case ast.Call(ast.Name("pair"), [ast.Tuple(sizes)]):
@@ -1409,7 +1410,10 @@ def _asks_whether_there(test: ast.expr, name: str, known: Attribute) -> bool:
 
 
 def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:
-    """Return the initialization of the parameters of inner modules."""
+    """Return the initialization of the parameters of inner modules, `{"up_weight": "zeros"}` for `self.up`.
+
+    `deep` counts the modules around this one, so that a module inside itself comes to an end.
+    """
     attributes = dict(_attributes(owner, _init_of(owner)))
     found = dict[str, str]()
     for name in attributes:

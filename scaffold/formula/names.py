@@ -70,7 +70,7 @@ def reads(body: Sequence[ast.AST], name: str) -> int:
             count += item.id == name and isinstance(item.ctx, ast.Load)
         else:
             inner = reads(list(ast.iter_child_nodes(item)), name)
-            often = isinstance(item, REPEATED)
+            often = isinstance(item, REPEATED)  # a function or a loop
             count += 2 * inner if often else inner
     return count
 

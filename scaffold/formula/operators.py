@@ -56,7 +56,10 @@ class Names(NamedTuple):
 
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Names]:
-    """Return the names in each namespace with operators: `table()["torch"].operators` holds `exp`."""
+    """Return the names in each namespace with operators: `table()["torch"].operators` holds `exp`.
+
+    `torch_names.txt` has a part `[torch]` with the operators, and a part `[not torch]` with the `others`.
+    """
     text = Path(__file__).with_name("torch_names.txt").read_text("utf-8")
     parts = {
         head: frozenset(body.split())

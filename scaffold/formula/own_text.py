@@ -192,7 +192,10 @@ def _named(name: str, value: ast.expr) -> ast.stmt:
 
 
 def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
-    """Return the arguments of a call, as text, for the parameters among the inputs; None if a required one is missing."""
+    """Return the arguments of a call, as text, for the parameters among the inputs: `x, *ys, eps=eps`.
+
+    They go by keyword if they can; before `*ys` they cannot, so there each must be an input: None if one is not.
+    """
     names = {name.lstrip("*") for name in inputs}
     positional = [*arguments.posonlyargs, *arguments.args]
     given = []
@@ -265,7 +268,10 @@ def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
 def _written(
     body: Sequence[ast.stmt], known: dict[str, str], scope: Scope
 ) -> tuple[str, ...]:
-    """Return the statements as lines; () if a name in them is not allowed in a formula."""
+    """Return the statements as lines; () if a name in them is not allowed in a formula.
+
+    `known` are the imports of the user's file among the names, each with its full name.
+    """
     body = [_Bare().visit(item) for item in body]
     meanings = Meanings({**scope.meanings.imports, **known}, scope.meanings.own)
     nodes = [node for item in body for node in ast.walk(item)]

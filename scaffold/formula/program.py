@@ -120,7 +120,8 @@ ALL_OF_THEM = (
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     """Return the program of a file's function, with its calls of other functions inlined.
 
-    Raise an error if a module's forward reads attributes of `self` that are not among the inputs.
+    Raise an error if a module's forward reads attributes of `self` that are not among the inputs: these are the parameters
+    by keyword alone (`of_self`) of the function made of the forward.
     """
     file = Text(origin.source, Location(text.location.source), files=origin.files)
     problems: list[ScaffoldError] = []

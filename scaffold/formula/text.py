@@ -220,7 +220,7 @@ def with_plain_newlines(text: Text) -> Text:
 
 
 def dedented(text: Text) -> Text:
-    """Cut the common indentation of a multi-line value, and the blank lines above it."""
+    """Cut the common indentation of a multi-line value, and the blank lines above it; places in it stay true."""
     lines = text.value.split("\n")
     blank = next((k for k, line in enumerate(lines) if line.strip()), 0)
     if not blank and not lines[0].startswith((" ", "\t")):

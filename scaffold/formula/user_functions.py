@@ -256,7 +256,10 @@ def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> No
 def _parameters(
     function: ast.FunctionDef, imports: Meanings, text: Text
 ) -> tuple[str, ...]:
-    """Return the names of a function's parameters, `*args` included; raise for `self` and for a used `**kwargs`."""
+    """Return the names of a function's parameters, `*args` included.
+
+    Raise for `self` or `cls` (it is a method), for a used `**kwargs`, and for a decorator that may change its values.
+    """
     name, arguments = function.name, function.args
     place = place_in(text, function)
     try:
@@ -473,7 +476,10 @@ class OtherFiles:
         self.main = path
 
     def meanings(self, names: Collection[str]) -> dict[str, Meaning]:
-        """Return the meanings of these names in the relative imports of the first file."""
+        """Return the meanings of these names in the relative imports of the first file, the one with the forward.
+
+        A meaning is a function or a constant of another file of the package; that file is read for it.
+        """
         file = self.files[self.main]
         return {
             name: self._meaning(file, item)
@@ -577,6 +583,7 @@ class OtherFiles:
         """Return a file, read once.
 
         Its text is appended to `self.text`, and its line numbers are shifted to match, so that one text has all positions.
+        Raise at the import `statement` if it cannot be read.
         """
         if path in self.files:
             return self.files[path]

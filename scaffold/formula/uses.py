@@ -115,7 +115,7 @@ def _read_by(item: Statement) -> frozenset[str]:
 def data_read(*statements: Statement, elements: bool = False) -> frozenset[str]:
     """Return the names read for their elements, not only for a shape or a dtype.
 
-    With `elements` they include variadic inputs read as `tensors[i].shape`.
+    With `elements` they include variadic inputs read as `tensors[i].shape`: the tuple itself must be there for it.
     """
     return frozenset(
         read.name
@@ -131,7 +131,10 @@ def free_names(statements: Lines) -> frozenset[str]:
 
 
 def free_reads(statements: Lines) -> tuple[tuple[Read, int], ...]:
-    """Return reads of names not surely assigned by an earlier statement, with the statement's position."""
+    """Return reads of names not surely assigned by an earlier statement, with the reading statement's position.
+
+    These names need a value from outside. An assignment in one branch of an `if` alone is not sure.
+    """
     known: frozenset[str] = frozenset()
     found = []
     for position, item in enumerate(statements):

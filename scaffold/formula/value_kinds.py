@@ -85,7 +85,10 @@ class ValueKinds:
         return self.of_name(name) == "tensor" and name not in self.maybe_numbers
 
     def of(self, node: Node) -> ValueKind:
-        """Return the kind of an expression's value; in doubt it is a tensor."""
+        """Return the kind of an expression's value; in doubt it is a tensor.
+
+        Of several operands it is a scalar if all are, an array if one is. An item of a group is a tensor.
+        """
         match node:
             case Node("binary", _, args):  # first, as most expressions are this
                 return self._common_kind(args, "tensor")

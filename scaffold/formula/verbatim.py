@@ -244,6 +244,7 @@ class VerbatimParser(StatementParser):
     ) -> Statement:
         """Return the sketch of a loop: a branch with the `step` and the body twice, then the loop's `else`.
 
+        `head` is the iterable or the test, `step` assigns the loop variables. A loop without a round runs its `else` alone.
         Twice, so that the second round sees the memory and the kinds of values the first one leaves.
         """
         body, _ = self._block(item.body, present)
