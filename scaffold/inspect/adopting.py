@@ -119,7 +119,10 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
 def _assumed(
     facts: Facts, wanted: Wanted, wrapper: ast.FunctionDef | None
 ) -> tuple[str, ...]:
-    """Return the inputs with types chosen by the caller, as neither the Function nor its wrapper states them."""
+    """Return the inputs with types chosen by the caller, as neither the Function nor its wrapper states them.
+
+    The user is told to check them.
+    """
     known = _defaults(facts, wrapper) if wrapper else {}
     items = [item for item in facts.inputs if is_untold(facts, item)]
     names = [item.name for item in items if item.name in wanted.kinds]
@@ -166,7 +169,8 @@ def _refuse_decorators(facts: Facts) -> None:
 def _wrapper(facts: Facts) -> ast.FunctionDef | None:
     """Return the function of the module calling apply; None if there is none.
 
-    One with the class's own name does not count: it hides the class.
+    Its name becomes the op's, and its defaults those of the op. One with the class's own name does not count: it hides the
+    class.
     """
     name = facts.function.name
     for node in facts.module.tree.body:
@@ -234,7 +238,10 @@ class _Calls:
     def __init__(
         self, facts: Facts, outputs: tuple[str, ...], passed: tuple[Handed, ...]
     ) -> None:
-        """Choose a name in the op for each input, not one an output or a returned local has."""
+        """Choose a name in the op for each input, not one an output or a returned local has.
+
+        A name an op cannot have is changed: `_x` -> `x`, `grad_x` -> `x_in`. `made` are the locals forward returns for backward.
+        """
         self.facts, self.outputs = facts, outputs
         self.made = [item.given for item in passed if item.local]
         self.names: dict[str, str] = {}

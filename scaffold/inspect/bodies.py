@@ -39,7 +39,8 @@ def forward_body(
 ) -> Body:
     """Return the forward as a function without ctx; it also returns the locals backward reads.
 
-    `passed` are the values on ctx, `outputs` is the number of outputs.
+    `name` is that of the new function, `passed` are the values on ctx, `outputs` is the number of outputs.
+    `ctx.needs_input_grad` is replaced by `(True, True)`, so all that any backward reads is computed.
     """
     forward = facts.function.forward
     assert forward is not None
@@ -139,7 +140,8 @@ def _parameter(
 ) -> str:
     """Return the name of the parameter for a value on ctx.
 
-    It is the name bound by a sole statement (`eps = ctx.eps`), which is removed, else a free one like `usual`.
+    It is the name bound by a sole statement (`eps = ctx.eps`), which is removed, else `usual` (if it can be a name),
+    or one like it if that is `taken`. The new name is added to `taken`.
     """
     for name, bounds in method.flow.bindings.items():
         statement = method.flow.steps[bounds[0].order].statement
@@ -191,7 +193,7 @@ def _parameters(method: Method) -> str:
 
 
 def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
-    """Return lines `y = None` for returned locals some branches do not set."""
+    """Return lines `y = None`, to stand first in the forward, for locals it returns and some branches do not set."""
     given = {item.name for item in facts.inputs}
     return [
         f"{item.local} = None"
@@ -329,7 +331,7 @@ class _Text:
                     self._edit(name, self.facts.function.qualname)
 
     def replace_elements(self, names: Sequence[str]) -> None:
-        """Replace `ctx.saved_tensors[0]` by the first name, and so on."""
+        """Replace `ctx.saved_tensors[0]` by the first name, and so on; an index not a number in the text stays."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         for node in self.nodes(ast.Subscript):
             index, value = node.slice, node.value
@@ -524,7 +526,7 @@ def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
 
 
 def _free_names(facts: Facts, text: str) -> set[str]:
-    """Return the names the functions of a text read, but neither bind themselves nor define in it."""
+    """Return the names the functions of a text read, but neither bind themselves nor define in it: they must be imported."""
     try:
         pending = [symtable.symtable(text, "bodies", "exec")]
     except SyntaxError:  # a use of ctx is replaced by something that cannot stand there
@@ -534,6 +536,7 @@ def _free_names(facts: Facts, text: str) -> set[str]:
     while pending:
         table = pending.pop()
         pending += table.get_children()
+        # At the top level are only the functions, their annotations and defaults removed.
         if table.get_type() != "module":
             found |= {s.get_name() for s in table.get_symbols() if s.is_global()}
     return found - bound

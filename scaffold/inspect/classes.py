@@ -237,7 +237,11 @@ class _Finder:
         parents: tuple[Function, ...],
         complete: bool,
     ) -> Function:
-        """Return a class as a Function; `complete` if all its bases are known."""
+        """Return a class as a Function; `complete` if all its bases are known.
+
+        `bases` are the dotted names of all bases, `parents` the Functions among them in this file; `styled`: it has a
+        setup_context, its own or a parent's. A `nested` one is defined inside a function.
+        """
         styled = any(
             _defines(c, "setup_context") for c in (node, *(p.node for p in parents))
         )

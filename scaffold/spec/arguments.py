@@ -176,7 +176,10 @@ def _output_entries(
 def _marked(
     entries: Entries, results: Entries, raw: Raw, problems: Problems
 ) -> tuple[Entries, Entries]:
-    """Mark inputs and outputs as optional or constant by the lists `optional` and `nondiff`."""
+    """Mark inputs and outputs as optional or constant by the lists `optional` and `nondiff`.
+
+    `entries` are the inputs, `results` the outputs. `nondiff = ["mask"]` is the same as `mask[; const]`.
+    """
     optional = _listed("optional", entries, raw, problems)
     nondiff = _listed("nondiff", (*entries, *results), raw, problems)
 
@@ -232,7 +235,10 @@ def tensor_names(
 def _tensors(
     key: str, paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
 ) -> tuple[str, ...]:
-    """Return the names of `paths` of single tensor inputs, in order; report the others at their places."""
+    """Return the names in a list of the op, such as `params`, in order; report the invalid ones at their places.
+
+    Valid are tensor inputs, except `*xs`. `paths` maps each name in the list to its place, `key` is the list's key.
+    """
     known = {item.name: item for item in inputs}
     found = []
     for name, path in paths.items():
@@ -310,7 +316,7 @@ def _dirty(
 def _check_outputs(
     entries: Entries, results: Entries, dirty: set[str], raw: Raw, problems: Problems
 ) -> None:
-    """Report outputs, or dims of outputs, with the name of an input."""
+    """Report outputs, or dims of outputs, with the name of an input; an input changed in place (`dirty`) may be an output."""
     names = {entry.name.text for entry in entries}
     for problem in (
         *dim_problems(results, names, "an input"),

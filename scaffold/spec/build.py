@@ -259,7 +259,11 @@ def _check_classes(
     patterns: Patterns,
     problems: Problems,
 ) -> None:
-    """Report names defined by the op's file in collision with imports, inputs or each other."""
+    """Report names defined by the op's file in collision with imports, inputs or each other.
+
+    These are the op's function, its Function and its Module. `path` is the key the class is named by. Imports stated by the
+    key `import` come first in `maths.imports`; the others are those of a forward read from a file.
+    """
     class_name = raw.get("class-name", names[1])
     path = ("class-name",) if "class-name" in raw else ("name",)
     if class_name == names[1] == "":  # the op's own name was invalid

@@ -92,7 +92,7 @@ def _from_text(text: str, key: str, kind: Kind) -> Any:
 
 
 def _from_inline(text: str) -> Any:
-    """Return a table, or a list of tables, from TOML's inline syntax; any other text stays text."""
+    """Return a variable's table, or list of tables, from TOML's inline syntax: `{ N = 4 }`; any other text stays text."""
     from scaffold.spec.toml import parse_toml
 
     try:

@@ -61,7 +61,10 @@ def read_directory(stated: Stated) -> str | None:
 
 
 def read_manifests(stated: Stated) -> tuple[str, ...]:
-    """Return paths of files of the project, or patterns of them with `*`; report others and leave them out."""
+    """Return paths of files of the project, or patterns of them with `*`; report others and leave them out.
+
+    The key takes one string, or a list of them; in a list a problem is placed at its item (`below`).
+    """
     listed = isinstance(stated.value, list)
     found = (
         _inside(item, stated, "name files of the project", "ops.toml", *below)
@@ -187,8 +190,9 @@ Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]
 def conventional_shapes(
     inputs: Sequence[Input], conventions: Sequence[Convention], tested: Container[str]
 ) -> Shapes:
-    """Return shapes by the first matching convention; none if no convention matches.
+    """Return shapes for inputs without stated ones, by the first convention their names match; () if none does.
 
+    A convention is a table such as `input[..., I], weight[O, I]`.
     Inputs with shapes for tests (`tested`) match none.
     """
     for convention in conventions:
@@ -203,7 +207,8 @@ def _shapes(
 ) -> Shapes:
     """Return a convention's shapes if its first tensor and another one are inputs without shapes.
 
-    The first is decisive: `input, weight` is a linear map, but `x, weight` may also be a norm.
+    The first is decisive: `input, weight` is a linear map, but `x, weight` may also be a norm. () if a dim of the convention
+    is the name of an input, or if a name of it is an attribute (`here`, but not in `tensors`).
     """
     shapes = dict(convention)
     here = [item for item in inputs if item.name in shapes]

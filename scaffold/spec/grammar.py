@@ -119,7 +119,10 @@ def _with_name(text: str, position: int) -> str:
 
 
 def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Split at the commas outside brackets; every part ends with an `end` token."""
+    """Split at the commas outside brackets; every part ends with an `end` token. Raise for brackets without a partner.
+
+    `x[N, D], eps: float` -> `x[N, D]` and `eps: float`. A comma at the end is allowed.
+    """
     parts: list[list[Token]] = [[]]
     open_: list[Token] = []
     for token in tokens:
@@ -303,6 +306,7 @@ class _EntryParser(Cursor):
     def type_before(self) -> Words | None:
         """Return the type in `float eps=1e-5` or `Tensor x`; None if the name comes first."""
         follows = self.tokens[self.position + 1 :]
+        # `mark`: the type is followed by a `?`, as in `Tensor? x`.
         mark = follows[0].text == "?" if follows else False
         names = follows[mark : mark + 1]
         if self.next.text in PREFIXES and names and names[0].kind == "name":
@@ -410,7 +414,11 @@ class _EntryParser(Cursor):
 
 
 def _as_tensor(entry: Entry) -> Entry:
-    """Return an entry typed as a tensor, `mask: BoolTensor`, without the type but with its trait; any other unchanged."""
+    """Return an entry typed as a tensor, `mask: BoolTensor`, without the type but with its trait; any other unchanged.
+
+    `said` are the traits of the type; `mask: bool` is a number, but `mask[N]: bool` is a tensor. With a default other than
+    None it is none (`valued`).
+    """
     if entry.annotation is None:
         return entry
     match = _TENSOR_TYPE.fullmatch(entry.annotation.text)

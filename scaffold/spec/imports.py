@@ -120,9 +120,9 @@ def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
 
 
 def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
-    """Describe the op's code from outside PyTorch; None if there is none.
+    """Describe the op's code from outside PyTorch: "the proof ran code of mylib"; None if there is none.
 
-    It names imported modules, and the function of its samples.
+    It names imported modules, except Python's own, and the function of its samples. `run` begins the sentence.
     """
     own = (item.module for item in spec.imports if not is_judged(item.module, None))
     known = sys.stdlib_module_names | {"torch"}

@@ -212,7 +212,10 @@ GONE = {"double-backward": "leave it out: every op can be differentiated again"}
 
 
 def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """Return the known keys with values of their kind; report the others."""
+    """Return the known keys with values of their kind; report the others, a key of an older version (GONE) with what to do.
+
+    `raw` are the keys of the op `op`.
+    """
     sound = {}
     for key, value in raw.items():
         if key not in KEYS:
@@ -236,7 +239,7 @@ def check_key(path: KeyPath, value: Any, problems: Problems) -> bool:
 def _check_tolerance(
     above: KeyPath, table: Mapping[str, float], problems: Problems
 ) -> None:
-    """Report arguments gradcheck does not have, or of the wrong type."""
+    """Report arguments gradcheck does not have, or of the wrong type, in the table of the key `tolerance` (at `above`)."""
     for name, value in table.items():
         path = (*above, name)
         if name not in TOLERANCES:

@@ -26,7 +26,7 @@ NOTHING_SAID = LintConfiguration()
 
 
 def read_lint(stated: Stated) -> LintConfiguration:
-    """Read the value of the key `lint`."""
+    """Read the table `[tool.scaffold.lint]`; report unknown keys and values of the wrong kind, and leave them out."""
     value, problems = stated.value, stated.problems
     for key in value:
         if key not in KEYS:

@@ -40,7 +40,10 @@ class Listed(NamedTuple):
 def list_ops(
     texts: Mapping[str, str], packaged: bool, patterns: Patterns = DEFAULT
 ) -> tuple[Listed, ...]:
-    """Return the ops of all files in order; raise the errors of all files together."""
+    """Return the ops of all files in order; raise the errors of all files together, such as a name in two files.
+
+    `texts` maps paths to texts. `packaged`: the ops' files lie in a package, so none can hide an installed module.
+    """
     problems: list[ScaffoldError] = []
     found: dict[str, Listed] = {}
     for path, text in texts.items():
@@ -68,7 +71,10 @@ def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
 
 
 def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]:
-    """Return the names the op's file defines: the op, its Function, and its Module unless it is off."""
+    """Return the names the op's file defines: the op, its Function, and its Module unless it is off.
+
+    In library style a registered function stands for the Function. The entry is not checked: it may be invalid otherwise.
+    """
     op, klass = op_names(entry.name, NOWHERE, packaged=True)
     said = {**dict(configuration.defaults), **entry.raw}
     klass = str(said.get("class-name", klass))

@@ -68,7 +68,7 @@ class Reference(NamedTuple):
 
 
 def refuse_file(text: str, place: Location) -> None:
-    """Raise for a file name without its '@' in place of a formula: `ops.py:forward`."""
+    """Raise for a file name without its '@' in place of a formula, `ops.py:forward`, and for `package.ops:forward`."""
     named = text.strip()
     if FILE.fullmatch(text):
         message = f"'{named}' is a file, and no formula"
@@ -90,8 +90,8 @@ def read_reference(
 ) -> Reference:
     """Return the function named by a reference, `@file.py:function`; raise if it cannot be read.
 
-    Functions the op has `imported` need nothing of the file. Numbers an nn.Module computes are
-    parameters if they are among the `inputs`.
+    `role` is the key, such as `forward`: without `:function` it is the name looked for. Functions the op has `imported` need
+    nothing of the file. Numbers an nn.Module computes are parameters if they are among the `inputs`.
     """
     match = REFERENCE.fullmatch(value)
     if match is None:
@@ -331,7 +331,11 @@ class _Reader:
         return Surrogate() if stated else None
 
     def _readable(self, forward: Formula | None) -> Names:
-        """Return the names a gradient may read besides imports: inputs, `grad_output`, and all the forward assigns."""
+        """Return the names a gradient may read besides imports: inputs, `grad_output`, and all the forward assigns.
+
+        Of several outputs `grad_output` is named after each: `grad_values`. An output may be read by its name, and NEEDS,
+        `needs_input_grad`, too.
+        """
         outputs = self.arguments.outputs
         grads = {f"grad_{item.name}" for item in outputs if item.differentiable}
         if len(outputs) == 1 and not outputs[0].variadic:

@@ -251,7 +251,8 @@ def read_module(
 ) -> ModuleSpec | None:
     """Return the nn.Module of the op: its parameters and buffers, their updates and initialization.
 
-    None if `module` is false; settings only a module needs are then reported.
+    None if `module` is false; settings only a module needs are then reported. `raw` are the keys of the op, `shapes` the
+    conventional shapes of its inputs.
     """
     if raw.get("module") is False:
         for key in ("params", "buffers", "update", "init"):

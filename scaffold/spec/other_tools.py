@@ -26,7 +26,7 @@ class Surroundings(NamedTuple):
 
 
 def read_surroundings(data: Mapping[str, Any], root: str) -> Surroundings:
-    """Read the settings in a file's data; `root` is its directory."""
+    """Read the settings of other tools in a file's data: its line length, where pytest finds modules; `root` is its directory."""
     tool = table_of(data, "tool")
     pytest = table_of(tool, "pytest")  # pytest 9; older versions use ini_options
     pytest |= table_of(pytest, "ini_options")

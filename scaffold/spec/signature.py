@@ -86,7 +86,7 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
 
 
 def _dim(word: Words) -> Dim:
-    """Return a dim as a name or a size; raise for a size below 1 or with too many digits."""
+    """Return a dim as a name or a size, `"N"` or 4; raise for a size below 1 or with too many digits."""
     if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
         return word.text
     if len(word.text) > LONGEST_SIZE:
@@ -290,7 +290,10 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
 
 
 def parse_default(words: Words, typed: bool) -> Value:
-    """Return the value of a default, a literal or a dtype of torch; its type is inferred unless one is stated (`typed`)."""
+    """Return the value of a default, a literal or a dtype of torch; its type is inferred unless one is stated (`typed`).
+
+    Raise for anything else, for a list or another mutable value, and for a number too large to print.
+    """
     constant = _torch_constant(words)
     if constant is not None:
         return constant
@@ -610,7 +613,10 @@ def dim_problems(
 def _named_twice(
     entries: Sequence[Entry], others: Sequence[Entry] = ()
 ) -> list[ScaffoldError]:
-    """Return problems with a name used for a dim, `D`, and for leading dims, `*D`; `others` may have the latter."""
+    """Return problems with a name used for a dim, `D`, and for leading dims, `*D`.
+
+    `others` are the inputs, for the entries of outputs: `D` in an output and `*D` in an input are a problem too.
+    """
     words = _dim_words(entries)
     known = {word.text for word in (*words, *_dim_words(others))}
     return [
@@ -731,7 +737,7 @@ def _output(entry: Entry) -> Output:
 
 
 def _keyword_only(entries: Sequence[Entry]) -> list[Entry]:
-    """Mark attributes after `*tensors` as keyword-only, as in Python."""
+    """Mark attributes after `*tensors` (from there `after` is true) as keyword-only, as in Python."""
     after, found = False, []
     for entry in entries:
         keyword = entry.keyword_only or (after and not entry.tensor)
@@ -741,7 +747,7 @@ def _keyword_only(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _name_problems(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
-    """Return problems with invalid or repeated names."""
+    """Return problems with invalid or repeated names; `what` is "an input" or "an output"."""
     problems: list[ScaffoldError] = []
     seen: set[str] = set()
     for name in (entry.name for entry in entries):

@@ -242,7 +242,10 @@ class _Scanner:
         return False
 
     def document(self) -> None:
-        """Read headers and assignments up to the end, or to invalid text."""
+        """Read headers and assignments up to the end, or to invalid text, and note their places.
+
+        `table` is the path of the last header: the assignments below it belong to it.
+        """
         table: KeyPath = ()
         self.blank()
         while self.position < len(self.text):
