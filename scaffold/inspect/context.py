@@ -170,7 +170,8 @@ class _Keeper:
     def _unchanged(self, node: ast.expr, step: Step) -> str:
         """Return the input or output with the value of an expression, else "".
 
-        In a combined forward it is an unchanged parameter, or a local returned in every case.
+        In a combined forward, one with ctx, it is an unchanged parameter (not one of `mark_dirty`), or a local returned in every
+        case. In setup_context it may be read through names and elements: `x` for `inputs[0]`.
         """
         if not self.combined:
             found = self._resolved(copy.deepcopy(node), step, DEPTH)
@@ -207,7 +208,8 @@ class _Keeper:
     def _resolved(self, node: ast.expr, step: Step, depth: int) -> ast.expr | None:
         """Return an expression rewritten over inputs and outputs, in place; None if this is impossible.
 
-        Names are followed to their values, through at most `depth` of them.
+        Names are followed to their values, through at most `depth` of them. `scale * 2` after `scale = inputs[1]` becomes
+        `factor * 2`, if forward calls its second input `factor`.
         """
         if depth == 0:
             return None
@@ -261,7 +263,7 @@ class _Keeper:
         if bound.element is None:
             return self._resolved(copy.deepcopy(bound.value), earlier, depth - 1)
         names = () if bound.starred else self._all_names(bound.value, earlier)
-        known = "".join(names[bound.element :][:1])
+        known = "".join(names[bound.element :][:1])  # "" if there are fewer
         return ast.Name(known, ast.Load()) if known else None
 
     def _element(self, node: ast.expr, step: Step) -> str:
@@ -300,7 +302,7 @@ def taking(name: str, taken: set[str]) -> str:
 
 
 def _attributes(method: Method, kind: type) -> list[str]:
-    """Return the attributes of ctx read or set in a method."""
+    """Return the attributes of ctx read in a method, or set if `kind` is `ast.Store`; each once for each time."""
     nodes = (n for n in ast.walk(method.node) if isinstance(n, ast.Attribute))
     return [
         node.attr

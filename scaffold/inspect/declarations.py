@@ -129,7 +129,7 @@ def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
 
 
 def _uses(node: ast.AST, name: str) -> Iterator[str]:
-    """Yield `int` for each use of a name as an index, `bool` for each as a mask."""
+    """Yield `int` for each use of a name as an index, `bool` for each as a mask: `x[index]`, `~mask`, `x.masked_fill(mask, 0)`."""
 
     def is_it(part: ast.expr) -> bool:
         return isinstance(part, ast.Name) and part.id == name
@@ -178,7 +178,7 @@ def _type_of(default: str) -> str:
 
 
 def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
-    """Return the key `outputs`; "" for a single output of the usual name."""
+    """Return the key `outputs`, such as `values, indices[...; int]`; "" for a single `output`, the default of the key."""
     if names == ("output",) and not facts.is_trivial:
         return ""
     return ", ".join(

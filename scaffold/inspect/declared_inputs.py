@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     dims: str | None = None
 
     def text(self, dims: str | None = None) -> str:
-        """Return the entry as in `--inputs`; `dims`, if given, is its shape."""
+        """Return the entry as in `--inputs`, `x[N; bool]?` or `eps = 0.5`; `dims`, if given, is its shape."""
         if self.value or self.called:
             return f"{self.name}{f' = {self.value}' if self.value else CALLABLE}"
         dims = self.dims if dims is None else dims
@@ -60,7 +60,10 @@ class Entry(NamedTuple):
 
 
 def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
-    """Return the ways to declare the inputs of a Function, likeliest first: with shapes the text suggests, then without."""
+    """Return the ways to declare the inputs of a Function, likeliest first: with shapes the text suggests, then without.
+
+    A way takes one entry for each input; it is likely if its entries stand early among the entries of their inputs.
+    """
     stated = {item.name: item for item in guessed(facts)}
     items = [
         item for item in facts.inputs if item.passing in ("positional", "variadic")

@@ -199,7 +199,7 @@ class Facts:
         return self._changes[id(method)]
 
     def context_calls(self, method: Method, name: str) -> tuple[ContextCall, ...]:
-        """Return the calls of a method of ctx."""
+        """Return the calls of `ctx.name(...)` in a method, `save_for_backward` for example, each with its step."""
         return tuple(
             ContextCall(node, step)
             for step in method.flow.steps
@@ -370,7 +370,10 @@ def _ctx_targets(
 
 
 def _elements(node: ast.expr | None) -> list[ast.expr] | None:
-    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them."""
+    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them.
+
+    A tuple repeated 100 times or more is not written out.
+    """
     if isinstance(node, ast.Tuple):
         starred = any(isinstance(item, ast.Starred) for item in node.elts)
         return None if starred else node.elts

@@ -90,7 +90,10 @@ class Flow:
                 self._add(inner, (*guards, guard))
 
     def _bind(self, step: Step) -> None:
-        """Record the names a statement binds."""
+        """Record the names a statement binds: by assignment, a loop, `with`, a definition, an import, `except`, `:=`, `match`.
+
+        `del x` binds it too: after it the name has no known value.
+        """
         statement = step.statement
         if isinstance(statement, ast.Assign):
             for target in statement.targets:
@@ -254,7 +257,7 @@ def blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def always_exits(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block never reaches the statement after it."""
+    """Return whether a block never reaches the statement after it: it ends in a return or raise, on every branch."""
     for statement in body:
         if isinstance(statement, EXITS):
             return True

@@ -116,7 +116,7 @@ class Function:
     unique: bool  # no other class of the file has its name
 
     def method(self, name: str) -> Method | None:
-        """Return a method, its own or a parent's in the file."""
+        """Return a method, its own or a parent's in the file; None if there is none."""
         if name in self.methods:
             return self.methods[name]
         for parent in self.parents:

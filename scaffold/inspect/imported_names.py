@@ -28,13 +28,14 @@ class Names:
         for node in found if found is not None else ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
+                    # `import torch.nn` binds `torch`.
                     whole = alias.name if alias.asname else alias.name.split(".")[0]
                     self.imported[alias.asname or whole] = whole
             elif isinstance(node, ast.ImportFrom):
                 self._from(node)
 
     def _from(self, node: ast.ImportFrom) -> None:
-        """Record the names of a `from` import."""
+        """Record the names of a `from` import: `relu` as `torch.relu` after `from torch import relu`; of `*`, the module alone."""
         module = "." * node.level + (node.module or "")
         for alias in node.names:
             if alias.name == "*":

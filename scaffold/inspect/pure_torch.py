@@ -130,7 +130,10 @@ def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
 def _is_known(
     call: ast.Call, facts: Facts, contexts: set[str | None], also: tuple[str, ...]
 ) -> bool:
-    """Return whether a call is of Python, of ctx, of torch, or of a module in `also`."""
+    """Return whether a call is of Python, of ctx, of torch, or of a module in `also`; `contexts` are the names of ctx.
+
+    A method of anything else, `x.exp()`, counts by its name alone.
+    """
     function = call.func
     if isinstance(function, ast.Name) and function.id not in facts.names.imported:
         return function.id in PYTHON

@@ -40,7 +40,10 @@ class Renaming(NamedTuple):
 
 
 def renamed(text: str, renaming: Renaming) -> str:
-    """Return the text with the new names; text other than Python stays the same."""
+    """Return the text with the new names; text other than Python stays the same.
+
+    Tokens are replaced from the last to the first, so that earlier places stay true.
+    """
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):

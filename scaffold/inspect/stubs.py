@@ -90,7 +90,10 @@ def _may_differ(given: Sequence[Argument]) -> bool:
 
 
 def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
-    """Return the candidate arguments of a call; only those with the first one's differentiable inputs."""
+    """Return the candidate arguments of a call; only those with the first one's differentiable inputs.
+
+    So all have the same tensors to test (`needed`). () if an input by keyword has no default.
+    """
     if any(item.passing != "positional" and not item.default for item in facts.inputs):
         return ()
     entries = [way for way in ways_to_declare(facts) if not any(e.called for e in way)]
@@ -187,7 +190,10 @@ def _asked_call(stem: str, call: Call) -> str:
 
 
 def _asked(facts: Facts, stem: str, call: Call) -> str:
-    """Return the text of the test file's function to make an `Asked`, the object of all questions."""
+    """Return the text of the test file's function to make an `Asked`, the object of all questions: `scale_asked(case)`.
+
+    It holds the call and what the questions must know of the Function: changes in place, limits, further values.
+    """
     names = [item.name or f"argument {place}" for place, item in enumerate(call.given)]
     parameter, case = "case: int", "case"
     if call.choices:
@@ -277,6 +283,7 @@ def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
     """Return the texts of candidate arguments, with the shapes for their tensors in order."""
     left, row = list(shapes), []
     for item in given:
+        # `shapes` has one for each tensor.
         text = _tensor(left.pop(0)) if item.kind in TENSORS else item.text
         if item.kind == "constant":
             text += HOLDING[item.text]

@@ -77,7 +77,8 @@ def _is_no_value(node: ast.expr) -> bool:
 def says_so(facts: Facts) -> bool:
     """Return whether the name of the class, of the file, or a docstring calls the gradient a surrogate.
 
-    A quantizer's gradient passes by the rounding, even where its scale depends on the input.
+    So does one of a quantizer (QUANTIZES), if its code rounds: the gradient passes by the rounding, even if the scale depends
+    on the input.
     """
     node = facts.function.node
     path = facts.module.path.replace("\\", "/").rsplit("/", 1)[-1]

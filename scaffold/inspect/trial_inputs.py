@@ -102,7 +102,10 @@ def _missing(facts: Facts, item: Parameter) -> str:
 
 
 def _stated(facts: Facts, name: str) -> Iterator[str]:
-    """Yield constants the file's own calls pass for a parameter, or defaults of the functions around these calls."""
+    """Yield constants the file's own calls pass for a parameter, or defaults of the functions around these calls.
+
+    `0.5` for `Scale.apply(x, 0.5)`, and for `Scale.apply(x, factor)` in `def scale(x, factor=0.5)`.
+    """
     forward = facts.function.forward
     order = [item.name for item in forward.positional] if forward else []
     position = order.index(name) if name in order else -1
@@ -165,7 +168,10 @@ def is_plain(facts: Facts) -> bool:
 
 
 def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
-    """Return whether a call works on a tensor of any shape: elementwise, a sum, a size, or a method of ctx."""
+    """Return whether a call works on a tensor of any shape: elementwise, a sum, a size, or a method of ctx.
+
+    `contexts` are the names ctx has in the methods.
+    """
     if isinstance(call.func, ast.Name) and call.func.id in SIMPLE:
         return True
     function = call.func
@@ -259,7 +265,10 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
 
 
 def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
-    """Return the shapes to try for some tensors, likeliest by their names first."""
+    """Return the shapes to try for some tensors, likeliest by their names first; each try has one shape for each tensor.
+
+    With a `weight` first those of a layer, then all alike, then the first unlike the others.
+    """
     found: list[tuple[Shape, ...]] = []
     roles = [role_of(name) for name in names]
     if "weight" in roles:

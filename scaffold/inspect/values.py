@@ -132,7 +132,7 @@ class Values:
         elements: Iterable[tuple[str, int]] = (),
         attributes: Iterable[str] = (),
     ) -> None:
-        """Prepare to answer; `tensors`, `elements` and `attributes` are known to be tensors."""
+        """Prepare to answer questions about a function's expressions; `tensors`, `elements` and `attributes` are known to be tensors."""
         self.flow, self.names, self.ctx = flow, names, ctx
         self.tensors = frozenset(tensors)  # parameters known to be tensors
         self.elements = frozenset(elements)  # of tuple parameters
