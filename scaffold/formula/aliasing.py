@@ -123,7 +123,7 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
 def holds_several(value: Node) -> bool:
     """Return whether a value is several tensors: a literal tuple or list, or `torch.atleast_1d(x, y)`.
 
-    Such a call may return its arguments themselves.
+    Such a call may return its arguments themselves; so a change of its result may be one of an argument.
     """
     match value:
         case Node("tuple" | "list"):

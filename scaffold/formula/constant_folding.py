@@ -253,7 +253,10 @@ def _choice_value(node: Node, read: Read) -> object:
 
 
 def _boolean_value(node: Node, read: Read) -> object:
-    """Evaluate `and` or `or`; operands after a decisive one do not count."""
+    """Evaluate `and` or `or`; operands after a decisive one, True for `or`, do not count.
+
+    `sure`: all operands before are known. A decisive one decides even after unknown ones.
+    """
     decisive, sure = node.label == "or", True
     for item in node.args:
         known = truth(evaluated(item, read))
@@ -264,7 +267,7 @@ def _boolean_value(node: Node, read: Read) -> object:
 
 
 def _comparison_value(node: Node, values: list[object]) -> object:
-    """Evaluate a chain of comparisons: `a < b`, `a < b < c`."""
+    """Evaluate a chain of comparisons, `a < b < c`, on the `values` of its operands; `UNKNOWN` if they do not settle it."""
     labels = node.label.split(",")
     pairs = zip(labels, values, values[1:], strict=False)
     known = [compared(*pair) for pair in pairs]
@@ -279,7 +282,7 @@ def _comparison_value(node: Node, values: list[object]) -> object:
 
 
 def opposite_of(graph: Graph, test: Node) -> Node:
-    """Return the negation of a test."""
+    """Return the negation of a test: `a` for `not a`, `x is not None` for `x is None`, else `not test`."""
     match test:
         case Node("unary", "not", (inner,)):
             return inner
@@ -437,7 +440,8 @@ class _Folder(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """Fold `None or 1e-6` to `1e-6`, `True and x` to `x`, `t and True and x` to `t and x`."""
         self.generic_visit(node)
-        wanted = isinstance(node.op, ast.Or)  # the decisive truth value
+        # The decisive truth value; what is after a part with it is never evaluated.
+        wanted = isinstance(node.op, ast.Or)
         kept: list[ast.expr] = []
         for item in node.values:
             truth = truth_of(item, *self.known)

@@ -79,7 +79,8 @@ class _Walk:
     def block(self, body: Sequence[ast.stmt], way: Way) -> None:
         """Follow statements along a path (`way`: the facts true on it), and check the names they read.
 
-        Both branches of an `if` are followed, each with the fact that its test is true or false.
+        Both branches of an `if` are followed, each with the fact that its test is true or false. `ended` are the paths that end
+        by an error: after them nothing is read.
         """
         for item in body:
             match item:

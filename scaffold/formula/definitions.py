@@ -160,7 +160,7 @@ def is_constant(value: ast.expr, known: Meanings) -> bool:
 def _changes(module: ast.Module, name: str) -> bool:
     """Return whether the file changes its own list: `table.append(1)`, `table[0] = 1`.
 
-    Any attribute of the list counts.
+    Any attribute of the list counts. A changed list is no constant.
     """
     for node in ast.walk(module):
         match node:
@@ -213,8 +213,9 @@ def parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
-    """Return the defaults of parameters by name."""
+    """Return the defaults of parameters by name; a parameter without one is left out."""
     positional = [*arguments.posonlyargs, *arguments.args]
+    # They belong to the last parameters.
     given = arguments.defaults
     found = {
         item.arg: value

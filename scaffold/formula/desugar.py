@@ -564,7 +564,7 @@ def _root(item: ast.expr) -> str | None:
 
 
 def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
-    """Return `target = value.detach()`; a literal is not detached."""
+    """Return `target = value.detach()`, the assignment of `item` under `torch.no_grad()`; a literal is not detached."""
     if not isinstance(value, ast.Constant):
         detached = ast.parse(DETACHED, mode="eval").body
         for node in ast.walk(detached):
@@ -587,7 +587,10 @@ def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 
 def _handed_on(node: ast.AST) -> Iterator[str]:
-    """Yield the names given an alias in a node: `ys` in `z = ys`, `z = (ys, 1)`, `z.append(ys)`."""
+    """Yield the names given an alias in a node: `ys` in `z = ys`, `z = (ys, 1)`, `z.append(ys)`.
+
+    After `ys = zs = []` both names are one list.
+    """
     match node:
         case ast.Assign([_, _, *_], value) if isinstance(value, ast.List):
             yield from stored(node.targets)

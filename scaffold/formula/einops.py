@@ -33,7 +33,7 @@ def with_patterns_written_out(
 ) -> ast.Module:
     """Replace einops calls by PyTorch calls in a file, except calls of `kept` names.
 
-    The file stays as it is if it rebinds an imported name of einops.
+    The file stays as it is if it rebinds an imported name of einops: a call of the name may then be one of something else.
     """
     names = {
         item.name: item.dotted
@@ -214,7 +214,8 @@ class _Moving:
     def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
         """Bring the axes into the order `wanted`: reduce missing ones, repeat along new ones; return whether this is possible.
 
-        `reduction` is the method, "" for none; only `repeat` may add axes.
+        `function` is the one of einops; only `repeat` may add axes. `reduction` is the method for missing axes, such as `mean`,
+        "" for none. An axis MORE, `...`, can neither be reduced nor added.
         """
         if MORE not in wanted and MORE in self.axes:
             self._merge_ellipsis()

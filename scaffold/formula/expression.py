@@ -250,7 +250,8 @@ class ExpressionParser:
     def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
         """Return the node of an operator; with an operand possibly None it is a conditional.
 
-        `x + bias` -> `x + bias if bias is not None else x`.
+        `x + bias` -> `x + bias if bias is not None else x`; not if both may be None, or for another operator: then a read of
+        one is reported as usual. `alone` is the other operand, with a minus for `bias - x`.
         """
         operator = BINARY[type(item.op)]
         left = self.absent_operand(item.left, present)

@@ -191,7 +191,10 @@ def rewritten(
     statements: Lines,
     change: Callable[[Node], Node | None],
 ) -> Lines:
-    """Rewrite every expression of statements by `Graph.rewrite`, targets included."""
+    """Rewrite every expression of statements by `Graph.rewrite`, targets included.
+
+    `change` returns the new node for a node, or None to keep it.
+    """
 
     def one(item: Statement) -> Statement:
         """Return one statement with its expressions rewritten."""
@@ -208,7 +211,7 @@ def rewritten(
 
 
 def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | None]:
-    """Return a change for `Graph.rewrite`: it renames identifiers."""
+    """Return a change for `Graph.rewrite`: it renames identifiers; `new` maps old names to new ones."""
 
     def change(node: Node) -> Node | None:
         found = new.get(node.label) if node.kind == "name" else None

@@ -258,7 +258,10 @@ class Inliner:
         return sites.before, found
 
     def _check(self, call: ast.Call, function: Function) -> None:
-        """Raise for a function impossible to inline: recursive, decorated, or called too often."""
+        """Count a call, and raise a Refusal for one impossible to inline: of a recursive or decorated function, or one too many.
+
+        `@torch.no_grad()` alone is allowed.
+        """
         shown = own_name(function.name)
         self.count += 1
         if function.name in self.running:
@@ -485,6 +488,7 @@ def names_of_target(
 ) -> dict[str, str]:
     """Return new names for returned locals, after the targets of the assignment: `{"half.result": "y"}` for `y = half(x)`.
 
+    So no line `y = result` is needed. `value` is the expression the function returns.
     `local` are the names the function binds, `seen` all names in it: a target among these would clash.
     """
     pairs: list[tuple[ast.expr, ast.expr]] = []
@@ -607,7 +611,7 @@ class Sites(ast.NodeTransformer):
     ) -> tuple[list[ast.stmt], ast.expr]:
         """Return the statements with an assignment of the value added, and the value's new name.
 
-        An impure value must be computed with the statements, not later in the expression.
+        An impure value must be computed with the statements (`before`), not later in the expression.
         """
         own = self.inliner.free("value")
         name = ast.copy_location(ast.Name(own, ast.Load()), value)
@@ -696,7 +700,10 @@ class Sites(ast.NodeTransformer):
         ]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        """Replace `halves(x)[0]` by `a` if the function returns `a, b`."""
+        """Replace `halves(x)[0]` by `a` if the function returns `a, b`, and computing `b` has no effect.
+
+        Raise a Refusal for an index of a function itself, `kernel[grid]`: only Triton's have one.
+        """
         match node.value:
             case ast.Name(name) if name.startswith("@") or name in self.known:
                 message = f"'{own_name(name)}[...]' launches a kernel"

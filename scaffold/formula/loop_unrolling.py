@@ -202,7 +202,8 @@ class _Unroller(ast.NodeTransformer):
     ) -> list[ast.expr] | None:
         """Return a comprehension's elements, written out; None if their number is unknown, or zero.
 
-        Of several `for`, the first one is substituted, and the rest are unrolled by recursion.
+        Of several `for` (`generators`), the first one is substituted, and the rest are unrolled by recursion. None too for an
+        `if`, and if the same name is bound again inside.
         """
         if not generators:
             found = self.visit(copy.deepcopy(elt))
@@ -343,7 +344,7 @@ class _Known(BranchTaker):
         return copy.deepcopy(value) if number is None else _constant(number, item)
 
     def visit_BinOp(self, item: ast.BinOp) -> ast.expr:
-        """Compute an operation on integers if one of them comes from the unrolling: `i + 1`."""
+        """Compute an operation on integers if one of them comes from the unrolling: `i + 1`; the user's own `2 * 3` stays."""
         self.generic_visit(item)
         left, right = _integer(item.left), _integer(item.right)
         made = _is_unrolled(item.left) or _is_unrolled(item.right)

@@ -99,7 +99,7 @@ def member_class(
 def _with_tuples(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
     """Replace attributes of `self` in a call by their tuples: `Norm(self.patch)` -> `Norm((size, size))`.
 
-    That is after `self.patch = (size, size)`, if the attribute is assigned once.
+    That is after `self.patch = (size, size)` in the function `around`, an `__init__`, if the attribute is assigned once.
     """
     held = dict[str, list[ast.expr]]()
     for node in ast.walk(around):
@@ -119,7 +119,7 @@ FACTORY = {"device", "dtype"}
 def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
     """Drop `device` and `dtype` arguments passed on by the outer module, also in `**factory_kwargs`.
 
-    They decide where a parameter is created, not what the forward computes.
+    They decide where a parameter is created, not what the forward computes. `around` is the `__init__` with the call.
     """
     held = dict[str, set[str]]()  # the keys of each dict
     for node in ast.walk(around):
@@ -927,7 +927,8 @@ def _rename_locals(
 ) -> None:
     """Rename locals with the name of an attribute, now a parameter; raise for parameters with such a name.
 
-    `read` are the names of the attributes, `made` the nodes that stand for them and keep their name.
+    `read` are the names of the attributes, `made` the nodes put in place of `self.name`: these keep their name, so a local
+    `weight` beside `self.weight` becomes `weight2`.
     """
     for item in parameters(function.args):
         if item.arg in read:
@@ -951,7 +952,8 @@ def _attributes(
 ) -> Iterator[tuple[str, Attribute]]:
     """Yield the name of each attribute with the class's statements about it: in its body, and in `__init__`.
 
-    Of several assignments the last counts, but None only marks the attribute as possibly None.
+    Of several assignments the last counts, but None only marks the attribute as possibly None. `before` are the values
+    assigned so far.
     """
     found: dict[str, Attribute] = {}
     for item in owner.body:

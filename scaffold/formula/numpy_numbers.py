@@ -30,7 +30,10 @@ NUMBERS = frozenset({"float", "int"})
 
 
 def with_math(module: ast.Module) -> ast.Module:
-    """Replace NumPy by `math` in a file wherever the result is the same."""
+    """Replace NumPy by `math` in a file wherever the result is the same: in functions of numbers, `np.sqrt(dim)`.
+
+    A file with a value of its own called `math` stays as it is.
+    """
     aliases = {item.name for item in imported(module) if item.dotted == "numpy"}
     if not aliases or any(node.id == "math" for node in stores([module])):
         return module

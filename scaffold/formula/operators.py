@@ -156,7 +156,8 @@ def root_of(value: ast.expr) -> str:
 def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
     """Return the names assigned a result of the user's own functions, or a value made from one.
 
-    Their attributes are unknown, so none is a problem.
+    Their attributes are unknown, so none is a problem. A name made from such a name is one too, so the search is repeated
+    until it finds no more.
     """
     found = set[str]()
     assigned = [
@@ -347,7 +348,10 @@ def _judged_op(names: Sequence[str], shown: str) -> tuple[Said | None, tuple[str
 
 
 def judged_value(name: str) -> Said | None:
-    """Return the problem with the name of a method or an attribute, or None."""
+    """Return the problem with the name of a tensor's method or attribute, as message and hint; None if it has none.
+
+    An unknown name unlike any known one may be of a newer PyTorch, so it is no problem here.
+    """
     known = table()[VALUES]
     # Dunder names are reported elsewhere.
     if name in known.operators or name.startswith("__"):

@@ -77,7 +77,8 @@ OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}
 def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
     """Return the positions of arguments at which None is allowed.
 
-    `values` are names of values. A function of a module of the user's accepts None everywhere.
+    `values` are names of values, so `x.f(None)` is a method of one. A function of a module of the user's accepts None
+    everywhere.
     """
     root, callee = call.func, call.func
     while isinstance(root, ast.Attribute):

@@ -82,7 +82,12 @@ def _of_file(
     inputs: Sequence[str],
     after: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return lines to define the file's function among the names of its file, and to call it; () if impossible."""
+    """Return lines to define the file's function among the names of its file, and to call it; () if impossible.
+
+    The first lines define a function FILE; inside stand the names of the file, and it returns the user's function, called by
+    the last line. For a method (`Norm.forward`) it returns its class, reduced to what is read. `after` are lines in place of
+    the return of the user's function, if any.
+    """
     definitions = origin.definitions.without(scope.imported - {function})
     entry = definitions.functions.get(function)
     if not isinstance(entry, ast.FunctionDef) or {FILE, MODULE} & {*inputs}:
@@ -96,6 +101,7 @@ def _of_file(
     if owner and any(name.count(".") > 1 for name in names):
         return ()  # an inner module is called, which is read as a function
     if owner:
+        # One class alone: of several of the name the reference was refused.
         (layer,) = modules_named(origin.module, owner)
         body = [item for item in body if not _is_of(layer, item)]
         body.append(_bare_layer(layer, names))

@@ -67,7 +67,7 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 
 def _grows_a_list(item: ast.stmt) -> bool:
-    """Return whether a statement still grows a list, since `straightened` left it as it is."""
+    """Return whether a statement still grows a list, `ys.append(y)`, since `straightened` left it as it is."""
     match item:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(), name))):
             return name in ("append", "extend", "insert")

@@ -234,7 +234,7 @@ class StatementParser:
     ) -> Guarded:
         """Return the optional inputs known to be present after a statement; `present` ones are before it.
 
-        An assert proves them; an assigned name is present unless its value may be None.
+        An assert proves them; an assigned name is present unless its value may be None; an `if` has noted its own (`branches`).
         """
         if isinstance(item, ast.If):
             return self.branches.pop(item)
@@ -303,7 +303,10 @@ class StatementParser:
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
-        """Return an `if`; its branches, and the lines after a branch with a raise, know the optionals proved present by its test."""
+        """Return an `if`; its branches, and the lines after a branch with a raise, know the optionals proved present by its test.
+
+        `there` are present if the test holds, `gone` if it does not. `above` are the comments above it.
+        """
         test = self.expressions.parse(item.test, present)
         there, gone = guards(item.test)
         with self.expressions.under(test, holds=True):

@@ -191,7 +191,10 @@ class Values:
         return None
 
     def _subscript(self, node: ast.Subscript, at: Step, depth: int) -> Root | None:
-        """Return the origin of the memory of `x[i]`: a saved tensor, an element of an input, or a view."""
+        """Return the origin of the memory of `x[i]`: a saved tensor, an element of an input, or a view; None if unknown.
+
+        An index by a tensor gives a copy, but only if it is one: so it is unknown. `depth`: levels that may be followed.
+        """
         if self.is_saved(node.value, at):
             index = node.slice
             if isinstance(index, ast.Constant) and isinstance(index.value, int):
@@ -314,7 +317,10 @@ class Values:
         return isinstance(node, ast.Name) and self._tensor_name(node.id, at, depth)
 
     def _makes_tensor(self, node: ast.Call, at: Step, depth: int) -> bool:
-        """Return whether a call surely gives one tensor."""
+        """Return whether a call surely gives one tensor: a function of torch, or a method, `x.exp()`, of a tensor.
+
+        Only tensors have methods such as `add_` and `new_zeros`, so of these the object need not be known.
+        """
         if is_tensor_call(torch_call(node, self.names)):
             return True
         name = method_call(node, self.names)
