@@ -4,6 +4,9 @@ In: a call, or an op whose forward the rules do not cover. Out: ops or statement
 it, or None.
 The reason, in a note, is the `UnsupportedError` that stopped the derivation; `gradients` writes the note. Invariant:
 None if the forward would draw other random numbers or change a tensor.
+
+Words: a pullback, by `torch.func.vjp`, maps the gradients of a function's results to those of its arguments. A variadic input is
+any number of tensors.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

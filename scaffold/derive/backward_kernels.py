@@ -3,6 +3,9 @@
 In: an `OpSpec` and its `Derivation`. Out: the `Derivation` whose blocks call such ops. Invariant: a compiler, tracing
 the backward of a registered op, finds nothing it cannot run: each such op has a fake, which gives gradients of the
 shapes of their inputs.
+
+Words: a kernel is code out of PyTorch; its fake gives the shapes of its results without running it. A block is a group of lines
+under one test of `needs_input_grad`. Sharding says for each dim of a tensor how it is split among devices.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

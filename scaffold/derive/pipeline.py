@@ -10,6 +10,10 @@ later passes.
 Two values pass from pass to pass: `maths` (`Maths`), forward and backward before it is decided what is saved; and
 `found`, the `Derivation`, complete at the end. The engine (the graph, the rules, simplification) takes long to import:
 it is imported inside the functions that need it.
+
+Words: a gradient is stated if the user gives its formula, a surrogate if it is meant to differ from the derivative; a forward is
+kept if it stays as the user wrote it. A version is one value of a name assigned several times. In combined style forward fills ctx
+by itself.
 """
 
 from collections.abc import Iterable, Sequence

@@ -3,6 +3,8 @@
 In: an op, and the inputs to differentiate. Out: the same with one input in place of that tensor, and the gradient of
 each of the tensors from that input's. Invariant: the substitute's name does not appear in the final results; other uses
 of the tensors are left to other modules.
+
+Words: a variadic input is any number of tensors; its joined input, or substitute, is the one tensor made of them.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -2,6 +2,8 @@
 
 In: an `OpSpec` and its `Derivation`. Out: lines for the template, and the `Derivation` with what the backward kernel reads. Invariant:
 each call stands before the formula, which is what runs where kernels cannot, and where the backward is itself differentiated.
+
+Words: a saved value is a tensor of `save_for_backward`, a kept one another value on ctx.
 """
 
 from collections.abc import Iterator

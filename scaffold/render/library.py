@@ -2,6 +2,9 @@
 
 In: an `OpSpec` and its `Derivation`. Out: a `LibraryView`: lines for the template, not yet indented. Invariant: the schema has no
 defaults, as PyTorch drops an argument equal to its default from a call; each output is a tensor of its own.
+
+Words: a fake gives the shapes of the results without running the op. Sharding says for each index of the tensors' dims how they are
+split among devices; a placement is one such way.
 """
 
 from collections.abc import Sequence

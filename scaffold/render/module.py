@@ -2,6 +2,9 @@
 
 In: an `OpSpec` with a module. Out: a `ModuleView`. Invariant: the module owns parameters, buffers and attributes; every
 other input is an argument of its `forward`.
+
+Words: a buffer is a tensor of the module without a gradient; an update is the formula for its value after each call in training. An
+optional parameter has a switch in the constructor, `bias=True`.
 """
 
 import textwrap

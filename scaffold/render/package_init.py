@@ -5,6 +5,8 @@ Invariant: only imports of ops and the entries of `__all__` change; everything e
 as it is, byte for byte. So the file needs no record, and a formatter or import sorter causes no drift.
 
 A new import is placed by its name among the others; an `__all__` other than a list of strings is left to the user.
+
+Words: a row is an entry of `__all__` on a line of its own; a name is bound by the import under itself or by `as`.
 """
 
 import ast

@@ -2,6 +2,9 @@
 
 In: an `OpSpec`. Out: `Making`, the parameters and the body of `make` and the arguments of its cases.
 Invariant: the defaults of `make` satisfy `require`, and so does every case.
+
+Words: `make` is the function of the test that makes the inputs; a case is a name and the arguments of `make` for it; leading dims
+are any number of dims, `...` or `*batch`.
 """
 
 import ast

@@ -1,6 +1,9 @@
 """Tests to leave out because the forward does not support them, or depends on more than its inputs.
 
 In: an `OpSpec`. Out: mostly yes or no. Invariant: decided by the text of the forward; in doubt the test is made.
+
+Words: a mask is a tensor of booleans; to read the data of a tensor is to use its numbers in Python, as `x.item()` and `if x > 0`
+do.
 """
 
 from collections import Counter

@@ -3,6 +3,9 @@
 In: an `OpSpec`. Out: a size for each name, and whether other sizes would do as well.
 Invariant: the sizes satisfy `require`; they are distinct if it allows, leave no remainder in the forward's divisions, and are
 as large as its indices require.
+
+Words: a condition is one of `require`; it is undecided while it reads a name without a size. A dividend is a size that the forward
+divides, so that the divisor must go into it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

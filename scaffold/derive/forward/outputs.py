@@ -2,6 +2,9 @@
 
 In: the statements and results of a forward. Out: results with a clone where one could be an input, another result or a
 saved local. Invariant: same values; surely new tensors are not cloned.
+
+Words: a variadic input or output is any number of tensors. Two values share memory if one may be a view of the other, or the same
+tensor.
 """
 
 from dataclasses import replace

@@ -2,6 +2,9 @@
 
 In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in its order. Invariant: a parameter that takes
 no tensor gets none; a call without a fitting rule is not guessed at; unknown facts of a result are left open.
+
+Words: a rule is the section of a primitive in the table; a call is `bound` once each parameter of a rule has its argument. The kind
+is that of the elements: real, complex, int or bool; Python values are `static`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,6 +2,9 @@
 
 In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or a certain outcome. Invariant: nothing unknown
 before the call is guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same op.
+
+Words: a choice (`cond`) is `body if test else orelse`; a test `told` has a certain outcome; branch 0 is taken if the test is true,
+branch 1 if not. A value is `given` if it is not None.
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,10 @@
 
 In: a rule's name, its arguments, and for an op of the engine's own its payload. Out: an `Op`, with the shape and kind found by
 the caller. Invariant: two equal applications in one `Program` are the same object, and an op comes after its arguments.
+
+Words: an op is hash-consed: an equal one made before is returned again. A payload is all that an op has besides its arguments. A
+`static` op is a Python value, a `group` several results of one call; an op is `active` if a gradient may pass through it. A choice
+(`cond`) is `a if test else b`; a `const` is a literal. `facts` are those of the primitive in the table.
 """
 
 from collections.abc import (

@@ -2,6 +2,9 @@
 
 In: the arguments of a rule by parameter. Out: a shape, or None if unknown. Invariant: a returned shape is right in
 every call that PyTorch accepts.
+
+Words: `args` maps the parameters of a rule to ops. A literal is written out in the formula, so it is known before the call; any
+other value is `UNKNOWN`. A lead is the one run of dims of unknown number in a shape (`...`, `*batch`).
 """
 
 import ast

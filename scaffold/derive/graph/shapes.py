@@ -2,6 +2,10 @@
 
 In: declared dims, and the shapes of arguments. Out: the shape of a result. Invariant: two equal shapes are equal in every
 call; an unknown shape is unique, equal to no other.
+
+Words: leading dims are any number of dims, `...` or `*batch`, and stand for one entry of `Shape.dims`; `lead` is its position. An
+origin says how an unknown shape came about, so that two of the same origin are equal. One shape fits another if it broadcasts to
+it.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

@@ -2,6 +2,9 @@
 
 In: sizes. Out: a size, equal to another exactly if both are known to be the same number. Invariant: a result holds for all
 sizes; nonnegativity is used only where requested, since a Python value may be negative.
+
+Words: a named size is a dim declared under a name, `N`; an unnamed one is identified by its origin, as a sum of others. `terms`
+maps each product of sizes in a sum to its factor.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -3,6 +3,9 @@
 In: static ops. Out: nodes, static ops, or certain facts. Invariant: the same value; numbers are folded as an author would, so a
 fold is not made if it would print a long decimal. If an expression is needed as text, for a call without a rule, sizes in it
 are placeholders until the printer knows a tensor to read them from.
+
+Words: a `static` op is a Python value, a number, a tuple or a string, rather than a tensor; a literal is a `const` written out, any
+other value is `UNKNOWN` before the call.
 """
 
 import math

@@ -3,6 +3,9 @@
 In: an expression, and the op of each name in it. Out: its op. Invariant: an op has the value of the expression that it came
 from; a Python value is written over names that still mean the same when the backward runs; a call without a rule stays what
 it is, over the tensors in it; one that changes a tensor under other eyes is refused, and so is what is not understood.
+
+Words: a `static` op is a Python value; a `group` is the several results of one call. A rule is the section of a primitive in the
+table; it is `bound` once each of its parameters has an argument. `env` maps names to ops.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

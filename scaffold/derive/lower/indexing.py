@@ -5,6 +5,9 @@ tensor into a tuple (`chunk`, `unbind`): the number of parts, if known before th
 parts joined.
 Invariant: dims after an ellipsis are counted from the end, so they hold for any rank; statements about parts hold for
 any number of them.
+
+Words: a part of an index is a number, `1:2` (a `range`), None (a new dim), `...`, or a tensor or list, which picks elements. The
+parts of a tensor are those of `chunk`, `split` or `unbind`; they are `single` if each has lost its dim, as by `unbind`.
 """
 
 from collections.abc import Sequence

@@ -3,6 +3,9 @@
 In: calls and statements as written; for `h[parts] = y` the tensor, the parts of its index and the assigned value. Out:
 the call, or the op, that makes a new tensor of the same value; expressions that must not get a second name. Invariant:
 a changed tensor has one name, or none, before and after; an inexpressible change is refused.
+
+Words: a view shares the memory of its base, another view or the tensor with a name. `_` at the end of a method's name says that it
+changes its tensor.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -2,6 +2,9 @@
 
 In: its statements and results, as they will stand. Out: a `Lowered`. Invariant: each name means the op that was last assigned
 to it; a tensor that changes in place is refused.
+
+Words: `env` maps each name to its op after the statements so far. A `stale` name has a value the backward does not know; a value is
+`held` if a name still has it in the backward. A tensor is `retained` if autograd keeps it for a gradient.
 """
 
 from collections import Counter

@@ -2,6 +2,9 @@
 
 In: an op and the cotangent of its result. Out: pairs of an argument and its gradient, to be summed to the
 argument's shape by the caller. Invariant: if the shapes are not known well enough, the call falls back on autograd.
+
+Words: `g` is the cotangent of the op, the gradient of the loss with respect to its result. A factor is one tensor of an einsum, its
+letters are the names of its dims. A number is `literal` if it is written out, and else `UNKNOWN` before the call.
 """
 
 from collections.abc import Callable

@@ -6,6 +6,9 @@ works for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; for un
 
     @word
     def expand_as(make: Maker, g: Op, x: Op) -> Op: ...
+
+Words: `g` is the cotangent in a formula. A `summed_to` op sums to a shape known in the call alone, an `expanded` one expands to a
+shape. An opaque op is read by its name, never taken apart.
 """
 
 import string

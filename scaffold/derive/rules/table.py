@@ -2,6 +2,9 @@
 
 In: the text of `rules.toml`, or of a team's own table (its grammar is the header of `rules.toml`). Out: a `Table` that
 finds a `Rule` by its spelling. Invariant: only used sections are parsed; a derivation reads a few rules of hundreds.
+
+Words: a head is the spelling of a call in a section, `torch.exp(x)`; `base` is the built-in table below a team's own, `home` the
+table of a rule.
 """
 
 import re

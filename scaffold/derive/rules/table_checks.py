@@ -2,6 +2,8 @@
 
 In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldErrors`. Invariant: a table without problems can be read by
 `rules`: no formula, spelling, sample or domain of it fails later.
+
+Words: an entry is one section of the text, with the places of its keys; a head is the spelling of its call.
 """
 
 from collections.abc import Iterable, Iterator

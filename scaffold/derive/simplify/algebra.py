@@ -7,6 +7,9 @@ if a quotient meets a factor equal to its divisor.
 
 An identity that spelling alone decides is no function here but a line of the table, `simpler = ["x * 1 -> x"]`, applied by `identities`
 before these. These are code since a factor may stand anywhere in a product.
+
+Words: an opaque or `whole` op is never taken apart, since it has a name in the forward or several uses. A factor of a product is
+`below` if it divides. A root is the gradient of an input. A static factor is a Python number.
 """
 
 from collections import Counter

@@ -11,6 +11,9 @@ shape, or None. They are called in the order of their module.
 
     @HOISTED.on_each("mul", "div")
     def out_of_a_mask(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None: ...
+
+Words: an opaque op is read by its name in the forward, never taken apart. A `static` op is a Python value. A shared cotangent is
+read by the gradients of several inputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -3,6 +3,9 @@
 In: the terms: gradients of `x[..., 0]`, `x[:, :n]`, `x[1::2]`, each among zeros in the shape of the tensor; choices by the same test;
 values scattered into a tensor. Out: the same sum in fewer terms. Invariant: same value, same shape, whatever the sizes are: parts are
 joined only if they are known to be disjoint and complete; a value with a name in the forward stays whole.
+
+Words: a line is the gradient of `x[..., 0]`, zeros with a value at one index of a dim; an `unsliced` op is the gradient of a slice,
+a tensor of zeros with a value in the place of the slice. A choice is `a if test else 0`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

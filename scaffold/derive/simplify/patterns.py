@@ -10,6 +10,9 @@ It serves three tables of `scaffold.primitives`. An identity, `-(-x) -> x`, is m
 one spelling. Compositions (`composed`) and advice are matched in any spelling: the factors of a
 product and the terms of a sum stand in any order, their numbers are taken together (`0.5 * x * y` is `x * y / 2`), and `x.square()` is
 `x * x`.
+
+Words: `bound` maps the names of a formula to the ops matched so far; an application is the pattern of a primitive and its
+arguments; it is open if it ends in `*rest`, for any further arguments. A product's factors are `below` if they divide.
 """
 
 import ast

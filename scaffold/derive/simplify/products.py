@@ -4,6 +4,9 @@ In: an op, and the ops to keep whole. Out: a `Product`, or the op of a product. 
 in exact arithmetic; nothing is cancelled here: tensors are in `algebra.py`, and a number by a line in the table's section of `div`. All
 comparisons of products use this form: common factors of sums, forward products in the backward, scalars multiplied
 first, and patterns.
+
+Words: a factor is `below` if it divides; `statics` are the factors that are Python values. An op is `whole` if it counts as one
+factor.
 """
 
 from collections.abc import Callable, Iterable

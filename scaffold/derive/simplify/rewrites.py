@@ -4,6 +4,9 @@ In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape
 
 An identity that spelling alone decides is a line of the table, as in `algebra`. These are code since they ask for more: a shape, dims
 in either spelling, an op outside the table, any reduction.
+
+Words: an opaque op is read by its name in the forward, never taken apart. A `contracted` op is a product of matrices summed over
+its leading dims.
 """
 
 from scaffold.derive.graph import shapes

@@ -3,6 +3,9 @@
 In: an op whose arguments are being written. Out: an expression that changes one of them in place, or None. Invariant:
 only a temporary of the expression itself is changed, it has the result's shape and precision, and nothing reads it
 afterwards; under vmap it is batched if another argument is.
+
+Words: a temporary is a value without another reader; it is `free` if the op may overwrite it. A one-hot is a tensor of zeros with
+ones scattered along a dim.
 """
 
 from collections import Counter
