@@ -128,6 +128,7 @@ def autograd_of_forward(
         return None
     if len(wanted) > 1 and not any(item.variadic for item in spec.tensors):
         return tuple(_pulled_if_needed(spec, graph, wanted, taken))
+    # One pullback for all required inputs, one for each optional input: it may be absent.
     absent = {item.name for item in spec.tensors if item.optional}
     sure = tuple(name for name in wanted if name not in absent)
     several = (sure, *((name,) for name in wanted if name in absent))

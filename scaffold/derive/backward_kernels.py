@@ -84,9 +84,10 @@ def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
 def _gradients_of(
     spec: OpSpec, derivation: Derivation, block: Block
 ) -> tuple[TensorInput, ...]:
-    """Return the inputs whose gradients a block assigns; none if other blocks read or write its names.
+    """Return the inputs whose gradients a block assigns; none if the block cannot become an op of its own.
 
-    An op always returns tensors, so the gradient of an optional input, None without it, must stand alone.
+    It cannot if other blocks read or write its names. And an op always returns tensors, so the gradient of an optional input, None
+    without it, must stand alone.
     """
     own = written(*block.statements)
     given = tuple(x for x in spec.differentiable if f"grad_{x.name}" in own)
@@ -155,6 +156,7 @@ def _kernel_inputs(
         known[item.name] = TensorInput(
             item.name, declared.dims, declared.dtype, optional=optional
         )
+    # A value of another block, without a place among the inputs of an op.
     read = free_names(block.statements)
     earlier = written(*(line for item in derivation.blocks for line in item.statements))
     if read & earlier - known.keys():

@@ -39,7 +39,7 @@ def needed_for(
 
 
 def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
-    """Return each statement with the inputs it serves, leaving out dead ones."""
+    """Return each statement with the inputs it serves, those whose gradients need it; leave out statements serving none."""
     needed = {name: needed_for(statements, [f"grad_{name}"]) for name in gradients}
     lines = []
     for position, item in enumerate(statements):

@@ -108,7 +108,10 @@ class TangentWalk:
         return Accumulated(found, self.of, tuple(self.calls))
 
     def _arrive(self, op: Op) -> None:
-        """Record the tangent of an op, expanded to its shape; record nothing for a list, for a Python value, or for a zero tangent."""
+        """Record the tangent of an op, expanded to its shape, and the op of the tangent (`of`), for its name.
+
+        Record nothing for a list, for a Python value, or for a zero tangent.
+        """
         if op.rule in ("list", "starred") or not op.is_tensor:
             return
         tangent = self._of(op)
@@ -262,6 +265,7 @@ class TangentWalk:
             formula = self.table.gradients(rule, name)[0]
             return self._value(rule, formula, {**env, "grad": cotangent})
 
+        # An unreduced loss is elementwise.
         each = rule.category == "loss" and literal(env.get("reduction", op)) == "none"
         if rule.category == "elementwise" or each:
             if self._is_real(op):
@@ -688,7 +692,7 @@ def _as_tangent(name: str) -> str:
 def _tangent_names(
     spec: OpSpec, maths: Maths, statements: Lines, parameters: Iterable[str]
 ) -> dict[str, str]:
-    """Map each assigned name to its name in the jvp; all stay distinct, even from a local `tangent_y` of the forward."""
+    """Map each assigned name to its name in the jvp, `grad_y` to `tangent_y`; all stay distinct, even from the forward's locals."""
     names = sorted(written(*statements))
     taken = outer_names(spec, maths.forward) | {*parameters, *names}
     found: dict[str, str] = {}

@@ -290,7 +290,7 @@ class Reverse:
             self.via.setdefault(gradient, (arg, op))
 
     def _where_not_zero(self, op: Op, g: Op) -> Pairs:
-        """Return the contributions for a cotangent `g` of `op`, separately for each side of a choice with a 0.
+        """Return the contributions to its arguments for a cotangent `g` of `op`, separately for each side of a choice with a 0.
 
         A side that is 0 contributes nothing, and so reads no optional input that is absent there.
         """

@@ -208,7 +208,7 @@ def without_views(
 
 
 def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
-    """Replace `y.to(x)` and `y.type_as(x)`, for an input `x`, by `y.to(x.device, x.dtype)`."""
+    """Replace `y.to(x)` and `y.type_as(x)`, for an input `x`, by `y.to(x.device, x.dtype)`: it need not be saved for these two."""
 
     def change(node: Node) -> Node | None:
         """Return the new form of a cast like an input; None for other nodes."""
@@ -226,7 +226,7 @@ def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
                 return graph.node("call", "", (to, *facets))
         return None
 
-    (statement,) = rewritten(graph, (line.statement,), change)
+    (statement,) = rewritten(graph, (line.statement,), change)  # one in, one out
     return line._replace(statement=statement)
 
 
@@ -434,6 +434,7 @@ def _data_readers(
     readers: dict[str, frozenset[str]] = {}
     for read, serves in found:
         origin = origins.outputs.get(read.name, read.name)
+        # `x[i].shape` of a plain tensor is read from the tensor itself.
         slice_of_tensor = read.element and origin not in several
         needs_tensor = (
             not read.facets or slice_of_tensor or read.name in origins.intermediates

@@ -48,7 +48,7 @@ from scaffold.spec import OpSpec
 def join(
     graph: Graph, formulas: Iterable[tuple[str, Formula]], outer: frozenset[str]
 ) -> Lines:
-    """Join all formulas into one program; none of them assigns an outer name or a local of another.
+    """Join all formulas into one program; none of them assigns an outer name or a local of another: its own is renamed.
 
     A line common to two of them stands once, if it has the same value in both.
     """
@@ -83,7 +83,10 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
 
 
 def _shared(program: list[Statement], body: Lines) -> Lines:
-    """Return the lines of a formula (`body`) already in the program, reading the same values: they need not stand twice."""
+    """Return the lines of a formula (`body`) already in the program, reading the same values: they need not stand twice.
+
+    A shared line reads outer names and names of shared lines alone, and its names are assigned once in each.
+    """
     if Trace((*program, *body)).changes:
         return ()  # a line may change a value made by another one
     shared: list[Statement] = []

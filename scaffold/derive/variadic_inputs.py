@@ -47,7 +47,10 @@ class JoinedInput(NamedTuple):
         return replace(spec, inputs=tuple(inputs))
 
     def derived(self, graph: Graph, found: GradientStatements) -> GradientStatements:
-        """Turn the gradients derived for the substitute into one of each tensor, with the user's expression in its place."""
+        """Turn the gradients derived for the substitute into one of each tensor, with the user's expression in its place.
+
+        The gradient of the substitute, `grad_joined`, stays a local, and the new last line reads it.
+        """
         back = {graph.name(self.name): self.value}
 
         def over(items: Sequence[Statement]) -> Lines:
@@ -129,6 +132,7 @@ def joined_input(
     (value,) = found
     joined = JoinedInput(several, fresh("joined", names), value, _dim(value))
     put = _to_joined(graph, joined)
+    # Whether the tensors are read anywhere else.
     read = any(several.name in graph.rewrite(top, put).names() for top in nodes)
     return None if read else joined
 

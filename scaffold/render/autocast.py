@@ -11,7 +11,7 @@ from scaffold.spec import OpSpec
 
 
 def in_float32(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str]:
-    """Return the wrapper's body: `run` on float32 casts with autocast off if autocast is on, else `run` as it is."""
+    """Return the wrapper's body: `run`, the lines of the call, on float32 casts with autocast off if it is on, else `run` as it is."""
     cast = [item for item in spec.tensors if item.dtype == "float"]
     if derivation.amp != "float32" or not cast:
         return run

@@ -310,7 +310,10 @@ def _without_gradient(spec: OpSpec) -> list[str]:
 
 
 def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
-    """Return the line unpacking `ctx.saved_tensors`; none if nothing is saved."""
+    """Return the line unpacking `ctx.saved_tensors`; none if nothing is saved.
+
+    A name that `body` does not read is unpacked all the same, with a comment for the linter.
+    """
     targets = _saved_names(spec, derivation)
     names = [target.lstrip("*") for target in targets]
     if not names:

@@ -63,7 +63,7 @@ def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> 
 
 
 def _text(template: "jinja2.Template", block: str | None, view: Any) -> str:
-    """Render a template, or one of its blocks as overridden; raise LookupError if the block is unknown."""
+    """Render a template, or one of its blocks as overridden by the templates above; raise LookupError for an unknown block."""
     context = template.new_context({"view": view})
     if block is None:
         return "".join(template.root_render_func(context))

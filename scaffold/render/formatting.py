@@ -133,7 +133,10 @@ def _bracketed(code: str, width: int) -> str:
 
 
 def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
-    """Yield the lines inside the brackets: one if it fits, else one per item; items of a literal always have their own."""
+    """Yield the lines inside the brackets: one if it fits, else one per item; items of a literal always have their own.
+
+    A single item is broken before the `for` or `if` of a comprehension, or inside its own brackets.
+    """
     items = _items(body)
     apart = len(items) > 1 and (literal or body.endswith(","))
     if len(indent) + len(body) <= length and not apart:

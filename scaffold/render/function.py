@@ -214,7 +214,7 @@ def _by_time(
     """
     given = written(*forward) - set(spec.dirty)
     inputs = given & {item.name for item in spec.inputs}
-    inner = (given - inputs) | set(_output_names(spec))
+    inner = (given - inputs) | set(_output_names(spec))  # values of the body
     if not inputs:
         return [], setup
     if any(_mentions(line, name) for line in setup for name in inner):

@@ -68,7 +68,7 @@ def layout(name: str, directories: Directories) -> Layout:
 
 def _search_paths(directories: Directories, tests: str) -> Iterator[str]:
     """Yield the directories for a test to add to `sys.path`, unless the test runner finds them by itself; `tests` is its own."""
-    shared, tests = directories.op_testing, tests or "."
+    shared, tests = directories.op_testing, tests or "."  # `shared`: of all tests
     if shared is not None and shared.start is not None:
         lies_there = tests == posixpath.normpath(directories.tests)
         if not (shared.beside and lies_there):

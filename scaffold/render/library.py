@@ -123,7 +123,7 @@ DTYPES = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
 
 
 def _fake_lines(spec: OpSpec) -> list[str]:
-    """Return the body of a fake from declared shapes, for a forward calling code outside PyTorch."""
+    """Return the body of a fake from declared shapes, for a forward calling code outside PyTorch: empty tensors like the first input."""
     floating = [item for item in spec.tensors if item.differentiable]
     like = next(item.name for item in (*floating, *spec.tensors))
     made = []

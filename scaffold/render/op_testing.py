@@ -196,7 +196,7 @@ def _calls_of(
     found = []
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and _calls(call, methods):
-            (argument,) = call.args
+            (argument,) = call.args  # these methods have one parameter
             if isinstance(argument, ast.Name | ast.Attribute | ast.Call):
                 found += [(_start(call), _start(argument))]
                 found += [(_end(argument), _end(call))]
@@ -265,7 +265,7 @@ def _not_asked(node: ast.ClassDef, stated: Truths) -> Iterator[str]:
 
 
 def _conditions(item: ast.stmt) -> list[str]:
-    """Return the conditions in a test method's decorator: an attribute, perhaps after `not`."""
+    """Return the conditions in a test method's decorator, `@asked_if("random")`: an attribute, perhaps after `not`."""
     if not isinstance(item, ast.FunctionDef):
         return []
     return [

@@ -136,7 +136,7 @@ def _place(module: str, known: list[_Import], tree: ast.Module) -> int:
         return max(item.end for item in known)
     end = 0
     for position, node in enumerate(tree.body):
-        documents = position == 0 and isinstance(node, ast.Expr)
+        documents = position == 0 and isinstance(node, ast.Expr)  # the docstring
         if not documents and not isinstance(node, ast.Import | ast.ImportFrom):
             break
         end = node.end_lineno or 0
@@ -194,6 +194,7 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
     node = nodes[0]
     assert isinstance(node, ast.Assign | ast.AnnAssign)  # _listed accepts no other node
     items = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []
+    # One name a line, none on the line of a bracket: the lines are edited, not written anew.
     rows = [item.lineno for item in items]
     if rows and len({node.lineno, *rows, node.end_lineno}) == len(rows) + 2:
         _edit_rows(lines, items, names)

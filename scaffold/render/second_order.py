@@ -54,7 +54,7 @@ def refusal(spec: OpSpec) -> str:
 
 
 def second_order_note(derivation: Derivation) -> str:
-    """Return a note on second derivatives for the op's docstring."""
+    """Return a note on second derivatives for the docstring of an op without them: an error, or a silent loss."""
     if decorated(derivation):
         return (
             "the gradient must not be part of a loss, since autograd may drop "

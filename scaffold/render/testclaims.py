@@ -244,7 +244,7 @@ def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
         x
         for node in nodes
         for x in node.walk()
-        if x.kind == "compare" and "i" not in x.label  # `is None`
+        if x.kind == "compare" and "i" not in x.label  # no `is None`, no `in`
     }
     labels = {x.label for node in compared for x in node.walk()}
     values = [evaluated(x) for node in compared for x in node.walk()]

@@ -108,7 +108,10 @@ def _module_claims(
 
 
 def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> dict[str, str]:
-    """Return the constructor's arguments by keyword: sizes, attributes, and the dtype of owned tensors."""
+    """Return the constructor's arguments by keyword: sizes, attributes, and the dtype of owned tensors.
+
+    With the user's samples, or for an imported class, the value of an attribute is that in `inputs`.
+    """
     shapes = {f"{name}_shape": shape for name, shape in making.shapes.items()}
     values = shapes | making.sizes
     listed = {name: values[name] for name, _ in size_arguments(spec, module)}

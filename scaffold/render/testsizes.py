@@ -120,7 +120,7 @@ def _bound(
     bound = [name for name in names if name in read]
     solved = dict(_equations(conditions, bound))
     last = [name for name in bound if name not in solved] + [*solved]
-    for shared in (fixed, None):
+    for shared in (fixed, None):  # None: sizes may be equal
         for order, equations in ((bound, {}), (last, solved)):
             search = _Search(conditions, equations, first)
             found = search.found(fixed, order, shared)
@@ -224,7 +224,7 @@ SHUFFLES = {"pixel_shuffle": ((-3, 2),), "pixel_unshuffle": ((-2, 1), (-1, 1))}
 
 
 def divisions(spec: OpSpec) -> tuple[Formula, ...]:
-    """Return `H % ws == 0` for each division of a size without remainder."""
+    """Return `H % ws == 0` for each division of a size in the forward that must leave no remainder, as conditions on a test's sizes."""
     if spec.forward is None:
         return ()
     forward = spec.forward

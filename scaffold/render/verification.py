@@ -149,7 +149,7 @@ def _proof_view(
 
 
 def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
-    """Return the positions of inputs to try with larger values: a user's formula may be wrong only there."""
+    """Return the positions of inputs to try with larger values, for a stated gradient: it may be wrong only there."""
     if not is_asked_more(spec) or any(item.variadic for item in spec.tensors):
         return ()
     return tuple(

@@ -95,7 +95,10 @@ class _Pruner:
         return self._marked(item, live)
 
     def _choice(self, item: If, live: frozenset[str]) -> If | None:
-        """Return an `if` without dead lines; None if both branches are empty, the test turned around if only the first is."""
+        """Return an `if` without dead lines; None if both branches are empty, the test turned around if only the first is.
+
+        `live` are the names read after it.
+        """
         body, orelse = self.block(item.body, live), self.block(item.orelse, live)
         if body:
             return replace(item, body=body, orelse=orelse)
@@ -112,7 +115,7 @@ class _Pruner:
         )
 
     def _marked(self, item: Assign, live: frozenset[str]) -> Assign:
-        """Return an assignment with an underscore before unused names: `a, _b = f(x)` if only `a` is live."""
+        """Return an assignment with an underscore before unused names: `a, _b = f(x)` if only `a` is live, read later."""
 
         def marked(part: Node) -> Node:
             """Return a target with an underscore before an unused name."""

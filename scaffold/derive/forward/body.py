@@ -248,7 +248,7 @@ def _changed_input(spec: OpSpec, result: Node) -> str | None:
 def _several(
     spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """Return the statements and values of several outputs, each under its name.
+    """Return the statements before the results, and the values of several outputs, each under its name.
 
     `return f(x)`, not a tuple, is unpacked first: `y, z = f(x)`.
     """

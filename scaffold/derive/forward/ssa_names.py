@@ -58,12 +58,13 @@ def with_versions(
         before = places and name in written(*statements[: places[0]])
         if len(places) + bool(before) < 2:
             continue
-        stretches = [name]  # the name in each stretch of statements
+        # The name in each stretch of statements from one assignment to the next, `h 0` for now.
+        stretches = [name]
         for count, position in enumerate(places):
             stretches.append(f"{name} {count}")
             rest = rebound(graph, statements[position:], stretches[-2], stretches[-1])
             statements = (*statements[:position], *rest)
-        change = {stretches[-1]: name}
+        change = {stretches[-1]: name}  # the last value keeps the user's name
         earlier = stretches[:-1] if before else stretches[1:-1]
         for part, word in zip(
             earlier, (*ORDINALS, *["earlier"] * len(earlier)), strict=False

@@ -279,7 +279,7 @@ class Applier:
     def takes_none(self, op: Op, arg: Op) -> bool:
         """Return whether an op accepts None for an argument it has, as `F.linear` for its bias.
 
-        Only an input or a Python value can be None.
+        Then no test for None is needed around the op. Only an input or a Python value can be None.
         """
         rule = self.table.of_op(op.rule)
         if arg.rule not in ("input", "static", "python") or rule is None:

@@ -329,6 +329,7 @@ def joined(program: Program, args: Args) -> Shape | None:
     for equal ones. None if no part has a known shape, or the known ones differ in rank.
     """
     parts, dim = list(tensors(args.values())), dim_of(args["dim"])
+    # The shapes known; `at` is the place of `dim` in them.
     known = [part.shape for part in parts if part.shape.dims is not None]
     at = shapes.position(known[0], dim) if known else None
     if at is None or len({len(shape.dims or ()) for shape in known}) > 1:

@@ -415,6 +415,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
     If sizes do not tell it, the result is a shape of unknown dims, identified by the shapes broadcast.
     """
+    # `parts`: of a shape that is a broadcast itself, the shapes broadcast in it
     whole = _without_smaller(shapes)
     if len(whole) == 1 and not _parts(whole[0]):  # as for most ops
         return whole[0]
@@ -622,7 +623,7 @@ def multiplied(left: Shape, right: Shape) -> Shape | None:
     """Return the shape of a matrix product, by the rules of `torch.matmul` for vectors and batches; None if unknown."""
     if left.dims is None or right.dims is None:
         return None
-    one, two = left.rank, right.rank
+    one, two = left.rank, right.rank  # None if leading dims are among the dims
     if one == 1 and two == 1:
         return SCALAR
     if two == 1:

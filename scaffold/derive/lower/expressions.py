@@ -182,7 +182,10 @@ def _input(
     wanted: bool,
     known: Mapping[str, Dim],
 ) -> Op:
-    """Return the op of an input, with its declared shape, or without declared dims a shape of its own."""
+    """Return the op of an input, with its declared shape, or without declared dims a shape of its own.
+
+    It is active if its gradient is `wanted`; `known` has the sizes determined by conditions.
+    """
     if item.dims is None:
         shape = unknown(Input(item.name))
     else:
@@ -441,7 +444,7 @@ class Expressions(Evaluator):
 
     def attribute(self, node: Node) -> Op:
         """Return the op of an attribute of a tensor, `x.mT`; `x.data` is a `detach`, and `x.max(0).values` one of several results."""
-        (inner,) = node.args
+        (inner,) = node.args  # the value before the dot
         value = self.value(inner)
         if value.kind == "group":
             return self._named_result(value, node.label)
@@ -892,7 +895,7 @@ class Expressions(Evaluator):
         return None
 
     def _length(self, inner: Node) -> Op | None:
-        """Return `len(x)` of a tensor, of its shape, or of a list whose items are known; else None."""
+        """Return `len(x)` of a tensor, its first size, of its shape, the rank, or of a list of known items; else None."""
         match inner:
             case Node("attribute", "shape", (x,)) if not self.is_static(x):
                 told = OfShape(self.value(x).shape)

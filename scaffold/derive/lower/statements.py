@@ -73,7 +73,11 @@ def lower(
     wanted: frozenset[str],
     saves: bool = False,
 ) -> Lowered:
-    """Lower a forward to a graph; only the `wanted` inputs are active, so only they get gradients."""
+    """Lower a forward to a graph; only the `wanted` inputs are active, so only they get gradients.
+
+    With `saves`, the forward may save results of its calls, so that a call may be written in parts. Raise `UnsupportedError` for a
+    kept forward, and for a step not understood.
+    """
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
@@ -120,6 +124,7 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
             raise UnsupportedError(f"'{change.name}' changes in place")
     writes = Counter[str]()
     for item in assignments(statements):
+        # `f(x)[0] = y`: the changed tensor has no name.
         inside = item.target.kind == "subscript" and item.target.args[0].kind != "name"
         known = changes_of_a_name(item) or changes_of_views(item)
         if inside or changed_in_place(item.value) and not known:

@@ -214,7 +214,10 @@ def _all_sizes(letters: str, operand: Op) -> list[tuple[str, object]]:
 
 
 def _sizes(letters: str, operand: Op) -> dict[str, object]:
-    """Return the known size of each letter of an operand: `"ij"`, `x[N, 3]` -> `{"i": N, "j": 3}`."""
+    """Return the known size of each letter of an operand: `"ij"`, `x[N, 3]` -> `{"i": N, "j": 3}`.
+
+    Letters before `...` are counted from the start, those after it from the end.
+    """
     before, _, after = letters.partition("...")
     dims, lead = operand.shape.dims, operand.shape.lead
     if dims is None:
@@ -324,6 +327,7 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
         into = make.zeros(g, x.shape)
         added = make.index_add(into, make.const(0), parts[0], g)
         return [(x, program.shaped(added, x.shape))]
+    # A mask reads each element once; an index may read one twice.
     accumulate = make.const(any(part.kind != "bool" for part in parts))
     indices = program.op("list", parts)
     whole = make.index_put(make.zeros(g, x.shape), indices, g, accumulate)

@@ -125,7 +125,10 @@ def expand_back(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
 
 @word
 def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
-    """Return the cotangent `g` of a reduction of `x` with the reduced dims of size 1, to broadcast with `x`."""
+    """Return the cotangent `g` of a reduction of `x` with the reduced dims of size 1, to broadcast with `x`: `g[B]` -> `g[B, 1]`.
+
+    Raise `UnsupportedError` for dims counted from both ends of an unknown rank.
+    """
     dims = dims_of(dim)
     if literal(keepdim) is True:
         return g
@@ -560,7 +563,7 @@ def at_least(make: Maker, tensors: Op, rank: Op) -> Op:
 
 @word
 def batched(make: Maker, x: Op, rank: Op) -> Op:
-    """Return `x` with exactly one dim before its last `rank` dims: an unbatched input gets a batch of size 1."""
+    """Return `x` with exactly one dim before its last `rank` dims, as for a convolution: an unbatched input gets a batch of size 1."""
     count = literal(rank)
     assert isinstance(count, int)
     if x.shape.rank == count + 1:

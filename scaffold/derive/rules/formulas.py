@@ -153,7 +153,10 @@ class FormulaEvaluator(Evaluator):
         return item_at(self.make, op, position)
 
     def call(self, node: Node) -> Op:
-        """Return a call of a primitive by its name, a word of formulas, or a function of Python values."""
+        """Return a call of a primitive by its name, a word of formulas, or a function of Python values.
+
+        Raise `UnsupportedError` for any other name.
+        """
         callee, *args = node.args
         if not self.for_shape and _reads_metadata(callee):
             make, env, table = self.make, self.env, self.table

@@ -16,7 +16,7 @@ from scaffold.primitives.unstable_formulas import ADVICE, Advice
 def advice(results: Iterable[Op]) -> tuple[str, ...]:
     """Return a line of advice for each delicate formula in a forward, as `log(1 + exp(x))`: its trouble, and a stable spelling."""
     told: dict[str, None] = {}
-    inside = set[Op]()
+    inside = set[Op]()  # ops of a formula already told of
     matches = Matcher()
     for op in _from_outside(results):
         if op in inside or not op.is_tensor:

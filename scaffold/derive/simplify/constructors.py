@@ -115,7 +115,10 @@ class Maker(Algebra):
         return found
 
     def _simplest(self, name: str, args: tuple[Op, ...]) -> Op:
-        """Return the simplest op of a primitive; Python values alone are computed, or written as an expression."""
+        """Return the simplest op of a primitive; Python values alone are computed, or written as an expression.
+
+        Raise `UnsupportedError` for Python values of a primitive of tensors alone.
+        """
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
             if folded is None and self._keeps_zero(name, args[0]):

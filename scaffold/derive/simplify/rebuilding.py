@@ -36,7 +36,7 @@ def renewed(
 
 
 def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
-    """Return the op over its replaced arguments, with `a + -b` as `a - b`; the op itself if none is replaced."""
+    """Return the op over its arguments replaced by `of`, with `a + -b` as `a - b`; the op itself if none is replaced."""
     args = tuple(map(of, op.args))
     if args == op.args:
         return op

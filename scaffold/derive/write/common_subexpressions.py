@@ -206,7 +206,10 @@ class _Step:
         return nothing.union(*(self.serves.get(id(item), nothing) for item in several))
 
     def _named(self, lines: Lines, node: Node, first: int) -> Lines:
-        """Return the lines with a name for the expression: an existing local with this value, or a new one."""
+        """Return the lines with a name for the expression `node`: an existing local with this value, or a new one.
+
+        Its line stands before the `first` line with the expression.
+        """
         own = next(filter(None, (self._holder(item, node) for item in lines)), None)
         name = own.target if own else self.known.graph.name(self._name(node))
         begun = own or Assign(name, node)

@@ -639,7 +639,7 @@ class Printer:
             return self.graph.node("tuple")
 
     def _lead_dims(self, op: Op) -> Node:
-        """Write all dims but the last."""
+        """Write all dims but the last: `[0, 1]`, or `list(range(x.ndim - 1))` for an unknown rank."""
         rank = op.asked.rank
         if rank is not None:
             numbers = (self.graph.constant(str(at)) for at in range(rank - 1))
@@ -734,7 +734,7 @@ class Printer:
 
 
 def index_of(dims: list[object]) -> list[str] | None:
-    """Return the index that adds the dims one after another, `["...", "None"]`; None if they count from both ends."""
+    """Return the index that adds the new dims one after another, `["...", "None"]` for [-1]; None if they count from both ends."""
     plain = [dim for dim in dims if isinstance(dim, int)]
     if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
         return None
@@ -750,7 +750,11 @@ def index_of(dims: list[object]) -> list[str] | None:
 def _with_part(
     parts: Sequence[Node], whole: Node, dim: int, part: Node
 ) -> list[Node] | None:
-    """Add a part to an index, at a dim of the partly indexed value; return None if that dim has another part."""
+    """Add a part to an index, at a dim of the partly indexed value; return None if that dim has another part.
+
+    `x[:, 1]`, dim 1, `0` -> `x[:, 1, 0]`: a number has taken its dim away, only slices (`whole` is `:`) count. A negative dim stands
+    behind `...`, and is counted from the end.
+    """
     line = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
     left = [at for at, item in enumerate(line) if item.kind == "slice"]
     count = -dim - 1 if dim < 0 else dim

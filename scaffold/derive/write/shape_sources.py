@@ -120,7 +120,7 @@ class Holders:
         assert shape.dims is not None
         for op in self._holding():
             for cut in range(1, op.shape.trailing + 1):
-                same = (op.shape.dims or ())[:-cut]
+                same = (op.shape.dims or ())[:-cut]  # dims both start with
                 if same != shape.dims[: len(same)] or not same:
                     continue
                 first = self._beginning(op, cut)

@@ -912,6 +912,7 @@ class _Writer:
             node = self._at(inner).branch(op, value)
             return (*lines, Assign(self.graph.name(name), node))
         lines += self._assigned(name, value, inner)
+        # Without another reader, the value needs no name besides this one.
         sole = self.plan.named.get(value) == inner and self.plan.uses[value] == 1
         return without_copy(lines, sole)
 

@@ -467,9 +467,10 @@ class Namer:
         return found
 
     def _without_log(self, op: Op) -> Iterator[str]:
-        """Yield a name for the exponential of a logarithm: of `logvar`, of `-logvar`, of `ref_logps - logps`."""
+        """Yield a name for the exponential of a logarithm: `var` of `logvar`, `inv_var` of `-logvar`, `ratio` of `logps - ref_logps`."""
         if op.facts.operator == "-" and len(op.args) == 2:
             one, two = (OF_LOGARITHMS.fullmatch(self._exact(arg)) for arg in op.args)
+            # `logits - logsumexp`: the logarithm of probabilities
             if (two and two[2]) or _is_of_logits(_viewed(op.args[1])):
                 yield "probs"  # the logarithm of a sum
             elif one and two:
