@@ -123,7 +123,7 @@ def _policy(
 ) -> str | None:
     """Return the autocast policy of one call or operator ("lower", "float32", ...), or None if autocast leaves it alone.
 
-    `integers` are names of tensors autocast never casts.
+    `integers` are names of tensors autocast never casts; `kinds` tells tensors from numbers.
     """
     operands = _operands(node)
     if not operands or kinds.of(node) == "scalar" or _is_integer(operands[0], integers):

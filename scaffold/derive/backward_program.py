@@ -28,7 +28,10 @@ def needed_for(
     names: Iterable[str],
     there: Collection[str] = frozenset(),
 ) -> frozenset[int]:
-    """Return the positions of the statements that compute `names`, by liveness; names in `there` need not be computed."""
+    """Return the positions of the statements that compute `names`, by liveness from the last one up.
+
+    Names in `there` need not be computed.
+    """
     live, kept = set(names).difference(there), set()
     for position in reversed(range(len(statements))):
         item = statements[position]

@@ -108,7 +108,7 @@ def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
 
 
 def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
-    """Return whether a part of the op leaves PyTorch: calls NumPy, or a kernel of the user's."""
+    """Return whether a part of the op leaves PyTorch: calls NumPy, or a kernel of the user's; False if the user says it transforms."""
     if spec.transforms:
         return False  # as the user says
     forward = maths.forward

@@ -57,7 +57,10 @@ def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _facts(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | None:
-    """Return the facts a forward enforces, and its graph; None if it is not understood."""
+    """Return the facts about sizes and ranks a forward enforces, as PyTorch's calls raise otherwise, and its graph.
+
+    None if it is not understood.
+    """
     if spec.forward is None or spec.kept is not None:
         return None
     table = table_of(spec)

@@ -46,7 +46,7 @@ def _refuse_unsplittable(
 
 
 def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> None:
-    """Raise if a registered op would call code outside PyTorch with unknown results."""
+    """Raise if a registered op would call code outside PyTorch with results of unknown shape: a compiler asks for it without a call."""
     if derivation.extra:
         message = f"the forward calls code outside PyTorch, so the shape of '{derivation.intermediates[0]}', which is saved, is unknown"
         hint = "recompute it in the backward, or return it as an output with a declared shape"

@@ -439,7 +439,10 @@ class Reverse:
         return several[0]
 
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
-        """Return the formula under `fused`; None without one, or if a value would be saved for it alone."""
+        """Return the formula under `fused`, one call of PyTorch's; None without one, or if a value would be saved for it alone.
+
+        The op's arguments are noted as real then.
+        """
         if not self.fuse or op.kind not in ("real", "group"):
             return None
         table = self.make.applier.table

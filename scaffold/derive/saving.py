@@ -539,6 +539,7 @@ class _Rewriter:
     def _saved_with(self, read: Read, serves: frozenset[str]) -> str | None:
         """Return a saved tensor surely with the same shape (and dtype, device, if these are read); None without one."""
         own, facets = self.origins.traits.get(read.name), {*read.facets}
+        # An input or output, of the same shape all along.
         absent = read.name not in self.assigned and not read.element
         if own is None or not (absent and facets <= METADATA):
             return None
@@ -554,7 +555,10 @@ class _Rewriter:
     def _of_another(
         self, node: Node, read: Read, name: str, serves: frozenset[str]
     ) -> Node:
-        """Return an expression with its metadata read from another available tensor, `name`, surely with the same."""
+        """Return an expression with its metadata read from another available tensor, `name`, surely with the same.
+
+        `x.shape` -> `grad_output.shape`; other reads inside the expression are rewritten as usual.
+        """
         other, named = self.graph.name(name), self.graph.name(read.name)
 
         def change(part: Node) -> Node | None:

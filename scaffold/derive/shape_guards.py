@@ -204,7 +204,7 @@ def _conditions_needed(
 def _sizes_read(
     condition: Formula, declared: Sequence[TensorInput]
 ) -> dict[str, Place]:
-    """Map each size read by a condition to its first place in the inputs."""
+    """Map each size read by a condition to its first place in the required inputs, for the test of the condition."""
     names = condition.result.names() if condition.result else frozenset()
     found: dict[str, Place] = {}
     for place in (place for item in declared for place in _places(item)):

@@ -195,7 +195,7 @@ def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _surrogate_note(spec: OpSpec) -> str:
-    """Return the sentence on a gradient other than the derivative."""
+    """Return the sentence on a gradient other than the derivative, with the formula of the surrogate if it is one line."""
     assert spec.surrogate is not None
     stated = spec.surrogate.forward
     source = (

@@ -55,7 +55,7 @@ ASSIGNED = re.compile(r"(?:return|[\w.]+ =) (?!yield|await|lambda|[\w.]+ = )(?=\
 
 
 def fold(source: str, length: int) -> str:
-    """Break long lines at brackets where possible, and drop blank lines black would drop."""
+    """Break lines longer than `length` at brackets where possible, and drop blank lines black would drop: black has less to do then."""
     folded: list[str] = []
     quotes, below_imports = "", False  # the quotes of a string begun on an earlier line
     for line in source.split("\n"):

@@ -306,7 +306,7 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
-    """Return the lines of setup_context to unpack the inputs it reads."""
+    """Return the lines of setup_context to unpack the inputs read by its other lines, `text`; the others get an underscore."""
     read = {item.name for item in spec.inputs if _mentions(text, item.name)}
     if not read:
         return []

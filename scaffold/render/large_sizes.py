@@ -67,7 +67,7 @@ def _larger(sizes: Sizes, free: set[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _suits(spec: OpSpec, sizes: Sizes) -> bool:
-    """Return whether every input has at most ELEMENTS elements and `require` holds."""
+    """Return whether every input has at most ELEMENTS elements and `require` holds; `sizes` may have several sizes for leading dims."""
     known = {name: prod(size) for name, size in sizes.items()}
     for item in spec.tensors:
         dims = input_dims(spec, item.name) or (ANY_DIMS,)

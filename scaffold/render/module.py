@@ -57,7 +57,7 @@ RESULT = "output"  # the local variable for the module's result
 
 
 def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """Return statements updating each buffer; if one reads an updated buffer, all new values are computed first."""
+    """Return statements updating each buffer in `forward`; if one reads an updated buffer, all new values are computed first."""
     bodies = [_of_module(spec, module, formula) for _, formula in module.updates]
     names = [name for name, _ in module.updates]
     taken = {item.name for item in spec.inputs}

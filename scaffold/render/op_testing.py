@@ -74,7 +74,7 @@ def op_testing_draft(
 
 
 def _view(house: House, testing: Testing | None, module: str = "") -> OpTestingView:
-    """Return the template's data; without `testing`, for a test's own copy."""
+    """Return the template's data: the project's devices, dtypes and checks; without `testing`, for a test's own copy."""
     asked = testing or Testing()
     return OpTestingView(
         licence_lines=house.licence,

@@ -35,7 +35,10 @@ def without_checks(graph: Graph, statements: Lines) -> Lines:
 
 
 def _without_checks(graph: Graph, item: Statement) -> Lines:
-    """Return the lines left of a statement without checks: none of an `assert`; of an `if` with a branch to raise, the other branch."""
+    """Return the lines left of a statement without checks: none of an `assert`; of an `if` with a branch to raise, the other branch.
+
+    A check has no part in the value, and a call that passes it takes the other branch.
+    """
     if not isinstance(item, If):
         return () if is_check(item) else (item,)
     body, orelse = without_checks(graph, item.body), without_checks(graph, item.orelse)

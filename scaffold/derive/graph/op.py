@@ -619,7 +619,7 @@ def is_number(op: Op, value: Number) -> bool:
 
 
 def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
-    """Yield some ops and everything they are computed from, each once; go no further below the `stops`."""
+    """Yield some ops and everything they are computed from, each once; the `stops` are yielded too, nothing below them alone."""
     seen, waiting = set[Op](), list(roots)
     while waiting:
         op = waiting.pop()

@@ -74,7 +74,10 @@ class Precision:
     """The sources of dtypes: tensors of a call that decide the dtype of a value."""
 
     def __init__(self, results: Mapping[Op, Op]) -> None:
-        """Start with the equal dtypes each contraction in `results` asks for; `results` has the result of each cotangent."""
+        """Start with the equal dtypes each contraction (a matrix product, an einsum) asks for, in the forward up to `results`.
+
+        `results` maps each cotangent to its result.
+        """
         self.results = results  # a cotangent -> the result with its dtype
         self.known: dict[Op, Sources] = {}
         self.united: dict[Op, Sources] = {}  # with one source for all of equal dtype

@@ -343,7 +343,7 @@ def joined(program: Program, args: Args) -> Shape | None:
 
 
 def _rejoined_size(one: Dim, two: Dim) -> Dim | None:
-    """Return the size made up by `x[:k]` and `x[k:]`, in either order; None for other slices."""
+    """Return the size made up by `x[:k]` and `x[k:]`, in either order: that of x. None for other slices."""
     if not (isinstance(one, Slice) and isinstance(two, Slice)):
         return None
     none = one.step  # which is None, as omitted bounds are

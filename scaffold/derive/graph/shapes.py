@@ -487,6 +487,7 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
     if len(one.dims) < len(two.dims):
         one, two = two, one
     assert one.dims is not None and two.dims is not None
+    # `two` is the shorter one: its dims meet the last ones of `one`, and may not meet dims of unknown number, unless both agree.
     same = one.lead is not None and two.lead == one.lead
     if not (same and len(one.dims) == len(two.dims)) and (
         two.lead is not None or (one.lead is not None and len(two.dims) > one.trailing)
@@ -600,7 +601,7 @@ def squeezed(shape: Shape, dim: Axis) -> Shape:
 
 
 def transposed(shape: Shape, first: int, second: int) -> Shape:
-    """Return the shape of a transpose, with two dims exchanged."""
+    """Return the shape of a transpose, with two dims exchanged; of the transpose of a transpose, the first shape again."""
     match shape.origin:
         case Transposed(base, pair) if pair == frozenset((first, second)):
             return base

@@ -43,7 +43,10 @@ class _Parts:
         given: Mapping[str, Node],
         named: set[str],
     ) -> None:
-        """Take the call's argument for each parameter, `given`, and the names of its keyword arguments, `named`."""
+        """Take the call's argument for each parameter, `given`, and the names of its keyword arguments, `named`.
+
+        `read` collects the parameters used in the parts: an argument of no use there does not fit them.
+        """
         self.graph, self.evaluator = graph, evaluator
         self.given, self.named = given, named
         self.read = set[str]()  # arguments

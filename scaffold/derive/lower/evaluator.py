@@ -185,7 +185,7 @@ class Evaluator(ABC):
         return self.program.op("list", [self.item(several, at) for at in range(count)])
 
     def _of_list(self, several: Op, index: Node) -> Op:
-        """Return one element of a list written out, or a slice of it."""
+        """Return one element of a list written out, or a slice of it; raise `UnsupportedError` for an index unknown before the call."""
         at = self.part(index)
         if at.rule == "range":
             lower, upper, step = (self._bound(item) for item in at.args)

@@ -425,6 +425,7 @@ class Expressions(Evaluator):
             if op.kind == "group" and op.active and op.rule != "input"
         }
         if several and "joins" in bound.rule.facts.flags and "dim" in bound.args:
+            # A call that joins has one argument of tensors: its name, the tuple.
             (whole, parted), dim = *several.items(), bound.args["dim"]
             stacked = bound.rule.facts.shape == "stacked"
             found = indexing.joined(self.applier, stacked, parted, dim)

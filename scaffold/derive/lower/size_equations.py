@@ -70,7 +70,7 @@ def _solved(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
 
 
 def _as_size(node: Node, known: Mapping[Dim, Dim]) -> Dim | None:
-    """Return an expression of numbers and size names as a size, by their values so far; None for anything else."""
+    """Return an expression of numbers and size names, `3 * D`, as a size, by their values so far; None for anything else."""
     match node:
         case Node("constant", text):
             value = as_number(literal_value(text))

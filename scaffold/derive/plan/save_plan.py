@@ -123,7 +123,7 @@ def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
 def _numbers(results: Iterable[Op]) -> set[Op]:
     """Return the values that are numbers in some calls: they cannot be saved as tensors.
 
-    `w.sum() if w is not None else 2.0`
+    `w.sum() if w is not None else 2.0`, and what is computed elementwise from such values.
     """
     found = set[Op]()
     inner = {op for result in results for op in result.walk()}

@@ -372,7 +372,10 @@ def _length(make: Maker, x: Op, dim: Op) -> Op:
 
 @word
 def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
-    """Return `x` moved one step along `dim`, to higher indices for `by` 1, to lower ones for -1, with a 1 in the free place."""
+    """Return `x` moved one step along `dim`, to higher indices for `by` 1, to lower ones for -1, with a 1 in the free place.
+
+    `[a, b, c]` by 1 -> `[1, a, b]`: for the products of all elements before one.
+    """
     ones = make.ones_like(x)
     if x.shape == SCALAR:
         return ones
@@ -581,7 +584,10 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
 
 @word
 def columns(make: Maker, tensors: Op) -> Op:
-    """Return tensors with each vector as a column `[N, 1]`, as `torch.column_stack` takes them."""
+    """Return tensors with each vector as a column `[N, 1]`, as `torch.column_stack` takes them.
+
+    Raise `UnsupportedError` for a tensor of an unknown rank, or a scalar.
+    """
     if tensors.rule != "list" or any(x.shape.rank in (None, 0) for x in tensors.args):
         raise UnsupportedError("the number of dims is not known")
     several = (

@@ -304,7 +304,7 @@ def _unknown_parameter(
 
 
 def _bad_gradients(entry: Entry) -> Iterator[ScaffoldError]:
-    """Yield a problem if a rule without gradient states one, or another rule states none, or two."""
+    """Yield a problem if a rule of a category without gradient states one, or another rule states none, or two (`value` is one)."""
     formulas, category = "grad" in entry.raw, entry.raw["category"]
     if category in GRADIENTLESS and formulas:
         yield entry.problem(f"a rule of category {category} has no gradient", "grad")

@@ -428,7 +428,10 @@ class _Scalars:
             self.uses.update(op.args)
 
     def renewed(self, op: Op, of: Renewal) -> Op:
-        """Return the replacement of an op: scalar factors first, and the minus of an expanded scalar before it is expanded."""
+        """Return the replacement of an op: scalar factors first, and the minus of an expanded scalar before it is expanded.
+
+        So these operations work on a scalar, not on a tensor. `of` replaces an argument.
+        """
         minus = op.facts.operator == "-" and len(op.args) == 1
         inner = op.args[0] if minus else op
         repeated = inner.rule == "expanded" and self.uses[inner] == 1

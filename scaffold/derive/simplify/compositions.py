@@ -140,6 +140,7 @@ def with_probabilities(
     for op in seen - {*held}:
         for arg in op.args:
             users.setdefault(arg, set()).add(op.rule)
+    # Logarithms needed otherwise are computed anyway.
     others = {op for op in seen if op in held and not _is_logarithm(op)}
     needed = {*down_to(others, there)}
     logs = {

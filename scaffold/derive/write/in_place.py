@@ -50,7 +50,7 @@ class InPlace(NamedTuple):
     temporaries: Temporaries
 
     def __call__(self, op: Op) -> Node | None:
-        """Return the in-place or fused expression of an op, or None if neither applies."""
+        """Return the in-place or fused expression of an op, or None if neither applies; note an in-place one among the temporaries."""
         if op.kind != "real":
             return None
         written = self._written(op)

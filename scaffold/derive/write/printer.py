@@ -110,7 +110,10 @@ class Printer:
         written: dict[tuple[Op, Scope], Node] | None = None,
         dialect: Dialect = PLAIN,
     ) -> None:
-        """Begin with the names of values, and the sources of shapes; values asked for are added to `asked`."""
+        """Begin with the names of values, and the sources of shapes; values asked for are added to `asked`.
+
+        `temporaries` may be written in place, if given; `written` keeps the expressions printed in each scope.
+        """
         self.applier, self.program = applier, applier.program
         self.dialect = dialect
         self.graph: Graph = self.program.graph

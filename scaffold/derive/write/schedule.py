@@ -123,7 +123,10 @@ def meets(outcome: Outcome, need: Need) -> bool:
 def guard_of(
     need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
 ) -> Outcome | None:
-    """Return the outcome of one of the tests to guard a need and no more; None without one, or if a place does not meet the need."""
+    """Return the outcome of one of the tests to guard a need and no more; None without one, or if a place does not meet the need.
+
+    A need is the name of an optional input, or an outcome itself: a test, with 0 for true and 1 for false.
+    """
     if not isinstance(need, str):
         return need if need[0] in tests and is_met(need) else None
     for test in filter(_asks_presence, tests) if is_met(need) else ():

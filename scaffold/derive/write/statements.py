@@ -929,7 +929,7 @@ class _Writer:
         return inner or zeros or chained or len(emit(printer.expression(op))) > 60
 
     def _pulled_back(self, op: Op, region: Region) -> list[Statement]:
-        """Return `pullback = torch.func.vjp(lambda x: ..., x)[1]`, and the line for the gradients it gives."""
+        """Return `pullback = torch.func.vjp(lambda x: ..., x)[1]` for a call without a rule, and the line for the gradients it gives."""
         (call, args), g = op.pullback, op.args[0]
         graph, printer = self.graph, self._at(region)
         names = [self.names.get(arg) or arg.name for arg in args]

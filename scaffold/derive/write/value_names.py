@@ -323,6 +323,7 @@ class Namer:
         if not name:
             return
         roles = [self.held[reader]] if reader in self.held else self._roles(reader)
+        # Not `grad_x_via_scaled_x`, and not `grad_x_via_x_norm`.
         left = (role for role in roles if name not in (role, role.partition("_")[2]))
         left = (role for role in left if not role.startswith(f"{name}_"))
         yield from (f"grad_{name}_via_{role}" for role in left)
