@@ -173,7 +173,7 @@ def _integer_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[s
 
 
 def _is_integer(node: Node, names: Collection[str]) -> bool:
-    """Return whether a value is a tensor of integers or a mask."""
+    """Return whether a value is a tensor of integers or a mask, for sure: `names` are the known ones; `i + 1` and `m[0]` are such too."""
     match node:
         case Node("name", name):
             return name in names

@@ -106,7 +106,7 @@ def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
 
 
 def _is_zero(make: Maker, g: Op) -> bool:
-    """Return whether a cotangent is a sum equal to zero in exact arithmetic, or a multiple of one.
+    """Return whether a cotangent is a sum equal to zero in exact arithmetic, or a multiple of one, and so left out.
 
     Such a sum reaches the maximum subtracted by a softmax, and the mean of `x` through `(x - x.mean()) * (y -
     y.mean())`.

@@ -228,7 +228,7 @@ def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
 
 
 def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
-    """Format Python source with black, piece by piece; a piece formatted before is taken from the cache."""
+    """Format Python source with black, piece by piece; a piece formatted before is taken from the cache, and all are kept in it."""
     from scaffold.formula.text import is_python  # a check renders nothing
 
     pieces = split(source)

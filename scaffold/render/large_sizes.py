@@ -19,7 +19,7 @@ LEADING, SHAPE = (2,), (2, 3)  # before they are enlarged
 
 
 def large_sizes(spec: OpSpec, stated: Sizes) -> dict[str, tuple[int, ...]]:
-    """Choose sizes for all dims not stated, several for leading dims; raise ScaffoldError for an unknown dim."""
+    """Choose sizes for all dims not `stated`, as large as fit, several for leading dims; raise ScaffoldError for an unknown dim."""
     usual = {} if spec.samples is not None else _usual(spec)
     for name in stated:
         if name not in usual:

@@ -165,9 +165,9 @@ def _gives_back(method: ast.FunctionDef, truths: Truths, known: set[str]) -> boo
 
     Either its first line returns it because a flag is false (`truths`), or it only passes it through known methods.
     """
-    if len(method.args.args) != 2:
+    if len(method.args.args) != 2:  # `self` and the argument
         return False
-    match method.body[1:]:
+    match method.body[1:]:  # below the docstring
         case [
             ast.If(
                 test=ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr=flag)),

@@ -97,8 +97,8 @@ def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
 
 
 def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
-    """Yield the imports of sibling modules, each alone on its lines."""
-    shared = [node.lineno for node in tree.body]
+    """Yield the imports of sibling modules that can be edited: each alone on its lines. `package` is the name for absolute imports."""
+    shared = [node.lineno for node in tree.body]  # several, joined by `;`
     for node in tree.body:
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue

@@ -155,7 +155,7 @@ def _gradient(
 
 
 def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator[Claim]:
-    """Yield the claims on gradcheck: its options, and the checks left out, of all cases or of empty ones."""
+    """Yield the claims on gradcheck: its options, and the checks left out, of all cases or of those without elements."""
     batched = is_batched(spec, derivation)
     if not batched:
         yield Claim("supports_batched_gradcheck", "False")

@@ -185,7 +185,7 @@ class _Search:
         self, name: str, sizes: Mapping[str, int], any_size: bool
     ) -> Sequence[int]:
         """Return the sizes to try for a name: the one its equation gives, if it has one, else all; with `any_size` small ones too."""
-        with suppress(KeyError, UndecidedError):
+        with suppress(KeyError, UndecidedError):  # no equation, or a size in it open
             size = evaluated(self.given[name], _reader(sizes))
             if isinstance(size, int):
                 return [size] if 0 < size <= max(CANDIDATES) else []

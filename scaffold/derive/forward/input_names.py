@@ -125,7 +125,7 @@ def _flat(statements: Lines) -> Iterator[Statement]:
 
 
 def _without_copies(statements: Lines) -> Lines | None:
-    """Drop each `x = x` left over from renaming a branch's first line; return None if an `if` body would be empty."""
+    """Drop each `x = x` left over from renaming a branch's first line; return None if an `if` body would be empty, a syntax error."""
     done = list[Statement]()
     for item in statements:
         if isinstance(item, If):

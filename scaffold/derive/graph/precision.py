@@ -91,7 +91,7 @@ class Precision:
     def unite(self, op: Op) -> None:
         """Note the equal dtypes of all sources of an op's operands: PyTorch refuses a product of matrices of different dtypes.
 
-        The first source made by the program then stands for all of them.
+        The first source made by the program then stands for all of them (`alike`).
         """
         sources = {
             self._root(source) for arg in tensors(op.args) for source in self._of(arg)

@@ -106,7 +106,7 @@ def divided(size: Dim, by: Dim) -> Dim | None:
     divisor = terms_of(by)
     if len(divisor) != 1:
         return None
-    ((factors, count),) = divisor.items()
+    ((factors, count),) = divisor.items()  # one product of sizes, times a number
     found: dict[Monomial, int] = {}
     for product, of in terms_of(size).items():
         left = _without(product, factors)
@@ -206,7 +206,7 @@ def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
     terms = terms_of(size)
     if len(terms) != 1:
         return None
-    (((*atoms,), count),) = terms.items()
+    (((*atoms,), count),) = terms.items()  # one product of sizes, times a number
     if len(atoms) != 1 or atoms[0] in _names(by):
         return None
     if isinstance(by, int):

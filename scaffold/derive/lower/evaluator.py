@@ -128,7 +128,10 @@ class Evaluator(ABC):
         return choose(self.program, test, body, orelse, zeros=False)
 
     def _of_lists(self, test: Op, body: Op, orelse: Op) -> Op:
-        """Return a tuple of choices between the elements of two tuples; a None beside a tuple is a tuple of Nones."""
+        """Return a tuple of choices between the elements of two tuples; a None beside a tuple is a tuple of Nones.
+
+        Raise `UnsupportedError` for tuples of different lengths.
+        """
         count = max(len(body.args), len(orelse.args))
         several = [
             [item] * count if literal(item) is None else item.args

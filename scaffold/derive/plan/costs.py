@@ -96,7 +96,7 @@ class Costs:
         return self._numbers[op]
 
     def _count(self, op: Op) -> int:
-        """Return the estimated number of elements: by the shape if it is known, else that of the largest argument."""
+        """Return the estimated number of elements: by the shape if it is known (a named size counts SIZE), else by the arguments."""
         dims = op.shape.dims
         if dims is not None:
             return prod(dim if isinstance(dim, int) else SIZE for dim in dims)

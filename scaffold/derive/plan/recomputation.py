@@ -209,7 +209,10 @@ def _without_values(graph: Graph, item: Assign, hit: Collection[str]) -> Assign 
 
 
 def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assign:
-    """Rename targets already known: `values, index = x.topk(2)` becomes `values, _index = x.topk(2)`."""
+    """Rename targets already known: `values, index = x.topk(2)` becomes `values, _index = x.topk(2)`, as `index` is saved.
+
+    The statement stays if the forward has a local of such a name.
+    """
     graph, taken = forward.graph, written(*forward.statements)
     if item.target.kind != "tuple" or not names or taken & {f"_{n}" for n in names}:
         return item

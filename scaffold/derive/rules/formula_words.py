@@ -207,7 +207,7 @@ def _dims_to_sum(
     large: Shape, small: Shape
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the dims to sum away, and the dims to sum to size 1: `[B, N, D]` to `[N, 1]` -> `(0,)`, `(-1,)`; None if unknown."""
-    if isinstance(small.origin, shapes.Kept):
+    if isinstance(small.origin, shapes.Kept):  # `large` reduced with keepdim
         dims = small.origin.axes or ()
         plain = tuple(at for at in dims if isinstance(at, int))
         same = small.origin.base == large and plain and plain == dims

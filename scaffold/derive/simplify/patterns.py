@@ -200,7 +200,7 @@ class _Reader(NamedTuple):
 
 
 def _product(item: Pattern) -> Product[Pattern]:
-    """Return a pattern as a product of patterns: `2 * x / y` -> number 2, x above, y below."""
+    """Return a pattern as a product of patterns: `2 * x / y` -> number 2, x above, y below; `x**2` -> x twice."""
     match item:
         case Value(int() | float() as value) if not isinstance(value, bool):
             return Product(value)

@@ -205,7 +205,7 @@ class _Factors:
         self.tensor: tuple[list[Op], list[Op]] = ([], [])
 
     def take(self, op: Op, below: bool) -> None:
-        """Add the factors of an op; `below` says whether it stands in the denominator."""
+        """Add the factors of an op to those found; `below` says whether it stands in the denominator."""
         value = number(op)
         if value is not None and not (below and value not in (1, -1)):
             self.number = self.number * value

@@ -110,7 +110,10 @@ def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("mT")
 def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
-    """Return `g.mT.sum_to_size(m, n)` for `g.sum_to_size(n, m).mT`, unless an input has that shape; also for `fitted_to`."""
+    """Return `g.mT.sum_to_size(m, n)` for `g.sum_to_size(n, m).mT`, unless an input has that shape; also for `fitted_to`.
+
+    The transpose then meets that of a product in `g`; an input (`like`) would give the shape without sizes.
+    """
     if make.opaque(a) or not isinstance(a.data, SummedTo) or a.data.like is not None:
         return None
     shape = shapes.transposed(a.data.shape, -2, -1)

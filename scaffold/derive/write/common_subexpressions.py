@@ -186,7 +186,10 @@ class _Step:
     def _may_stand_first(
         self, lines: Lines, node: Node, uses: Sequence[Use], outermost: bool
     ) -> bool:
-        """Return whether the expression may be computed before its first use: its value is the same, and no branch pays for it in vain."""
+        """Return whether the expression may be computed before its first use: its value is the same, and no branch pays for it in vain.
+
+        The `outermost` lines stand under no test yet: there a line is computed for the gradients it serves.
+        """
         first, last = uses[0].position, uses[-1].position
         between = lines[first : last + 1]
         if node.names() & written(*between):

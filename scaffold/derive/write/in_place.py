@@ -201,7 +201,7 @@ class InPlace(NamedTuple):
         return None
 
     def _method(self, own: Op, method: str, *args: Op, alpha: Op | None = None) -> Node:
-        """Return `own.method(*args, alpha=alpha)`."""
+        """Return `own.method(*args, alpha=alpha)`: `alpha` is the factor of an `add_` or `sub_`, if any."""
         callee = self.graph.node("attribute", method, (self.node(own),))
         nodes = tuple(map(self.node, args))
         if alpha is None:

@@ -267,7 +267,7 @@ class Namer:
         yield from roles
 
     def _by_operands(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
-        """Yield names for a forward value: its roles, then its operands if the role alone is taken."""
+        """Yield names for a forward value: its roles, then roles with operands, `exp_x` or `x_norm`, if the role alone is taken."""
         if _which_part(op) is not None and (name := self._exact(op)):
             yield name
         if (both := self._of_both(op)) is not None:
