@@ -436,8 +436,7 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
     if not dims:
         return None
     left = shapes.reduced(a.shape, dims, True)
-    operator = a.facts.operator
-    if operator in ("+", "-") and make.is_(a, a.rule):
+    if make.is_(a, "add", "sub"):
         one, two = a.args
         if not two.is_tensor or two.shape != one.shape:
             return None
@@ -445,7 +444,7 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
             return make(rule, one, dim, keepdim)
         if sums_to_zero(make, one, dims):
             rest = make(rule, two, dim, keepdim)
-            return rest if operator == "+" else make.neg(rest)
+            return rest if make.is_(a, "add") else make.neg(rest)
         return None
     products = make.deep_products
     term = products.of(a)

@@ -337,7 +337,7 @@ return -(weight * F.logsigmoid(margin)).mean()
 
 
 # Of each forward, whether a mask stands beside the factor relu(x) in the gradient.
-WITH_MASK = {
+MASKED = {
     "torch.relu(x).square()": False,
     "torch.relu(x).square() * y": False,
     "torch.relu(x) * y": True,
@@ -346,12 +346,12 @@ WITH_MASK = {
 }
 
 
-@pytest.mark.parametrize("forward", WITH_MASK)
+@pytest.mark.parametrize("forward", MASKED)
 def test_a_product_that_is_zero_there_needs_no_mask(forward: str) -> None:
     names = [name for name in "xy" if name in forward]
     inputs = ", ".join(f"{name}[N, D]" for name in names)
-    calls = [tuple(tensor(3, 4) for _ in names)]
+    calls = [[tensor(3, 4) for _ in names]]
     text = backward_of(check_forward(inputs, forward, calls))  # saves least
     default = text_of(spec_of(inputs, forward=forward, derive=True))
-    assert WITH_MASK[forward] is ("where(" in text), text
-    assert WITH_MASK[forward] is ("threshold_backward" in default), default
+    assert MASKED[forward] is ("where(" in text), text
+    assert MASKED[forward] is ("threshold_backward" in default), default
