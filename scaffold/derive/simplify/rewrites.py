@@ -14,7 +14,6 @@ from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Axes, Shape, Squeezed
-from scaffold.derive.graph.signs import is_nonnegative
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import taken_apart
@@ -391,36 +390,6 @@ def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
             put = make("scatter_add", whole, dim, index, make.neg(g))
             return make.program.shaped(put, p.shape)
     return None
-
-
-@REWRITES.on("threshold_backward")
-def _threshold_of_its_product(
-    make: Maker, g: Op, result: Op, threshold: Op
-) -> Op | None:
-    """Return `g * y` for `threshold_backward(g * y, y, 0)` of a `y` never below 0, as for `torch.relu(x).square()`."""
-    zero = is_number(threshold, 0) and _is_zero_where_zero(make, g, result)
-    return g if zero else None
-
-
-@REWRITES.on("where")
-def _mask_of_its_product(make: Maker, mask: Op, zero: Op, g: Op) -> Op | None:
-    """Return `g * y` for `where(y <= 0, 0, g * y)`, likewise."""
-    if mask.facts.operator != "<=" or not is_number(zero, 0) or not g.is_tensor:
-        return None
-    y, limit = mask.args
-    return g if is_number(limit, 0) and _is_zero_where_zero(make, g, y) else None
-
-
-def _is_zero_where_zero(make: Maker, g: Op, y: Op) -> bool:
-    """Return whether `g` is a product, or a sum of it to this shape, with a factor `y` never below 0, and 0 wherever `y` is.
-
-    The other factors are inputs and cotangents: a computed one may be infinite where `y` is 0.
-    """
-    product = make.deep_products.of(g.args[0] if make.is_(g, "summed_to") else g)
-    others = [op for op in product.tensors if op is not y]
-    known = all(op.rule in ("input", "cotangent") for op in others)
-    known = known and y in product.tensors and not product.below
-    return known and g.shape == y.shape and is_nonnegative(y)
 
 
 @REWRITES.on_each("sum", "mean")

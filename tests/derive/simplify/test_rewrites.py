@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, draft_of, load, spec_of, text_of
+from tests.derive.building import backward_of, draft_of, load, spec_of
 from tests.sweeps import in_every_run
 
 FORWARDS = {
@@ -334,24 +334,3 @@ return -(weight * F.logsigmoid(margin)).mean()
     inputs = "logits[..., N], target[..., N; bool], gamma: float = 2.0"
     text = backward_of(draft_of(spec_of(inputs, forward=forward)))
     assert "torch.where(target, grad_margin, -grad_margin)" in text
-
-
-# Of each forward, whether a mask stands beside the factor relu(x) in the gradient.
-MASKED = {
-    "torch.relu(x).square()": False,
-    "torch.relu(x).square() * y": False,
-    "torch.relu(x) * y": True,
-    "torch.relu(x) * torch.relu(x).log1p()": True,  # a computed factor
-    "torch.relu(x).square() / y": True,  # where y is 0, as is relu(x)
-}
-
-
-@pytest.mark.parametrize("forward", MASKED)
-def test_a_product_that_is_zero_there_needs_no_mask(forward: str) -> None:
-    names = [name for name in "xy" if name in forward]
-    inputs = ", ".join(f"{name}[N, D]" for name in names)
-    calls = [[tensor(3, 4) for _ in names]]
-    text = backward_of(check_forward(inputs, forward, calls))  # saves least
-    default = text_of(spec_of(inputs, forward=forward, derive=True))
-    assert MASKED[forward] is ("where(" in text), text
-    assert MASKED[forward] is ("threshold_backward" in default), default
