@@ -558,10 +558,10 @@ BUDGET = {
     "lint": 4766,  # 47 rules, --fix, output formats
     "primitives": 858,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 3000,  # row programs, and their printer for Triton
-    "project": 5398,  # inputs and sizes inferred from a forward, adopted Functions, updates
+    "project": 5397,  # inputs and sizes inferred from a forward, adopted Functions, updates
     "render": 6150,  # files of ops, tests and kernels
     "spec": 4670,  # options, keys, `--inputs`, conditions on sizes
-    "verify": 7102,  # proofs, checks of a hand-written Function, recorded calls, searched shapes
+    "verify": 7101,  # proofs, checks of a hand-written Function, recorded calls, searched shapes
     "workspace": 2026,  # records, merges of statements, transactions
 }
 

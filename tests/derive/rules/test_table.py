@@ -212,7 +212,8 @@ def test_the_parts_of_a_call_compute_it(rule: Rule) -> None:
     if "..." not in rule.parts:
         for sample in samples(rule):
             given = drawn_values(TABLE, rule, sample)
-            got = eval(rule.parts, {"torch": torch, **given})
+            known = {"torch": torch, **defaults(TABLE, rule), **given}
+            got = eval(rule.parts, known)
             same(got, called(rule.spelled, given), rule.parts)
         return
     named = "input, target" if "target" in rule.parts else "x"
