@@ -54,7 +54,8 @@ def forward_kernel(
     lse_ptr,
     rows,
     V,
-    smoothing: tl.constexpr,
+    smoothing,
+    one_minus_smoothing,
     ignore_index: tl.constexpr,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
@@ -79,7 +80,7 @@ def forward_kernel(
     ).to(DTYPE)
     nll = -(picked - lse)
     mean = tl.sum(tl.where(mask, log_probs, 0.0), axis=1, keep_dims=True) / V
-    loss = (1 - smoothing) * nll - smoothing * mean
+    loss = one_minus_smoothing * nll - smoothing * mean
     output = tl.where(kept, loss, 0.0)
     tl.store(output_ptr + row, output, mask=row < rows)
     tl.store(lse_ptr + row, lse, mask=row < rows)
@@ -95,7 +96,8 @@ def backward_kernel(
     grad_logits_ptr,
     rows,
     V,
-    smoothing: tl.constexpr,
+    smoothing,
+    one_minus_smoothing,
     ignore_index: tl.constexpr,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
@@ -114,7 +116,7 @@ def backward_kernel(
     index = tl.where(kept, target, 0)
     neg_grad_mean = tl.where(kept, smoothing * grad_output, 0)
     g = neg_grad_mean / V
-    grad_nll = tl.where(kept, (1 - smoothing) * grad_output, 0)
+    grad_nll = tl.where(kept, one_minus_smoothing * grad_output, 0)
     in_range = (index >= 0) & (index < V)
     onehot = tl.where(in_range, tl.where(cols == index, 1.0, 0.0), float("nan"))
     neg_grad_log_probs = g + grad_nll * onehot
@@ -158,6 +160,8 @@ def fused_cross_entropy_forward(
     tile = blocks(V)
     programs = triton.cdiv(rows, tile["ROWS"])
     compute_dtype = precision(logits)
+    if compute_dtype == torch.float64:
+        smoothing = tl.constexpr(smoothing)  # Triton passes floats as float32
     output = torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device)
     lse = logits.new_empty(logits.shape[:-1], dtype=compute_dtype)
     logits_rows = as_rows(logits)
@@ -170,7 +174,8 @@ def fused_cross_entropy_forward(
             lse,
             rows,
             V,
-            smoothing=smoothing,
+            smoothing,
+            1 - smoothing,
             ignore_index=ignore_index,
             DTYPE=PRECISION[compute_dtype],
             **tile,
@@ -203,6 +208,8 @@ def fused_cross_entropy_backward(
     tile = blocks(V)
     programs = triton.cdiv(rows, tile["ROWS"])
     compute_dtype = precision(grad_output, logits)
+    if compute_dtype == torch.float64:
+        smoothing = tl.constexpr(smoothing)  # Triton passes floats as float32
     grad_logits = logits.new_empty(logits.shape)
     logits_rows = as_rows(logits)
     with torch.cuda.device_of(grad_output):
@@ -215,7 +222,8 @@ def fused_cross_entropy_backward(
             grad_logits,
             rows,
             V,
-            smoothing=smoothing,
+            smoothing,
+            1 - smoothing,
             ignore_index=ignore_index,
             DTYPE=PRECISION[compute_dtype],
             **tile,

@@ -5,7 +5,7 @@ behind the end of a row has no part in what the row comes to.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -107,11 +107,13 @@ class Printer:
         own: Own,
         helpers: Helpers,
         absent: Mapping[str, str],
+        floats: Collection[str],
         address: Callable[[Load, str], str],
     ) -> None:
         """Prepare to write a program; `taken`: names its lines must not get.
 
-        `numbers`: the attributes the kernel reads; `computed`: those in arithmetic or choices the compiler must evaluate, as constants.
+        `floats`: the attributes that may be arguments. `numbers`: the attributes the kernel reads; `computed`: those in arithmetic or choices
+        the compiler must evaluate, as constants; `complements`: the parameter for each `1 - alpha`, computed before the launch.
         """
         self.table, self.program, self.own, self.address = table, program, own, address
         self.helpers, self.absent = helpers, absent
@@ -122,13 +124,18 @@ class Printer:
         self.lines: list[str] = []
         self.named: dict[Value, str] = {}  # what has a line
         self.every = [*program.values()]
-        texts = {item.text for item in self.every if isinstance(item, Number)}
+        self.texts = texts = {x.text for x in self.every if isinstance(x, Number)}
         self.numbers = _names_in(texts)
-        rest = {text for text in texts if not text.isidentifier()}
+        rest = {text for text in texts if text.removeprefix("1 - ") not in floats}
         chosen = (x for x in self.every if isinstance(x, Apply) and self._chooses(x))
         choices = (x for value in chosen for x in inner(value))
         rest |= {x.text for x in choices if isinstance(x, Number)}
         self.computed = _names_in(rest)  # by the compiler
+        self.complements = dict[str, str]()
+        for name in floats:
+            if f"1 - {name}" in texts and name not in self.computed:
+                self.complements[f"1 - {name}"] = fresh(f"one_minus_{name}", self.taken)
+        self.taken |= {*self.complements.values()}
         self.rounded = {x for value in self.every for x in self._rounded(value)}
 
     def text(self, value: Value) -> str:
@@ -141,7 +148,7 @@ class Printer:
             return _parsed(known)
         match value:
             case Name(text) | Number(text):
-                return _parsed(text)
+                return _parsed(self.complements.get(text, text))
             case Column():
                 return _parsed(self.own.cols)
             case Reduce():

@@ -57,14 +57,18 @@ class KernelBody:
         taken = {*FIXED, *self.own, *tensors, self.width}
         taken |= {item.name for item in spec.inputs}
         self.absent = absent = pair.absent
-        self.printer = Printer(
-            table_of(spec), program, taken, self.own, helpers, absent, self._address
+        floats = [x.name for x in spec.attributes if x.annotation == "float"]
+        table = table_of(spec)
+        self.printer = printer = Printer(
+            table, program, taken, self.own, helpers, absent, floats, self._address
         )
-        numbers, every = self.printer.numbers, self.printer.every
+        numbers, every = printer.numbers, printer.every
         self.attributes = [x for x in spec.attributes if x.name in numbers]
-        # A float argument arrives as float32. One in arithmetic (`1 - alpha`) is a constant instead, and computed in double precision.
-        floats = [x.name for x in self.attributes if x.annotation == "float"]
-        self.floats = [name for name in floats if name not in self.printer.computed]
+        # A float argument arrives as float32. One in arithmetic (`2 * alpha`) is a constant instead, and computed in double precision.
+        self.floats = [x for x in floats if x in numbers - printer.computed]
+        # The argument for each parameter: float32 would spoil `1 - alpha` for an alpha near 1.
+        self.given = {name: name for name in self.floats if name in printer.texts}
+        self.given |= {name: text for text, name in printer.complements.items()}
         # Names read at all columns, and loads read at one column: a load only gathered from needs no line.
         self.whole = {x.text for x in every if isinstance(x, Name)}
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
@@ -131,7 +135,7 @@ class KernelBody:
             if self.is_strided(name):
                 yield f"{name}_stride"
         yield from (f"{item.name}_ptr" for item in self.program.results)
-        yield from (*self.counts, *self.floats)
+        yield from (*self.counts, *self.given)
         fixed = [x.name for x in self.attributes if x.name not in self.floats]
         fixed += [*self.flags.values(), self.own.DTYPE]
         fixed += [self.own.ROWS] if self.width else []

@@ -96,7 +96,7 @@ class Launch:
                 yield self._if_there(name, f"{name}.contiguous()")
         yield from (item.name for item in self.results)
         yield from body.counts if self.width else [f"{self.first}.numel()"]
-        yield from body.floats
+        yield from body.given.values()
         fixed = (x.name for x in body.attributes if x.name not in body.floats)
         yield from (f"{name}={name}" for name in fixed)
         yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())

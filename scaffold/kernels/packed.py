@@ -72,12 +72,8 @@ def unpacked(spec: OpSpec) -> Packed:
     outputs, result = _outputs(spec, result, found)
     formula = replace(formula, statements=lines, result=result)
     given = tuple(Output(name) for name in outputs) or spec.outputs
-    return Packed(
-        replace(found, forward=formula, outputs=given, require=()),
-        taken.parts,
-        outputs,
-        tuple(taken.removed),
-    )
+    found = replace(found, forward=formula, outputs=given, require=())
+    return Packed(found, taken.parts, outputs, tuple(taken.removed))
 
 
 def _read(lines: Lines, result: Node | None) -> set[str]:

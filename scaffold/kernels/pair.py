@@ -670,12 +670,8 @@ def _of_backward(
         if asked.name not in there:
             inputs.append(asked)
             spaces[asked.name] = shapes.spaces[asked.name]
-    own = replace(
-        spec,
-        inputs=(*inputs, *spec.attributes),
-        outputs=tuple(Output(f"grad_{item.name}") for item in spec.differentiable),
-        require=(),
-    )
+    grads = tuple(Output(f"grad_{item.name}") for item in spec.differentiable)
+    own = replace(spec, inputs=(*inputs, *spec.attributes), outputs=grads, require=())
     return own, spaces
 
 

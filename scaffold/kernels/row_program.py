@@ -207,10 +207,9 @@ def pruned(program: RowProgram) -> RowProgram:
     for line in reversed(program.lines):
         if line.name in read:
             read |= names_in(line.value)
-    return program._replace(
-        loads=tuple(load for load in program.loads if load.name in read),
-        lines=tuple(line for line in program.lines if line.name in read),
-    )
+    loads = tuple(load for load in program.loads if load.name in read)
+    lines = tuple(line for line in program.lines if line.name in read)
+    return program._replace(loads=loads, lines=lines)
 
 
 def free_name(

@@ -135,7 +135,9 @@ def compiled(
             else (
                 kinds.get(name.removesuffix("_ptr"), "*bf16")
                 if name.endswith("_ptr")
-                else ("fp32" if name in ATTRIBUTES else "i32")
+                else (
+                    "fp32" if name.removeprefix("one_minus_") in ATTRIBUTES else "i32"
+                )
             )
         )
         for name in kernel.arg_names

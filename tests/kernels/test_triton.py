@@ -249,7 +249,7 @@ def test_the_precision_has_another_name_beside_an_input_called_compute() -> None
     ("name", "fixed", "given"),
     [
         ("rms_norm", [], ["eps"]),
-        ("smoothed", ["smoothing"], []),  # `1 - smoothing`, which float32 spoils
+        ("smoothed", [], ["smoothing"]),
         ("first_maximum", ["gamma"], []),  # whether it is even decides a spelling
         ("quantize", ["bits"], []),
         ("flat_names", [], ["dtype"]),
@@ -267,6 +267,24 @@ def test_a_new_float_compiles_no_other_kernel(
     assert [x for x in names if x in kernel.launch] == given
     told = [line for line in kernel.outputs if "tl.constexpr" in line]
     assert len(told) == len(given)  # of float64: Triton passes a float as float32
+
+
+def test_what_float32_would_spoil_is_computed_before_the_launch() -> None:
+    _, view = triton_kernels(OPS["smoothed"].spec("op"), Location("op"))
+    assert view.backward is not None
+    for kernel in (view.forward, view.backward):
+        at = kernel.parameters.index("one_minus_smoothing")
+        assert kernel.parameters[at - 1] == "smoothing"
+        at = kernel.launch.index("1 - smoothing")
+        assert kernel.launch[at - 1] == "smoothing"
+        assert any("one_minus_smoothing * " in line for line in kernel.lines)
+        assert any("tl.constexpr(smoothing)" in line for line in kernel.outputs)
+    other = OPS["smoothed"]._replace(
+        forward="torch.softmax(logits, -1) * (2 * smoothing - 1)"
+    )
+    spec = other._replace(inputs="logits[N, V], smoothing=0.1").spec("op")
+    _, view = triton_kernels(spec, Location("op"))
+    assert "smoothing: tl.constexpr" in view.forward.parameters
 
 
 def test_one_gradient_for_all_is_cast_by_the_launch_alone() -> None:
