@@ -46,10 +46,8 @@ def _in_one_dtype(
 ) -> tuple[Op, ...]:
     """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
 
-    The gradient that comes in for a norm has the dtype in which autocast computed it, and so its statistics stay. Then no weight is cast
-    to less: on a CPU it may be in float32 beside an input that is not. Nor is the input of a norm without a weight, where the region
-    computed a gradient in lower precision: its statistics would be those of other numbers. A first argument that is cast has its
-    dtype by the rule.
+    `results` has the value of each cotangent, `known` the cotangents with the dtype of their values. Statistics of a norm, its mean and
+    deviation, are either kept as the forward computed them, or computed again of the arguments as they are cast.
     """
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
@@ -57,18 +55,22 @@ def _in_one_dtype(
     fixed = [arg for arg, item in named if item.name in op.facts.indices] + statistics
     alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
-    if not computed or args[0].rule == "cast":
+    if not computed or args[0].rule == "cast":  # its rule chose the dtype
         return args
     like = min(computed, key=_precision_of)
     norm = results.get(args[0])
     if norm is not None and any(norm.args == item.args for item in statistics):
+        # The cotangent of a norm has the dtype in which autocast computed that, so its statistics stay. A weight is never
+        # cast to less: on a CPU it may be in float32 beside an input in half precision.
         (x, *_), by = norm.args[0].args, Named("promote_types")
         cast = {arg: _cast(make, arg, like, None if arg is x else by) for arg in alike}
     elif statistics and all(arg.rule == "input" for arg in alike if arg is not args[0]):
+        # Of inputs alone, which have the dtype of the saved statistics.
         cast = {arg: _cast(make, arg, statistics[-1]) for arg in alike}
     else:
         cast = {arg: _cast(make, arg, like) for arg in alike}
         if statistics and len(alike) == 2:
+            # Without a weight: an input cast to the lower dtype of a gradient would have other statistics.
             grad, x = alike
             cast[x] = _cast(make, x, grad, Named("promote_types"))
             cast[grad] = _cast(make, grad, cast[x])

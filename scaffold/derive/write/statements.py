@@ -835,9 +835,9 @@ class _Writer:
             return self._accumulated(name, op, region)
         printer = self._at(region)
         if op in self.pulled:
-            names = tuple(map(self.graph.name, self.pulled[op]))
-            parts, why = self.graph.node("tuple", "", names), self._why(op, printer)
-            return [Assign(parts, printer.expression(op), "", why)]
+            names = map(self.graph.name, self.pulled[op])
+            parts = self.graph.node("tuple", "", tuple(names))
+            return [Assign(parts, printer.expression(op), "", self._why(op, printer))]
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
             alike = body == orelse  # one call, which has a rule for each case
