@@ -33,8 +33,8 @@ from scaffold.kernels.row_program import (
 
 LONGEST = 80  # of a line that is not broken
 WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
-LINEAR = ("neg", "abs", "add", "sub")
-PLAIN = (*LINEAR, "square")  # 0 of zeros, finite of what is finite
+SUMS = ("neg", "abs", "add", "sub")  # sums and signs: bounded if their arguments are
+PLAIN = (*SUMS, "square")  # 0 of zeros, finite of what is finite
 EXACT_PARAMETERS = ("x", "y", "dtype: tl.constexpr")
 EXACT_REASON = "# as PyTorch does; / of float32 is not rounded to the nearest"
 EXACT_DIVISION = "return x / y if dtype == tl.float64 else tl.div_rn(x, y)"
@@ -336,7 +336,7 @@ class Printer:
             load = self.loaded.get(value.text)
             known = load.saved if load else self.values.get(value.text)
             return self._is_bounded(known) if known else load is not None
-        if not isinstance(value, Apply) or value.primitive in LINEAR or _is_mean(value):
+        if not isinstance(value, Apply) or value.primitive in SUMS or _is_mean(value):
             return all(map(self._is_bounded, inner(value)))
         return value.primitive == "rsqrt"
 

@@ -271,7 +271,10 @@ def zeros(make: Maker, g: Op, x: Op) -> Op:
 
 @word
 def cast_as(make: Maker, g: Op, x: Op, by: Named | None = None) -> Op:
-    """Return `g` in the dtype of `x`, or `by` both; `g` itself if the two are certain to have the same."""
+    """Return `g` in the dtype of `x`; `g` itself if the two are certain to have the same.
+
+    `by` names a function of the two dtypes to choose another, as `promote_types`.
+    """
     if make.precision(g) == make.precision(x):
         return g
     return make.program.op(
