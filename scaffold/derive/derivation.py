@@ -164,7 +164,10 @@ BY_AUTOGRAD = "autograd differentiates the forward as a whole"  # a comment
 
 
 def indent_of(amp: Amp) -> int:
-    """Return the number of columns by which all lines of the backward are indented further: it stands in a `with` of autocast."""
+    """Return by how many columns all lines of the backward stand further right: `with torch.autocast(...)` may surround them.
+
+    For those who ask whether a line fits.
+    """
     return STEP * (amp == "region")
 
 
@@ -234,12 +237,12 @@ class Derivation:
 
     @property
     def complete(self) -> bool:
-        """Return whether nothing is left for the user to write."""
+        """Return whether nothing is left for the user to write: the forward is there, and a line for each gradient."""
         return self.forward is not None and not self.missing
 
     @property
     def intermediates(self) -> tuple[str, ...]:
-        """Return the saved locals of the forward."""
+        """Return the names, in the forward, of its locals that are saved: neither inputs nor outputs."""
         return tuple(
             item.origin for item in self.saved if item.source == "intermediate"
         )
@@ -256,16 +259,19 @@ class BackwardKernel(NamedTuple):
 
 
 def zero_gradients(derivation: Derivation) -> frozenset[str]:
-    """Return the inputs with a derived gradient of zeros, as `grad_x = torch.zeros_like(x)` shows."""
-    assigned = [
+    """Return the inputs with a derived gradient of zeros, as `grad_x = torch.zeros_like(x)` shows: the user gets a note of it.
+
+    A forward such as `torch.sign(x)` has one, seldom on purpose; no fused kernel is written for it.
+    """
+    zeros = [
         item
         for block in derivation.blocks
         for item in block.statements
         if isinstance(item, Assign) and _is_zeros(item.value)
     ]
     names = {f"grad_{name}": name for name in derivation.derived}
-    found = (names.get(one.target.label) for one in assigned)
-    return frozenset(filter(None, found))
+    inputs = (names.get(one.target.label) for one in zeros)
+    return frozenset(filter(None, inputs))
 
 
 def _is_zeros(value: Node) -> bool:

@@ -138,9 +138,10 @@ def derive(spec: OpSpec) -> Derivation:
 
 
 def _is_under_autocast(found: Derivation) -> bool:
-    """Return whether the forward's autocast makes a difference in the backward: it may change one of its calls or operators.
+    """Return whether the backward has a line that autocast may change: only then is it written under the forward's autocast.
 
-    A gradient still missing counts too, since nothing is known of the lines the user will write.
+    A gradient still missing counts too, since nothing is known of the lines the user will write. `elements` are the
+    lines of gradients of variadic inputs, written apart from the blocks.
     """
     lines = [line for block in found.blocks for line in block.statements]
     lines += [line for element in found.elements for line in element.statements]
@@ -151,7 +152,10 @@ def _is_under_autocast(found: Derivation) -> bool:
 
 
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
-    """Return the inputs that get wrong gradients if complex; None if there are none, or no gradient is derived."""
+    """Return the inputs that get wrong gradients if complex, so that the backward refuses such; None if there are none.
+
+    None too if no gradient is derived: a stated one is the user's affair.
+    """
     if source.gradients is None:
         return None
     from scaffold.derive.real_inputs import real_inputs  # imports the engine
@@ -162,43 +166,45 @@ def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
 def _with_surrogate(spec: OpSpec) -> OpSpec:
     """Return the op with formulas for its unstated gradients: the derivatives of its surrogate function.
 
-    Return it unchanged without a surrogate function, if nothing is left to derive, or if the surrogate cannot be derived.
+    Forward `torch.sign(x)`, surrogate `torch.tanh(x)` -> the backward's formula is the gradient of tanh. One program
+    for all inputs if no gradient is stated, else one formula for each unstated gradient. Return the op unchanged
+    without a surrogate function, if nothing is left to derive, or if the surrogate cannot be derived.
     """
-    shown = spec.surrogate.forward if spec.surrogate else None
+    surrogate = spec.surrogate.forward if spec.surrogate else None
     wanted = [item.name for item in spec.differentiable]
-    several = any(item.variadic for item in spec.tensors)
-    several |= any(item.variadic for item in spec.outputs)
-    if shown is None or spec.forward is None or spec.backward or not spec.derive:
+    variadic = any(item.variadic for item in spec.tensors)
+    variadic |= any(item.variadic for item in spec.outputs)
+    if surrogate is None or spec.forward is None or spec.backward or not spec.derive:
         return spec
-    if shown.kept or spec.dirty or several or {*wanted} <= {*dict(spec.gradients)}:
+    if surrogate.kept or spec.dirty or variadic or {*wanted} <= {*dict(spec.gradients)}:
         return spec
-    program = _of_surrogate(spec, shown)
+    program = _of_surrogate(spec, surrogate)
     if program and not spec.gradients:
-        lines = _without_dead(shown.graph, program, wanted)
-        return replace(spec, backward=replace(shown, statements=lines, result=None))
+        lines = _without_dead(surrogate.graph, program, wanted)
+        return replace(spec, backward=replace(surrogate, statements=lines, result=None))
     gradients = dict(spec.gradients)
     for name in wanted if program else ():
-        lines = _without_dead(shown.graph, program, [name])
-        result = shown.graph.name(f"grad_{name}")
-        derived = replace(shown, statements=lines, result=result)
+        lines = _without_dead(surrogate.graph, program, [name])
+        result = surrogate.graph.name(f"grad_{name}")
+        derived = replace(surrogate, statements=lines, result=result)
         gradients.setdefault(name, derived)
     return replace(spec, gradients=tuple(gradients.items()))
 
 
-def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
-    """Return the statements of a surrogate's gradients; () if it is random, in-place or not understood.
+def _of_surrogate(spec: OpSpec, surrogate: Formula) -> Lines:
+    """Return the statements that compute a surrogate's gradients; () if it is random, in-place or not understood.
 
-    `shown` is the surrogate function. It is derived as the forward of an op of its own, whose outputs have other names
-    than the op's; the statements then read the incoming gradients of the op.
+    `surrogate` is that function. It is derived as the forward of an op `alone`, whose outputs have other names than
+    the op's, as their values differ; in the end the names of its incoming gradients become those of the op's.
     """
     assert spec.forward is not None
     taken = {item.name for item in spec.inputs}
-    taken |= assigned(shown) | assigned(spec.forward)
+    taken |= assigned(surrogate) | assigned(spec.forward)
     names = [fresh(f"surrogate_{item.name}", taken) for item in spec.outputs]
     pairs = [*zip(spec.outputs, names, strict=True)]
     alone = replace(
         spec,
-        forward=shown,
+        forward=surrogate,
         outputs=tuple(item._replace(name=name) for item, name in pairs),
         surrogate=None,
         gradients=(),
@@ -245,11 +251,11 @@ def _before_style(spec: OpSpec) -> Source:
 def _choose_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
     """Return the op in the requested or the best style, with its maths and its derivation in it.
 
-    A combined forward (without `setup_context`) can save locals, and `torch.func` cannot transform it: it is for ops that
-    give up the second derivative.
+    A combined forward (without `setup_context`) can save locals, but `torch.func` cannot transform it: it is chosen
+    only where the user left the style open, and the op gives up the second derivative anyway.
     """
-    free = spec.style_is_free and bool(spec.once_differentiable)
-    if free and spec.derive and spec.kept is None:
+    may_be_combined = spec.style_is_free and bool(spec.once_differentiable)
+    if may_be_combined and spec.derive and spec.kept is None:
         combined = replace(spec, style="combined")
         maths = _with_derived(combined, source)
         found = _in_style(combined, source, maths)
@@ -303,7 +309,11 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
 def _lines_before_ctx(
     spec: OpSpec, source: Source, maths: Maths
 ) -> tuple[Reuse, bool, tuple[Line, ...]]:
-    """Return the forward's lines to repeat, whether the op is once differentiable, and the backward before it reads ctx."""
+    """Return the backward's lines while they still read forward's names (`h`, `x.shape`), not yet what ctx has for them.
+
+    Before them: `reuse`, the choice which locals are saved and which lines of the forward the backward repeats; and
+    `once`, whether the op can be differentiated only once.
+    """
     wanted = tuple(item.name for item in spec.differentiable)
     # First, before any line is dropped: the backward repeats the forward line by line.
     reuse = plan_reuse(spec, maths)
@@ -349,9 +359,10 @@ def _if_declared_as(
 def _with_versions(
     spec: OpSpec, graph: Graph, forward: Forward | None
 ) -> tuple[Forward | None, tuple[tuple[str, str], ...]]:
-    """Give every value of the forward its own name; return also the user's name for each new one.
+    """Give every value of the forward its own name, so that a gradient can read each; return also the user's name for each.
 
-    `h = x * 2`, `h = h + y` becomes `first_h = x * 2`, `h = first_h + y`: as in SSA form, each name then means one value.
+    `h = x * 2`, `h = h + y` becomes `first_h = x * 2`, `h = first_h + y`: as in SSA form, each name then means one
+    value.
     """
     if forward is None:
         return None, ()
@@ -376,9 +387,9 @@ def _differentiated(
     """
     if not spec.derive or spec.surrogate or forward is None:
         return None, None
-    there = written(*stated)
+    assigned_names = written(*stated)
     names = (item.name for item in spec.differentiable)
-    wanted = tuple(name for name in names if f"grad_{name}" not in there)
+    wanted = tuple(name for name in names if f"grad_{name}" not in assigned_names)
     refused = outside_of_pytorch(spec, forward) if wanted else None
     if not wanted or refused:
         return None, refused
@@ -386,13 +397,17 @@ def _differentiated(
     # it.
     from scaffold.derive.gradients import Question, differentiated
 
-    taken = outer_names(spec, forward) | there
+    taken = outer_names(spec, forward) | assigned_names
     question = Question(graph, forward, wanted, taken)
     return differentiated(spec, question, other), None
 
 
 def _with_derived(spec: OpSpec, source: Source) -> Maths:
-    """Join stated and derived gradients into one backward, with a forward that names the values it reads."""
+    """Join stated and derived gradients into one backward, with a forward that names the values it reads.
+
+    `kept`, the locals to save, was decided for the derived gradients alone; the stated ones add the names they read,
+    in an op that gives up its second derivative. Otherwise the choice is made anew later (None).
+    """
     forward = source.forward
     derived = (
         source.gradients.statements(spec) if source.gradients else GradientStatements()
@@ -431,7 +446,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
 
 
 def _without_dead(graph: Graph, program: Lines, wanted: Sequence[str]) -> Lines:
-    """Drop statements no gradient of the `wanted` inputs needs."""
+    """Drop statements no gradient of the `wanted` inputs needs: a gradient has no side effect, so an unread line is of no use."""
     targets = frozenset(f"grad_{name}" for name in wanted)
     return without_dead(graph, program, targets, lambda node: False)
 
@@ -448,7 +463,8 @@ def _of_results(
 ) -> tuple[Line, ...]:
     """Let autograd of the whole forward differentiate only the op's results, not the saved locals also returned.
 
-    `torch.func.vjp(Op.forward, x)` -> `torch.func.vjp(lambda x: Op.forward(x)[0], x)`; other lines stay as they are.
+    `torch.func.vjp(Op.forward, x)` -> `torch.func.vjp(lambda x: Op.forward(x)[0], x)`; other lines stay as they are,
+    and so do all if no gradient is derived.
     """
     if source.gradients is None:
         return lines

@@ -2,6 +2,11 @@
 
 In: expressions, and the names with a gradient. Out: True or False. Invariant: in doubt it carries a gradient, and a
 function from outside torch is not called twice.
+
+The passes that read the user's text ask here; those of the engine ask the graph of primitives. Words: an `active`
+name carries a gradient: it is an input with one, or computed from such an input. A call is flat if its gradient is 0
+where it has one, `torch.sign(x)`. `imported` are the names of the user's imports from outside torch: functions of
+unknown effect.
 """
 
 from collections.abc import Iterator
@@ -32,15 +37,16 @@ def callee(node: Node) -> str | None:
 
 
 def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> bool:
-    """Return whether a gradient passes from the value to one of the `active` names.
+    """Return whether a gradient passes from the value to one of the `active` names: `x * 2` carries one to x, `x.shape[0]` none.
 
-    With `flat` also through step functions as `torch.sign`, with a gradient of zeros recorded by autograd.
+    With `flat` also through step functions as `torch.sign`, for which autograd records a gradient of zeros: the value
+    then requires grad in PyTorch.
     """
     seen, waiting = set[int](), [node]
     while waiting:
         item = waiting.pop()
-        steps = flat and may_be(callee(item) or "", "recorded")
-        if id(item) in seen or _is_constant(item) and not steps:
+        is_recorded = flat and may_be(callee(item) or "", "recorded")
+        if id(item) in seen or _is_constant(item) and not is_recorded:
             continue
         seen.add(id(item))
         if item.kind == "name" and item.label in active:
@@ -50,18 +56,23 @@ def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> 
 
 
 def is_undifferentiated(node: Node) -> bool:
-    """Return whether it is a call autograd has no gradient for, treated as a constant: `torch.special.bessel_j0(x)`."""
+    """Return whether it is a call autograd has no gradient for, treated as a constant: `torch.special.bessel_j0(x)`.
+
+    The table of primitives lists such functions ("undifferentiated"); the derivation tells the user.
+    """
     return may_be(callee(node) or "", "undifferentiated")
 
 
 def _is_constant(node: Node) -> bool:
-    """Return whether no gradient passes an expression: a comparison, `sign`, `x.shape`; but through `x.expand_as(y)` one passes to x.
+    """Return whether no gradient passes an expression: a comparison, `sign`, `x.shape`.
 
-    `torch.equal` is a Python bool; `torch.sgn` of a complex number has a gradient, which a forward seldom needs.
+    But through `x.expand_as(y)`, which reads y's metadata alone, one passes to its receiver x. `torch.equal` is a
+    Python bool; `torch.sgn` of a complex number has a gradient, which a forward seldom needs.
     """
     name = callee(node)
     step = name is not None and (is_constant(name) or may_be(name, "recorded"))
     if step or name == "equal":
+        # `torch.sign(x)`, `x.sign()`, `len(x)`; but not a function `sign` of the user's
         return node.args[0].kind == "attribute" or name in BUILTINS
     of_its_receiver = name is not None and by_shape(name, creates=False)
     metadata = metadata_read(node) is not None and not of_its_receiver
@@ -75,14 +86,17 @@ def calls(node: Node) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)  # asked for every line in each style and for each declaration
 def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
-    """Return whether an expression runs NumPy, code of the user's, or Python on numbers of a tensor, as `x.item()`: no compiler sees it."""
+    """Return whether an expression runs NumPy, code of the user's, or Python on numbers of a tensor, as `x.item()`.
+
+    No compiler sees such code, and the backward does not repeat it.
+    """
     return leaves_autograd(node, imported) or any(
         name in READ_OUT for name in calls(node)
     )
 
 
 def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
-    """Return whether the expression runs code hidden from autograd: NumPy, or code of the user's."""
+    """Return whether the expression runs code hidden from autograd: NumPy, or code of the user's. Its gradient must be stated."""
     through = [item for item in node.walk() if callee(item) in NUMPY]
     return bool(node.names() & imported) or not all(map(_is_no_array, through))
 
@@ -90,16 +104,19 @@ def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
 def _is_no_array(call: Node) -> bool:
     """Return whether a call for NumPy arrays certainly gets none: `torch.as_tensor` of names and literals.
 
-    A call among its arguments may return an array; `x.numpy()` in a line of its own was found there.
+    A call among its arguments may return an array; `a = x.numpy()` in a line of its own was found at that line.
     """
-    plain = call.args[1 : len(call.args) - len(call.keywords)]
-    inner = [item for one in plain for item in one.walk() if item.kind == "call"]
+    positional = call.args[1 : len(call.args) - len(call.keywords)]
+    inner = [item for one in positional for item in one.walk() if item.kind == "call"]
     return callee(call) == "as_tensor" and not inner
 
 
 @lru_cache(maxsize=1024)  # asked for every line in each style and for each declaration
 def is_random(node: Node) -> bool:
-    """Return whether the expression draws random numbers; dropout with `training=False` draws none."""
+    """Return whether the expression draws random numbers, so that repeating it would give others.
+
+    Dropout with `training=False` draws none; `dropout_p=0.1` of attention draws.
+    """
     return any(
         item.kind == "call"
         and (
@@ -113,7 +130,10 @@ def is_random(node: Node) -> bool:
 
 
 def drops(call: Node) -> bool:
-    """Return whether a call drops elements at random by an argument: `F.scaled_dot_product_attention(..., dropout_p=p)`."""
+    """Return whether a call drops elements at random by an argument: `F.scaled_dot_product_attention(..., dropout_p=p)`.
+
+    No other line can draw those numbers, so such an op cannot save them.
+    """
     rate = keywords(call).get("dropout_p")
     return rate is not None and rate.label not in ("0", "0.0")
 
@@ -130,9 +150,12 @@ def _of_random(call: Node) -> bool:
 
 
 def calls_unknown(node: Node, names: frozenset[str]) -> bool:
-    """Return whether an expression calls one of `names`, functions of unknown effect, or a method of it: `f(x)`, `f.g(x)`."""
+    """Return whether an expression calls one of `names`, functions of unknown effect, or a method of it: `f(x)`, `f.g(x)`.
+
+    Such a line is neither dropped nor repeated.
+    """
     for item in node.walk():
-        root = item.args[0].root() if item.kind == "call" else item
+        root = item.args[0].root() if item.kind == "call" else item  # `f` of `f.g(x)`
         if root is not item and root.kind == "name" and root.label in names:
             return True
     return False
@@ -143,7 +166,8 @@ def active_locals(
 ) -> frozenset[str]:
     """Return the locals computed differentiably from one of the inputs; with `flat`, also by step functions, of gradient 0.
 
-    A local becomes active too if it shares the memory of a name which becomes active by an in-place change.
+    `h = torch.empty(3)`, `h[0] = x`: `h` becomes active by an in-place change; and so does then each name with its
+    memory (`holders`), as `v = h[0]` above that line.
     """
     changes = Trace(statements).changes
     active = set(inputs)

@@ -11,13 +11,16 @@ ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 def kinds_of_inputs(spec: OpSpec) -> ValueKinds:
-    """Return the kinds of values, tensor or Python's, by an op's inputs and imports of array modules; text adds more."""
-    plain = [
+    """Return the kinds of an op's inputs, tensor or Python value, for passes that ask the kind of an expression.
+
+    The caller adds the kinds of locals, line by line (`kinds.after`). Arrays of NumPy and the like are neither.
+    """
+    python_values = [
         item.name
         for item in spec.attributes
         if item.annotation != "object" and item.imported is None
     ]
-    several = [item.name for item in spec.tensors if item.variadic]
+    variadic = [item.name for item in spec.tensors if item.variadic]
     roots = ((item.binding, item.module.partition(".")[0]) for item in spec.imports)
     arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
-    return ValueKinds(plain, several, arrays)
+    return ValueKinds(python_values, variadic, arrays)

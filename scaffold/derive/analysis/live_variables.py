@@ -1,8 +1,11 @@
 """Dead code elimination: removal of unused statements, and of statements that only check.
 
-In: the statements of a body and the names read after it. Out: the same without dead lines, or without `assert`, `raise` and
-the tests before them. Invariant: a statement with an effect beyond its names (a change in place, a random number, a call of the user's
-code) is not dead; a forward that returns at all returns the same without its checks.
+In: the statements of a body and the names read after it. Out: the same without dead lines, or without `assert`,
+`raise` and the tests before them. Invariant: a statement with an effect beyond its names (a change in place, a random
+number, a call of the user's code) is not dead; a forward that returns at all returns the same without its checks.
+
+Words: a name is live at a line if a later line, or the code after the body, reads its value. A line is dead if no
+name it assigns is live after it.
 """
 
 from collections.abc import Callable
@@ -30,14 +33,17 @@ from scaffold.formula.names import fresh
 
 
 def without_checks(graph: Graph, statements: Lines) -> Lines:
-    """Return the statements without checks: without `assert`, `raise` and the tests that lead to one."""
+    """Return the statements without checks: without `assert`, `raise` and the tests that lead to one.
+
+    For a backward that repeats lines of the forward: the checks have passed there.
+    """
     return tuple(line for item in statements for line in _without_checks(graph, item))
 
 
 def _without_checks(graph: Graph, item: Statement) -> Lines:
     """Return the lines left of a statement without checks: none of an `assert`; of an `if` with a branch to raise, the other branch.
 
-    A check has no part in the value, and a call that passes it takes the other branch.
+    A call that returns took the other branch. An `if` left with an else branch alone gets the opposite test.
     """
     if not isinstance(item, If):
         return () if is_check(item) else (item,)
@@ -63,7 +69,11 @@ def without_dead(
     live: frozenset[str],
     has_effect: Callable[[Node], bool],
 ) -> Lines:
-    """Return the statements needed for the `live` names, read afterwards, and those with an effect: `has_effect` judges an expression."""
+    """Return the statements needed for the `live` names, read afterwards, and those with an effect.
+
+    `y = x * 2`, `z = x + 1`, live `z` -> `z = x + 1`. `has_effect` judges an expression: a random draw, say, stays,
+    or later draws would give other numbers.
+    """
     return _Pruner(graph, statements, has_effect).block(statements, live)
 
 
@@ -78,7 +88,7 @@ class _Pruner:
         self.taken = read_names(*statements) | written(*statements)
 
     def block(self, statements: Lines, live: frozenset[str]) -> Lines:
-        """Return the statements of a block without dead ones; `live` are the names read after it."""
+        """Return the statements of a block without dead ones, from the last up; `live` are the names read after it."""
         kept: list[Statement] = []
         for item in reversed(statements):
             pruned = self._statement(item, live)
@@ -98,9 +108,9 @@ class _Pruner:
         return self._marked(item, live)
 
     def _choice(self, item: If, live: frozenset[str]) -> If | None:
-        """Return an `if` without dead lines; None if both branches are empty, the test turned around if only the first is.
+        """Return an `if` without dead lines, by the names `live` after it; None if nothing is left of both branches.
 
-        `live` are the names read after it.
+        With an else branch alone, the test is turned around: `if not t: ...`.
         """
         body, orelse = self.block(item.body, live), self.block(item.orelse, live)
         if body:
@@ -118,7 +128,7 @@ class _Pruner:
         )
 
     def _marked(self, item: Assign, live: frozenset[str]) -> Assign:
-        """Return an assignment with an underscore before unused names: `a, _b = f(x)` if only `a` is live, read later."""
+        """Return an assignment with an underscore before unused names: `a, _b = f(x)` if only `a` is live, as linters want it."""
 
         def marked(part: Node) -> Node:
             """Return a target with an underscore before an unused name."""

@@ -1,7 +1,11 @@
-"""A tensor's metadata: its shape, dtype, device, or its presence, as text reads it, and on ctx.
+"""Metadata of tensors: shape, dtype, device or presence, as the user's text reads it, and as the backward reads it from ctx.
 
-In: expressions that read metadata. Out: the tensor, and the same expressions over `ctx.x_shape`. Invariant: the rewritten
-expression has the value of the old one.
+In: expressions that read metadata. Out: the tensor, and the same expressions over `ctx.x_shape`. Invariant: the
+rewritten expression has the value of the old one.
+
+A backward that reads only `x.shape` need not save x: forward puts the shape on ctx. `saving` decides so, and rewrites
+by `kept_form`. Words: a facet is one piece of metadata ("shape", "presence", "length"); a variadic input is a list of
+any number of tensors, so ctx has a list of its facets.
 """
 
 from collections.abc import Callable
@@ -17,7 +21,10 @@ NameOf = Callable[[str, str], str]  # input and facet -> the name on ctx
 
 
 def kept_name(name: str, facet: str) -> str:
-    """Return the attribute of ctx for a facet of an input, `x_shape`, `has_bias`, `tensors_count`: of "shape", "presence", "length"."""
+    """Return the attribute of ctx for a facet of an input: x, "shape" -> `x_shape`; bias, "presence" -> `has_bias`.
+
+    Also tensors, "length" -> `tensors_count`.
+    """
     special = {"presence": f"has_{name}", "length": f"{name}_count"}
     return special.get(facet, f"{name}_{facet}")
 
@@ -27,12 +34,13 @@ def kept_form(
 ) -> Node:
     """Return an expression about an input's metadata over ctx: `x.shape[0]` -> `ctx.x_shape[0]`, `bias is None` -> `not ctx.has_bias`.
 
-    `read` says which input and facets it reads. Zeros and ones are made from `gradient`, the name of an output's gradient, for
-    its device and vmap levels; without one by torch, in the saved dtype.
+    `node` is the expression, `read` says which input and facets it reads, `name_of` names a facet's attribute of ctx.
+    Zeros and ones (`zeros_like(x)`) are made from `gradient`, the name of an output's gradient, for its device and
+    vmap levels; without one by torch, in the saved dtype.
     """
 
     def facet(name: str) -> Node:
-        """Return `ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
+        """Return `ctx.x_shape` for "shape", or `ctx.tensors_shape[i]` for the element of a variadic input."""
         on_ctx = graph.node("attribute", name_of(read.name, name), (graph.name("ctx"),))
         return _element(graph, on_ctx, node) if read.element else on_ctx
 
@@ -46,8 +54,8 @@ def kept_form(
             return graph.node("subscript", "", (first, dim))
         case Node(
             "call", _, (Node("attribute", label, (receiver,)), _)
-        ) if said := by_shape(label, creates=False):
-            method = graph.node("attribute", said, (receiver,))
+        ) if shape_method := by_shape(label, creates=False):
+            method = graph.node("attribute", shape_method, (receiver,))
             return _call(graph, method, first)
         case Node("call", _, (Node("attribute", label), _)) if kind := by_shape(
             label, creates=True
@@ -86,7 +94,7 @@ def size_read(node: Node) -> tuple[Node, Node] | None:
     match node:
         case Node("call", _, (Node("attribute", "size", (x,)), dim)):
             return x, dim
-        case Node("subscript", _, (whole, dim)):
-            tensor = shape_read(whole)
+        case Node("subscript", _, (of_all, dim)):
+            tensor = shape_read(of_all)
             return None if tensor is None else (tensor, dim)
     return None

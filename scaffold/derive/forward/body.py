@@ -1,11 +1,14 @@
 """The forward of the generated op: the user's statements, changed only as PyTorch needs.
 
 In: an `OpSpec` with a forward. Out: its statements, and one result per output.
-Invariant: same values; a conditional on an absent optional becomes an `if`, every result is a tensor of its own, and no
-assignment shadows an input, an import, the name of a gradient or the name of another output. A forward kept verbatim
-changes no input, and PyTorch can call it with tensors alone, as its autograd needs.
+Invariant: same values; a conditional on an absent optional becomes an `if`, every result is a tensor of its own, and
+no assignment shadows an input, an import, the name of a gradient or the name of another output. A forward kept
+verbatim changes no input, and PyTorch can call it with tensors alone, as its autograd needs.
 
-Words: a dirty input is one the user has declared to be changed in place. A variadic input or output is any number of tensors.
+It is the first pass (`pipeline`): all others read these statements. Words: a dirty input is one the user has declared
+to be changed in place. A variadic input or output is any number of tensors, and an op's last one. A forward is kept
+if it stays as the user wrote it (it has a loop, say); a gradient is stated if the user gives its formula. Names
+`taken` are in use: a new name avoids them.
 """
 
 from collections.abc import Iterable
@@ -45,7 +48,10 @@ NUMBERS = frozenset({"bool", "float", "int"})
 
 
 def write_forward(spec: OpSpec, formula: Formula) -> Forward:
-    """Return the op's forward for its formula: names that clash are changed, results and random draws have lines of their own."""
+    """Return the op's forward for its formula: names that clash are changed, results and random draws have lines of their own.
+
+    Raise if the formula changes an input in place, undeclared, or uses the name of a gradient.
+    """
     if formula.kept is not None:
         return kept_forward(spec, formula, formula.kept)
     _refuse_gradient_names(spec, formula)
@@ -74,9 +80,10 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 
 def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
-    """Replace `n //= 2` by `n = n // 2` for a number attribute, or a number with a second name: none changes in place.
+    """Replace `n //= 2` by `n = n // 2` for a number: an attribute, or one with a second name. None changes in place.
 
-    The operator stays for a tensor or a list, since it changes that.
+    Later passes take an operator with `=` for a change of memory. It stays for a tensor or a list, since it changes
+    that.
     """
     graph, kinds = formula.graph, kinds_of_inputs(spec)
     numbers = {item.name for item in spec.attributes if item.annotation in NUMBERS}
@@ -96,8 +103,8 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
             numbers, kinds.names = numbers & after, {**known}
             kinds.after((item,))
             return replace(item, body=body, orelse=orelse)
-        number = item.operator and item.target.kind == "name"
-        if number and item.target.label in numbers and kinds.of(item.value) == "scalar":
+        update = item.operator and item.target.kind == "name"
+        if update and item.target.label in numbers and kinds.of(item.value) == "scalar":
             value = graph.node("binary", item.operator, (item.target, item.value))
             return replace(item, value=value, operator="")
         value, names = item.value, written(item)
@@ -116,17 +123,20 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
 
 
 def _is_list(value: Node) -> bool:
-    """Return whether a Python value may be a list, which can change in place."""
+    """Return whether a Python value may be a list, which can change in place: `[a, b]`, `list(x)`, `x.tolist()`."""
     called = callee(value) or ""
     return value.kind == "list" or called.rpartition(".")[2] in ("list", "tolist")
 
 
 def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> Lines:
-    """Replace `n = x.shape[0].detach()` by `n = x.shape[0]`: the parser adds `.detach()` under `torch.no_grad()`."""
+    """Replace `n = x.shape[0].detach()` by `n = x.shape[0]`, since a number has no such method.
+
+    The parser adds `.detach()` to each value under `torch.no_grad()`, tensor or not.
+    """
     kinds = kinds_of_inputs(spec)
 
     def plain(node: Node) -> Node | None:
-        """Return a number itself for a detached number; None for other nodes."""
+        """Return a number itself for a detached number; None for other nodes, which stay."""
         match node:
             case Node("call", _, (Node("attribute", name, (inner,)),)):
                 same = is_constant(name) and may_share_memory(name)
@@ -136,7 +146,7 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
     def one(item: Statement) -> Lines:
         """Return the statements in place of one; none for an assignment left as `n = n`.
 
-        Note what kind of value its names have from here on.
+        Note what kind of value its names have from here on, as later lines ask that.
         """
         if isinstance(item, If):
             body, orelse = (_flat(map(one, way)) for way in (item.body, item.orelse))
@@ -144,8 +154,8 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
         (done,) = rewritten(graph, (item,), plain)  # one line in, one line out
         kinds.after((done,))
         assert isinstance(done, Assign)
-        idle = done.target is done.value is not item.value
-        return () if idle else (done,)
+        is_left_as_itself = done.target is done.value is not item.value
+        return () if is_left_as_itself else (done,)
 
     return _flat(map(one, statements))
 
@@ -155,9 +165,10 @@ def _flat(several: Iterable[Lines]) -> Lines:
 
 
 def grad_name(spec: OpSpec, output: str) -> str:
-    """Return the backward's name for the incoming gradient of an output.
+    """Return the backward's name for the incoming gradient of an output: `grad_y`.
 
-    A sole output gets `grad_output`, unless an input has that name or is called `output`.
+    A sole output gets `grad_output`, unless an input has that name or is called `output`: then its own gradient
+    would.
     """
     sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
     usual = sole and not any(
@@ -167,13 +178,16 @@ def grad_name(spec: OpSpec, output: str) -> str:
 
 
 def gradient_names(spec: OpSpec) -> frozenset[str]:
-    """Return all names of incoming and outgoing gradients in the backward."""
+    """Return all names of incoming and outgoing gradients in the backward: no local of the forward may have one."""
     names = {f"grad_{item.name}" for item in (*spec.inputs, *spec.outputs)}
     return frozenset(names | {"grad_output"})
 
 
 def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
-    """Map each output returned under a local's name to that local; {} without a forward."""
+    """Map each output returned under a local's name to that local: `return y, z * 2` -> {"first": "y"}; {} without a forward.
+
+    A formula of the user's may then read the output by that name.
+    """
     if result is None:
         return {}
     values = result.args if len(spec.outputs) > 1 else (result,)
@@ -193,7 +207,8 @@ def _isolated(
 ) -> tuple[Lines, Node, dict[str, str], dict[str, str]]:
     """Rename locals that shadow an input, an import or another name; return statements and result, and two maps.
 
-    The first maps the user's name of a local to its new one; the second maps the new name of a local to the input it shadowed.
+    `x = x.exp()` -> `new_x = x.exp()`: the backward may need the input too. The first map leads from the user's name
+    of a local named like a gradient to its new one, the second from the new name of a local to the input it shadowed.
     """
     graph, statements = formula.graph, formula.statements
     taken = set(_taken(spec, statements))
@@ -208,6 +223,7 @@ def _isolated(
         name: fresh(f"{name.removeprefix('grad_')}_grad", taken)
         for name in sorted(locals_ & gradient_names(spec))
     }
+    # A local named like an output that is another value: `y = x * 2`, `return y + 1`.
     inner = {
         name: fresh(f"inner_{name}", taken)
         for name in (output.name for output in spec.outputs)
@@ -225,7 +241,7 @@ def _isolated(
 def _results(
     spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """Return the statements before the results, and one result per output."""
+    """Return the statements before the results, and one result per output; `writer` writes a conditional one as an `if`."""
     graph = formula.graph
     if len(spec.outputs) > 1:
         return _several(spec, formula, result, writer)
@@ -233,6 +249,7 @@ def _results(
     if output.variadic:
         return (), (_as_tuple(graph, result),)
     if (name := _changed_input(spec, result)) is not None:
+        # `return x.add_(y)` -> `x.add_(y)`, `return x`
         effect = Assign(graph.node("absent"), result)
         return (effect,), (graph.name(name),)
     before, value = writer.result(output.name, result)
@@ -240,7 +257,10 @@ def _results(
 
 
 def _changed_input(spec: OpSpec, result: Node) -> str | None:
-    """Return the dirty input changed by the result, or None: PyTorch must see that very tensor returned."""
+    """Return the dirty input that the result changes, as x of `return x.add_(y)`, or None.
+
+    PyTorch wants that very tensor returned, so the change gets a line of its own.
+    """
     changed = [name for name in changed_in_place(result) if name in spec.dirty]
     return changed[0] if (callee(result) or "").endswith("_") and changed else None
 
@@ -250,7 +270,7 @@ def _several(
 ) -> tuple[Lines, tuple[Node, ...]]:
     """Return the statements before the results, and the values of several outputs, each under its name.
 
-    `return f(x)`, not a tuple, is unpacked first: `y, z = f(x)`.
+    `return f(x)`, not a tuple, is unpacked first: `y, z = f(x)`, or `y, *rest = f(x)` for a variadic output.
     """
     graph, outputs = formula.graph, spec.outputs
     if result.kind != "tuple":
@@ -274,7 +294,10 @@ def _several(
 
 
 def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
-    """Return one value per output, those of a variadic (last) output combined into one; raise if their number is wrong."""
+    """Return one value per output, those of a variadic (last) output combined into one; raise if their number is wrong.
+
+    Outputs y and *rest: `return a, b, c` -> a, (b, c).
+    """
     values, outputs = result.args, spec.outputs
     if outputs[-1].variadic:
         count = len(outputs) - 1
@@ -291,12 +314,15 @@ def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
 
 
 def _is_derived(spec: OpSpec) -> bool:
-    """Return whether no formula states a gradient: such a formula might read the user's own random draw."""
+    """Return whether no formula states a gradient: such a formula might read the user's own random draw, so it stays in place."""
     return spec.derive and not spec.gradients and spec.backward is None
 
 
 def _as_tuple(graph: Graph, result: Node) -> Node:
-    """Return a value for a variadic output: as it is, if it is a tuple or a name, else `tuple(value)`."""
+    """Return a value for a variadic output, as forward must return a tuple: `[a, b]` -> `(a, b)`, else `tuple(value)`.
+
+    It stays as it is if it is a tuple, or a call that gives one, or a name.
+    """
     called = callee(result) or ""
     if result.kind in ("tuple", "name") or called == "tuple" or is_tuple(called):
         return result
@@ -311,8 +337,8 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
     trace = Trace(formula.lines())
     for name in sorted(trace.changed_outside & tensors):
         message = f"the forward changes its input '{name}' in place"
-        held = {name}.union(*(x.holders for x in trace.changes if name in x.outside))
-        returned = formula.result and held.intersection(sharing(formula.result))
+        holders = {name}.union(*(x.holders for x in trace.changes if name in x.outside))
+        returned = formula.result and holders.intersection(sharing(formula.result))
         hint = f"work on {name}.clone()"
         hint += f", or declare --dirty {name}" if returned else ""
         raise ScaffoldError(message, formula.location, hint)
@@ -324,7 +350,10 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
 
 
 def _rebinds(item: Statement, name: str) -> bool:
-    """Return whether a statement binds the name to another tensor, rather than changing its own."""
+    """Return whether a statement binds the name to another tensor, rather than changing its own: `x = x + 1`, not `x += 1`.
+
+    `x = x.add_(1)` is the same tensor.
+    """
     if isinstance(item, If):
         return any(_rebinds(inner, name) for inner in (*item.body, *item.orelse))
     if item.operator or item.target.kind == "subscript":
@@ -333,7 +362,7 @@ def _rebinds(item: Statement, name: str) -> bool:
 
 
 def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
-    """Raise if a local is named like an incoming gradient: the user's formulas could mean either."""
+    """Raise if a local is named like an incoming gradient: a gradient's formula of the user's could mean either."""
     stated = spec.gradients or spec.backward
     locals_ = written(*formula.statements) if stated else frozenset()
     for name in sorted(locals_ & {grad_name(spec, item.name) for item in spec.outputs}):
@@ -346,7 +375,10 @@ def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
 
 
 def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
-    """Return the op's forward, kept verbatim; raise if it changes or returns an input itself, or if the style cannot have it."""
+    """Return the op's forward, kept verbatim; raise if it changes or returns an input itself, or if the style cannot have it.
+
+    The result of each output is the whole body, and there are no statements: nothing of it is known by name.
+    """
     assert formula.result is not None  # the body
     if spec.style == "combined" and not spec.style_is_free:
         message = f"{kept.reason}, and a forward in combined style cannot have one"

@@ -2,6 +2,10 @@
 
 In: an `OpSpec`. Out: these outputs, and the spec with them declared non-differentiable. Invariant: returned from the
 same forward in plain PyTorch they would not require grad; in doubt an output has a gradient.
+
+The pipeline asks first of all, so that the op marks such an output as PyTorch would; proofs ask for
+`perhaps_detached`. Words: an `active` name carries a gradient in a call with gradients; a flat step (`flat=True`) as
+`torch.sign` counts too, since its result requires grad in PyTorch.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +23,8 @@ Names = frozenset[str]
 def detached_outputs(spec: OpSpec) -> Names:
     """Return the differentiable outputs without a gradient in PyTorch; none, if no other output with one would be left.
 
-    An output is detached if its value carries no gradient, and no formula of the user's reads its gradient.
+    An output is detached if its value carries no gradient, and no formula of the user's reads its gradient. For an op
+    without any gradient there would be nothing to derive.
     """
     if not _can_be_followed(spec) or spec.forward is None:
         return frozenset()
@@ -34,8 +39,8 @@ def detached_outputs(spec: OpSpec) -> Names:
         if not carries_gradient(result, active, flat=True)
         and f"grad_{output.name}" not in read
     )
-    left = {item.name for item in spec.outputs if item.differentiable} - found
-    return found if left else frozenset()
+    others = {item.name for item in spec.outputs if item.differentiable} - found
+    return found if others else frozenset()
 
 
 def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
@@ -50,15 +55,15 @@ def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
 
 
 def perhaps_detached(spec: OpSpec) -> bool:
-    """Return whether an output may have no gradient in PyTorch: detached in a branch, or of an absent input alone.
+    """Return whether an output may have no gradient in PyTorch in some calls: detached in a branch, or of an absent input alone.
 
-    True for a kept forward, not looked into.
+    A proof then does not ask that the outputs require grad. True for a kept forward, not looked into.
     """
     if spec.forward is None or spec.kept is not None:
         return spec.kept is not None
     forward = live_forward(spec, spec.forward, ends=True)
-    there = frozenset(item.name for item in spec.differentiable if not item.optional)
-    active = _surely_active(forward.statements, there)
+    present = frozenset(item.name for item in spec.differentiable if not item.optional)
+    active = _surely_active(forward.statements, present)
     if active is None:
         return False
     return not all(_surely_carries(item, active) for item in forward.results)
@@ -67,15 +72,15 @@ def perhaps_detached(spec: OpSpec) -> bool:
 def _surely_active(statements: Iterable[Statement], active: Names) -> Names | None:
     """Return the names that carry a gradient whichever branch is taken; None if every branch raises.
 
-    `active` names carry one before the statements.
+    `active` names carry one before the statements. A branch that raises returns nothing, so it does not count.
     """
     for item in statements:
         if isinstance(item, If):
             ways = [_surely_active(way, active) for way in (item.body, item.orelse)]
-            ends = [way for way in ways if way is not None]
-            if not ends:
+            returning = [way for way in ways if way is not None]
+            if not returning:
                 return None
-            active = frozenset.intersection(*ends)
+            active = frozenset.intersection(*returning)
         elif raises((item,)):
             return None
         elif _surely_carries(item.value, active):
@@ -86,7 +91,10 @@ def _surely_active(statements: Iterable[Statement], active: Names) -> Names | No
 
 
 def _surely_carries(node: Node, active: Names) -> bool:
-    """Return whether the value requires grad in PyTorch if the `active` names do, for any choice of a conditional."""
+    """Return whether the value requires grad in PyTorch if the `active` names do, for any choice of a conditional.
+
+    `x if t else 0` carries one in some calls only.
+    """
     ways = (
         way
         for item in node.walk()
@@ -99,7 +107,10 @@ def _surely_carries(node: Node, active: Names) -> bool:
 
 
 def _can_be_followed(spec: OpSpec) -> bool:
-    """Return whether the gradient is derived from a forward with several outputs, line by line."""
+    """Return whether the gradient is derived from a forward with several outputs, line by line.
+
+    A sole output cannot be detached: the op would have no gradient.
+    """
     several = len(spec.outputs) > 1
     return several and spec.derive and not (spec.kept or spec.surrogate or spec.dirty)
 

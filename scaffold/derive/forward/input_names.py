@@ -1,8 +1,11 @@
 """Restoring the user's `x = x.sigmoid()`, a local named like an input, in the forward.
 
 In: the final forward, whose locals have names of their own (`new_x = x.sigmoid()`), and the contents of ctx. Out: the
-same forward with `x = x.sigmoid()`. Invariant: same values; a name stays the input's for as long as the input is read,
-also by the lines that fill ctx.
+same forward with `x = x.sigmoid()`. Invariant: same values; a name stays the input's for as long as the input is
+read, also by the lines that fill ctx.
+
+The locals got names of their own at first (`forward/body.py`), since it was not yet known how long the input is read.
+Words: ctx is filled when forward puts on it the tensors and values for the backward.
 """
 
 import re
@@ -35,13 +38,15 @@ def with_input_names(
 ) -> ReturningForward:
     """Rename `new_x` to the user's `x` if nothing reads the input `x` after `new_x` is assigned.
 
-    A combined forward fills ctx before its first line if it rebinds an input's name and the contents are known there.
+    A combined forward fills ctx itself: before its first line if it rebinds an input's name and the contents are
+    known there, else at its end, where ctx's names must still be the inputs' (`_read_late`).
     """
     if maths.forward is None or forward.forward is None:
         return forward
     graph, statements = maths.graph, forward.forward
     tensors = {item.name for item in spec.tensors if not item.variadic}
     late = {*spec.dirty, *_read_late(spec, forward, context)}
+    # The return, as a last statement without a target.
     end = Assign(graph.node("absent"), graph.node("tuple", "", forward.results))
     late |= names_inside((*statements, end))
     kinds = kinds_of_inputs(spec)
@@ -68,7 +73,12 @@ def with_input_names(
 def _read_late(
     spec: OpSpec, forward: ReturningForward, context: Context
 ) -> Iterator[str]:
-    """Yield the names read by the lines that fill ctx after the forward's last line: an input's name must still be the input's."""
+    """Yield the names read by the lines that fill ctx after the forward's last line: an input's name must still be the input's.
+
+    In a combined forward (other styles fill ctx elsewhere) these are: outputs on ctx or marked non-differentiable;
+    everything saved, if not inputs alone are; and names in the expressions of values on ctx, if they have to wait for
+    the end.
+    """
     yield from (x.origin for x in context.saved if x.source == "intermediate")
     if spec.style != "combined":
         return
@@ -82,13 +92,17 @@ def _read_late(
         yield from (item.origin for item in context.saved)
     inner = written(*(forward.forward or ()))
     for item in context.kept:
+        # The names in its text, without attributes: `x` of `x.shape[0]`.
         names = {*re.findall(r"(?<![.\w])[^\W\d]\w*", item.expression)}
         if late or item.output is not None or not inner.isdisjoint(names):
             yield from names
 
 
 def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
-    """Return whether every assignment to a name gives it a tensor, never a number; False with a builtin, as `max(x, 1)` may be either."""
+    """Return whether every assignment to a name gives it a tensor, never a number; False with a builtin, as `max(x, 1)` may be either.
+
+    A number under a tensor parameter's name would upset a type checker.
+    """
     values = [item.value for item in assignments(statements) if name in written(item)]
     builtin = any(
         part.kind == "call"
@@ -105,7 +119,10 @@ def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
 
 
 def is_given_up(statements: Lines, old: str, new: str) -> bool:
-    """Return whether nothing reads or binds the old name once the new one is assigned; an else branch counts as after the body."""
+    """Return whether nothing reads or binds the old name once the new one is assigned, so that it can have the old name.
+
+    An else branch counts as after the body: in doubt the names stay apart.
+    """
     begun = False
     for item in _flat(statements):
         if begun and (old in read_names(item) or old in written(item)):
@@ -115,7 +132,7 @@ def is_given_up(statements: Lines, old: str, new: str) -> bool:
 
 
 def _flat(statements: Lines) -> Iterator[Statement]:
-    """Yield all statements in order, each `if` as its bare test followed by its branches."""
+    """Yield all statements in order, each `if` as its bare test followed by the statements of its branches."""
     for item in statements:
         if isinstance(item, If):
             yield replace(item, body=(), orelse=())
@@ -125,7 +142,10 @@ def _flat(statements: Lines) -> Iterator[Statement]:
 
 
 def _without_copies(statements: Lines) -> Lines | None:
-    """Drop each `x = x` left over from renaming a branch's first line; return None if an `if` body would be empty, a syntax error."""
+    """Drop each `x = x` left over from renaming a branch's first line (`new_x = x`).
+
+    Return None if an `if` body would be empty, a syntax error: then nothing is renamed.
+    """
     done = list[Statement]()
     for item in statements:
         if isinstance(item, If):

@@ -2,6 +2,10 @@
 
 In: an `OpSpec` and its `Maths`, and the saved locals. Out: the final forward. Invariant: same results; a local that
 only some branches assign is saved as an empty tensor if none of them ran.
+
+`forward_that_saves` ends the pipeline's work on the forward; `live_forward` is the plain one, for tests and proofs.
+Words: an intermediate is a local of the forward that is saved. In `setup_context` style PyTorch saves only inputs and
+what forward returns, in combined style whatever forward puts on ctx; a library-style op is registered with torch.
 """
 
 from collections.abc import Callable
@@ -54,13 +58,15 @@ def forward_that_saves(
         return ReturningForward(None, (), ())
     graph, results, statements = maths.graph, maths.forward.results, reuse.forward
     kept = tuple(item.origin for item in saved if item.source == "intermediate")
-    begun = [
+    placeholders = [
         Assign(graph.name(name), _nothing(spec, graph), "", (LEFT_OUT,))
         for name in unsure(statements, kept)
     ]
+    # `described` locals are read for their shape, by the lines that fill ctx.
     live = reuse.described.union(kept, *(value.names() for value in results))
     statements = without_dead(graph, statements, live, effects(spec))
-    statements, extra = (*begun, *statements), tuple[Node, ...]()
+    statements, extra = (*placeholders, *statements), tuple[Node, ...]()
+    # `handed`: the saved locals are differentiable outputs, so returned in any style.
     if spec.style == "setup-context" or maths.incoming.handed:
         results, extra = kept_apart(spec, graph, statements, results, saved)
         if spec.style == "combined":
@@ -83,7 +89,8 @@ def _choices_named(
 ) -> tuple[Lines, tuple[Node, ...]]:
     """Assign each conditional result to a name first: `a if t else b` is easily misread within a tuple.
 
-    Return the statements, and the results over these names.
+    `return a if t else b, h` -> `y = a if t else b`, `return y, h`. Return the statements, and the results over these
+    names.
     """
     taken = {*written(*statements), *(item.name for item in spec.inputs)}
     lines, named = list(statements), list[Node]()
@@ -98,15 +105,18 @@ def _choices_named(
 
 def _nothing(spec: OpSpec, graph: Graph) -> Node:
     """Return the placeholder saved for a local its branch did not assign: an empty tensor on an input's device."""
-    sure = [item for item in spec.tensors if not (item.variadic or item.optional)]
-    owner, maker = (sure[0].name, "new_empty") if sure else ("torch", "empty")
+    present = [item for item in spec.tensors if not (item.variadic or item.optional)]
+    owner, maker = (present[0].name, "new_empty") if present else ("torch", "empty")
     function = graph.node("attribute", maker, (graph.name(owner),))
     return graph.node("call", "", (function, graph.constant("0")))
 
 
 @lru_cache(maxsize=8)  # a test's claims ask for one forward a dozen times
 def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
-    """Return the forward without dead lines; with `ends`, keep only lines needed by differentiable results."""
+    """Return the forward without dead lines, as tests compare with and read it; no local is saved.
+
+    With `ends`, keep only lines needed by differentiable results.
+    """
     forward = write_forward(spec, formula)
     if ends and not formula.kept:
         pairs = zip(spec.outputs, forward.results, strict=True)
@@ -118,6 +128,10 @@ def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
 
 
 def effects(spec: OpSpec) -> Callable[[Node], bool]:
-    """Return a predicate: does an expression have side effects, as far as is known?"""
+    """Return a predicate for dead code elimination: does an expression have side effects, as far as is known?
+
+    A random draw has (later draws depend on it), and a call of a function from outside torch, or of one passed as an
+    attribute.
+    """
     unknown = spec.foreign | {item.name for item in spec.attributes}
     return lambda node: is_random(node) or calls_unknown(node, unknown)

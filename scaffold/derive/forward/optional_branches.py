@@ -14,7 +14,10 @@ STEMS = {"+": "total", "-": "difference", "*": "product"}
 
 
 class Unfolder:
-    """Unfolder of one body's conditionals, except in assignments to `unsplit` targets; new names avoid `taken`."""
+    """Unfolder of one body's conditionals, except in assignments to `unsplit` targets; new names avoid `taken`.
+
+    Such a target is the gradient of one tensor of a variadic input: it must stay one expression.
+    """
 
     def __init__(
         self, graph: Graph, taken: set[str], unsplit: frozenset[str] = frozenset()
@@ -22,10 +25,11 @@ class Unfolder:
         self.graph, self.taken, self.unsplit = graph, taken, unsplit
 
     def block(self, statements: Lines) -> Lines:
+        """Return a body in which each conditional on an optional input is an `if` statement."""
         return tuple(line for item in statements for line in self._statement(item))
 
     def result(self, name: str, value: Node) -> tuple[Lines, Node]:
-        """Return statements and the value to return; a value that needs an `if` is assigned to the output's name."""
+        """Return statements and the value to return; a value that needs an `if` is assigned to `name`, the output's."""
         if _droppable(value) is None:
             return self._hoisted(value)
         target = self.graph.name(name)
@@ -44,7 +48,10 @@ class Unfolder:
         return self._assign(item.target, item.value, item.comments)
 
     def _assign(self, target: Node, value: Node, comments: tuple[str, ...]) -> Lines:
-        """Return `target = alone`, then `if bias is not None: target = target + bias`; one line for a value without such a choice."""
+        """Return `target = alone`, then `if bias is not None: target = target + bias`; one line for a value without such a choice.
+
+        `both` is the value with the optional, `alone` the operand of it that remains without.
+        """
         choice = _droppable(value)
         if choice is None or _reads_later(target.label, *choice):
             before, plain = self._hoisted(value)
@@ -58,7 +65,8 @@ class Unfolder:
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
         """Return lines for the droppable conditionals inside a value, and the value over their names.
 
-        `x @ w + bias if bias is not None else x @ w` is droppable: without `bias` an operator is dropped. Only for those always evaluated.
+        `f(x @ w + bias if bias is not None else x @ w)` -> `total = x @ w`, ..., `f(total)`. Only for those always
+        evaluated: an operand of `and` may not be.
         """
         if any(changed_in_place(value)):  # the order of evaluation matters
             return (), value
@@ -85,7 +93,8 @@ class Unfolder:
 def _droppable(node: Node) -> tuple[Node, Node, Node] | None:
     """Return test, value with the optional, and value without it, of `x @ w + bias if bias is not None else x @ w`; else None.
 
-    None too if the value without it is a mere name: then an expression is as clear.
+    Droppable: without `bias` one operator is dropped, and its other operand is left. None too if that is a mere name:
+    then an expression is as clear.
     """
     match node:
         case Node(
@@ -97,6 +106,6 @@ def _droppable(node: Node) -> tuple[Node, Node, Node] | None:
 
 
 def _reads_later(name: str, test: Node, both: Node, alone: Node) -> bool:
-    """Return whether the `if` would read the name assigned on the line above it."""
+    """Return whether the `if` would read `name`, the target assigned on the line above it: `y = x + y if t else x`."""
     others = [test, *(arg for arg in both.args if arg is not alone)]
     return any(name in other.names() for other in others)

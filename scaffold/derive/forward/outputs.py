@@ -1,10 +1,12 @@
 """Results of the forward: tensors of its own, each returned once.
 
-In: the statements and results of a forward. Out: results with a clone where one could be an input, another result or a
-saved local. Invariant: same values; surely new tensors are not cloned.
+In: the statements and results of a forward. Out: results with a clone where one could be an input, another result or
+a saved local. Invariant: same values; surely new tensors are not cloned.
 
-Words: a variadic input or output is any number of tensors. Two values share memory if one may be a view of the other, or the same
-tensor.
+`body` asks for `own_results` at first; once it is known what is saved, `live_forward` asks for the function of the
+op's style. Words: a variadic input or output is any number of tensors. Two values share memory if one may be a view
+of the other, or the same tensor. A `Trace` tells whose memory a name has: `copied` follows only `y = x` (surely the
+same tensor), `same_tensor` also `x.to(dtype)` (perhaps), none of them every view.
 """
 
 from dataclasses import replace
@@ -31,33 +33,37 @@ def own_results(
 ) -> tuple[Lines, tuple[Node, ...]]:
     """Clone results as needed: PyTorch wants none to be an input, and none to be returned twice.
 
-    Return the statements, changed where a clone in one branch is enough, and the results.
+    `return x, y, y` -> `return x.clone(), y, y.clone()`. Return the statements, changed where a clone in one branch
+    is enough, and the results.
     """
     inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
-    several = frozenset(item.name for item in spec.tensors if item.variadic)
+    variadic = frozenset(item.name for item in spec.tensors if item.variadic)
     for value in results:
         if value.kind == "name" and Trace(lines, copied).of(value.label) & inputs:
-            lines = _cloned_in_branches(graph, lines, value, inputs - several)
+            lines = _cloned_in_branches(graph, lines, value, inputs - variadic)
     exact, perhaps = Trace(lines, copied), Trace(lines, same_tensor)
-    seen: frozenset[str] = frozenset()
+    returned: frozenset[str] = frozenset()
     own = []
     for output, value in zip(spec.outputs, results, strict=True):
         if output.variadic:
-            own.append(_own_elements(graph, value, inputs, several))
+            own.append(_own_elements(graph, value, inputs, variadic))
             continue
         memory = perhaps.of_value(value)
-        if memory & seen:  # perhaps a tensor returned before
+        if memory & returned:  # perhaps a tensor returned before
             own.append(cloned(graph, value))
         else:
-            own.append(_own(graph, value, exact, inputs, several))
-        seen |= memory
+            own.append(_own(graph, value, exact, inputs, variadic))
+        returned |= memory
     return lines, tuple(own)
 
 
 def _cloned_in_branches(
     graph: Graph, lines: Lines, result: Node, inputs: frozenset[str]
 ) -> Lines:
-    """Replace `y = x` in a branch by `y = x.clone()`, at no cost in the other branches."""
+    """Replace `y = x` in a branch by `y = x.clone()`, at no cost in the other branches; `result` is `y`, a name of the result.
+
+    Only in branches: on a line of its own, `y = x` is left to a clone in the `return`.
+    """
 
     def one(item: Statement) -> Statement:
         """Return a statement with a copy of an input to the result cloned, in its branches too."""
@@ -81,7 +87,8 @@ def _own(
 ) -> Node:
     """Return a result, cloned if it is an input or an element of a variadic one: PyTorch wants it cloned or marked dirty.
 
-    `exact` tells whose memory a value surely has; a conditional is cloned in its branches.
+    `exact` tells whose memory a value surely has, `several` are the variadic inputs. `x if t else y` is cloned in its
+    branches.
     """
     if value.kind == "conditional":
         test, *branches = value.args
@@ -97,7 +104,10 @@ def _own(
 def _own_elements(
     graph: Graph, value: Node, inputs: frozenset[str], several: frozenset[str]
 ) -> Node:
-    """Return a variadic result, each of its tensors cloned if it is an input; `several` are the variadic inputs."""
+    """Return a variadic result, each of its tensors cloned if it is an input; `several` are the variadic inputs.
+
+    `tensors` -> `tuple(tensor.clone() for tensor in tensors)`, `(x, y + 1)` -> `(x.clone(), y + 1)`.
+    """
     if value.kind == "name" and value.label in several:
         return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
     if value.kind == "tuple":
@@ -123,20 +133,21 @@ def kept_apart(
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return, for `setup_context`, the results and the saved locals to return after them.
 
-    A saved local is returned as non-differentiable, so it must be neither a result's tensor nor a view of it. PyTorch
-    also refuses to save an input that is returned unchanged.
+    A saved local is returned as non-differentiable, so it must be neither a result's tensor nor a view of it: else it
+    is cloned. One that is an input is returned as a view. PyTorch also refuses to save an input that is returned
+    unchanged.
     """
     same, views = Trace(statements, same_tensor), Trace(statements)
     inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
-    taken = frozenset().union(*(views.of_value(value) for value in results)) - inputs
+    returned = frozenset().union(*(views.of_value(value) for value in results)) - inputs
     extra = []
     for name in (item.origin for item in saved if item.source == "intermediate"):
         named, memory = graph.name(name), views.of(name) - inputs
-        if memory & taken:
+        if memory & returned:
             extra.append(cloned(graph, named))
         else:
             extra.append(_as_view(graph, named) if same.of(name) & inputs else named)
-        taken |= memory
+        returned |= memory
     return tuple(
         (
             cloned(graph, value)
@@ -154,19 +165,22 @@ def registered_apart(
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """Return, for a registered op, results and saved locals that share no memory with inputs or each other."""
+    """Return, for a registered op, results and saved locals that share no memory with inputs or each other, as PyTorch demands.
+
+    They are cloned where they might. Of an op that leaves PyTorch, all are made contiguous: its fake assumes that.
+    """
     views = Trace(statements)
-    taken = frozenset(item.name for item in spec.tensors)
-    outside = spec.kept is None and leaves(spec, statements, results)
+    held_memory = frozenset(item.name for item in spec.tensors)
+    leaves_pytorch = spec.kept is None and leaves(spec, statements, results)
     kept = (item.origin for item in saved if item.source == "intermediate")
     apart = []
     for value in (*results, *map(graph.name, kept)):
         memory = views.of_value(value)
-        apart.append(cloned(graph, value) if memory & taken else value)
-        if outside:  # match the fake's layout, whatever layout a kernel returns
+        apart.append(cloned(graph, value) if memory & held_memory else value)
+        if leaves_pytorch:  # match the fake's layout, whatever layout a kernel returns
             method = graph.node("attribute", "contiguous", (apart[-1],))
             apart[-1] = graph.node("call", "", (method,))
-        taken |= memory
+        held_memory |= memory
     return tuple(apart[: len(results)]), tuple(apart[len(results) :])
 
 
@@ -176,12 +190,15 @@ def saved_apart(
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
 ) -> Lines:
-    """Clone saved locals that are views of a result in a combined forward: autograd would see them as changed."""
+    """Clone saved locals that are views of a result in a combined forward: autograd would see them as changed.
+
+    Adds `h = h.clone()` at the end of the statements.
+    """
     views = Trace(statements)
-    taken = frozenset().union(*(views.of_value(value) for value in results))
+    returned = frozenset().union(*(views.of_value(value) for value in results))
     copies = []
     for name in (item.origin for item in saved if item.source == "intermediate"):
-        if views.of(name) & taken:
+        if views.of(name) & returned:
             named = graph.name(name)
             copies.append(Assign(named, cloned(graph, named)))
     return (*statements, *copies)

@@ -1,10 +1,13 @@
 """Random draws on lines of their own, so that the forward can save them.
 
 In: the statements and results of a forward. Out: the same values from the same random numbers, with `noise =
-torch.randn_like(x)` above the line that reads it, and dropout as a product with a mask. Invariant: numbers are drawn in
-the order of the user's forward, and only if it draws them; a draw stays in its expression if it cannot be moved out.
+torch.randn_like(x)` above the line that reads it, and dropout as a product with a mask. Invariant: numbers are drawn
+in the order of the user's forward, and only if it draws them; a draw stays in its expression if it cannot be moved
+out.
 
-Words: a draw is a call that draws random numbers. An `active` name carries a gradient; `kinds` tells tensors from numbers.
+Why: the backward must read the very numbers of the forward, as drawing again would give others; only a value with a
+name can be saved. Words: a draw is a call that draws random numbers. An `active` name carries a gradient; `kinds`
+tells tensors from numbers.
 """
 
 from collections import Counter
@@ -44,7 +47,8 @@ def with_draws_apart(
 ) -> tuple[Lines, tuple[Node, ...]]:
     """Assign each draw inside an expression to a name on its own line; new names avoid `taken`.
 
-    Return the statements, and the results over these names.
+    `y = x + torch.randn_like(x)` -> `noise = torch.randn_like(x)`, `y = x + noise`. Return the statements, and the
+    results over these names.
     """
     active = frozenset(item.name for item in spec.differentiable)
     kinds, shared = kinds_of_inputs(spec), _shared(lines)
@@ -59,17 +63,20 @@ def with_draws_apart(
 
 
 def _chosen(lines: Lines) -> frozenset[str]:
-    """Return the names assigned both in a branch and elsewhere: a draw needs a name assigned only once."""
-    writes = Counter(name for item in assignments(lines) for name in written(item))
+    """Return the names assigned both in a branch and elsewhere: a draw needs a name assigned only once, to be saved under it."""
+    counts = Counter(name for item in assignments(lines) for name in written(item))
     inside = frozenset[str]()
     for item in lines:
         if isinstance(item, If):
             inside |= written(item)
-    return frozenset(name for name in inside if writes[name] > 1)
+    return frozenset(name for name in inside if counts[name] > 1)
 
 
 def _shared(lines: Lines) -> frozenset[str]:
-    """Return the names whose tensor is changed in place while another name has the same memory."""
+    """Return the names whose tensor is changed in place while another name, or an input, has the same memory.
+
+    Such a change cannot be written as a new value under the name: the other name would miss it.
+    """
     changes = Trace(lines).changes
     return frozenset(
         item.name for item in changes if len(item.holders) > 1 or item.outside
@@ -77,7 +84,7 @@ def _shared(lines: Lines) -> frozenset[str]:
 
 
 class _Draws:
-    """Statement walker; `active` names carry a gradient, `drawn` names are random and carry none."""
+    """A walk over statements; `active` names carry a gradient, `drawn` names are random and carry none."""
 
     def __init__(
         self,
@@ -97,6 +104,7 @@ class _Draws:
         self.drawn: set[str] = set()
 
     def block(self, statements: Lines) -> Lines:
+        """Return the lines for the statements of a body, or of a branch."""
         return tuple(line for item in statements for line in self._followed(item))
 
     def _followed(self, item: Statement) -> Lines:
@@ -107,7 +115,10 @@ class _Draws:
         return lines
 
     def _statement(self, item: Statement) -> Lines:
-        """Return the lines for a statement: its random draws, then the statement over their names."""
+        """Return the lines for a statement: its random draws, then the statement over their names.
+
+        A statement that is a draw alone stays as it is.
+        """
         if isinstance(item, If):
             return (self._choice(item),)
         changed = self._changed_draw(item)
@@ -153,21 +164,25 @@ class _Draws:
         self.kinds.after((item,))
 
     def _is_line_of_a_draw(self, item: Assign) -> bool:
-        """Return whether a statement is a draw on a line of its own already: `noise = torch.randn_like(x)`, without a gradient."""
-        alone = item.target.kind == "name" and not item.operator
-        alone = alone and item.target.label not in self.chosen
-        return alone and not carries_gradient(item.value, self.active)
+        """Return whether a statement is a draw on a line of its own already: `noise = torch.randn_like(x)`, without a gradient.
+
+        Not if its name is assigned elsewhere too (`chosen`): then it cannot be saved by that name.
+        """
+        is_alone = item.target.kind == "name" and not item.operator
+        is_alone = is_alone and item.target.label not in self.chosen
+        return is_alone and not carries_gradient(item.value, self.active)
 
     def _changed_draw(self, item: Assign) -> Assign | None:
-        """Return `mask = mask.div(keep)` for `mask.div_(keep)` of a drawn mask, which is saved as drawn; None for other statements.
+        """Return `mask = mask.div(keep)` for `mask.div_(keep)` of a drawn mask; None for other statements.
 
-        An alias of the mask would miss the change, so a name in `shared` is left.
+        The mask is saved, and saved values must not change. An alias of the mask would miss the change, so a name in
+        `shared` is left.
         """
         value = item.value
         if item.operator:
-            named = item.target.label in self.drawn - self.shared
+            drawn = item.target.label in self.drawn - self.shared
             both = (item.target, value)
-            anew = self.graph.node("binary", item.operator, both) if named else None
+            anew = self.graph.node("binary", item.operator, both) if drawn else None
             return Assign(item.target, anew, "", item.comments) if anew else None
         changed = changed_in_place(value)
         if len(changed) != 1 or changed[0] not in self.drawn - self.shared:
@@ -179,7 +194,10 @@ class _Draws:
         return Assign(name, plain, "", item.comments) if plain else None
 
     def taken_out(self, value: Node) -> tuple[Lines, Node]:
-        """Return lines for an expression's random draws, and the expression over their names."""
+        """Return lines for an expression's random draws, and the expression over their names.
+
+        It stays whole if it changes a tensor in place.
+        """
         if not is_random(value) or any(changed_in_place(value)):
             return (), value  # the order of evaluation matters
         lines: list[Assign] = []
@@ -203,14 +221,18 @@ class _Draws:
         return tuple(lines), plain
 
     def _drops(self, node: Node) -> bool:
-        """Return whether a call multiplies its argument by random factors, not in place, as dropout does."""
+        """Return whether a call multiplies its argument by random factors, not in place, as dropout does: only these are saved."""
         name = callee(node)
         if name is None or not may_be(name, "random_factor"):
             return False
         return "inplace" not in node.keywords and bool(_argument(node))
 
     def _product(self, lines: list[Assign], node: Node) -> Node:
-        """Return `x * mask` for `F.dropout(x, p)`, and add the line `mask = F.dropout(torch.ones_like(x), p)`."""
+        """Return `x * mask` for `F.dropout(x, p)`, and add the line `mask = F.dropout(torch.ones_like(x), p)`.
+
+        So the mask is a draw without a gradient, to be saved, and the product has an ordinary one. An `x` that is no
+        name gets one, "undropped".
+        """
         value = _argument(node)
         assert value is not None
         if value.kind != "name":
@@ -218,8 +240,8 @@ class _Draws:
         torch = self.graph.name("torch")
         ones_like = self.graph.node("attribute", "ones_like", (torch,))
         ones = self.graph.node("call", "", (ones_like, value))
-        plain = len(node.args) > 1 + len(node.keywords)
-        at = 1 if plain else 1 + node.keywords.index("input")
+        positional = len(node.args) > 1 + len(node.keywords)  # 1: the function
+        at = 1 if positional else 1 + node.keywords.index("input")
         args = (*node.args[:at], ones, *node.args[at + 1 :])
         factors = self.graph.node("call", "", args, node.keywords)
         mask = self._named(lines, factors, self._word(node))
@@ -232,20 +254,20 @@ class _Draws:
         return self.graph.name(name)
 
     def _word(self, node: Node) -> str:
-        """Return the word to name a draw by: "mask", the primitive's own word, or "noise"."""
+        """Return the word to name a draw by: "mask" for a comparison, the primitive's own word, or "noise"."""
         if self.kinds.of(node) == "tensor" and node.kind == "compare":
             return "mask"
         return next(_words(node), "noise")
 
 
 def _argument(node: Node) -> Node | None:
-    """Return the tensor argument of a function call, or None."""
-    plain = node.args[1 : len(node.args) - len(node.keywords)]
-    return plain[0] if plain else keywords(node).get("input")
+    """Return the tensor argument of a function call, its first or `input=`, or None."""
+    positional = node.args[1 : len(node.args) - len(node.keywords)]
+    return positional[0] if positional else keywords(node).get("input")
 
 
 def _words(node: Node) -> Iterator[str]:
-    """Yield the table's words for the random primitives in an expression."""
+    """Yield the table's words for the random primitives in an expression, to name its value: "mask" for `F.dropout`."""
     for item in node.walk():
         for facts in facts_of_call(callee(item) or ""):
             if "random" in facts.flags:

@@ -1,11 +1,14 @@
 """Single-assignment names: straight-line statements in which every value has a name of its own.
 
-In: statements that reuse names (`h = x * 2`, `h = h + y`). Out: the same with `first_h` for the value of `h` before its
-last assignment; for a backward, the same with `h` for both again, if their live ranges do not overlap. Invariant: the
-same values; the last value of a name keeps that name.
+In: statements that reuse names (`h = x * 2`, `h = h + y`). Out: the same with `first_h` for the value of `h` before
+its last assignment; for a backward, the same with `h` for both again, if their live ranges do not overlap. Invariant:
+the same values; the last value of a name keeps that name.
 
-Words: a version is one of the values of a name that is assigned several times; `origin` maps a new name to the user's;
-`taken` names are in use elsewhere. A name `given` has a value before the first line.
+Why: a gradient may read the first value of a local assigned twice, so the derivation wants a name for each; at the
+end the generated code gets the user's names back where that is safe. Words: a version is one of the values of a name
+that is assigned several times; `origin` maps a new name to the user's; `taken` names are in use elsewhere. A name
+`given` has a value before the first line. The live range of a value leads from the line that assigns it to the last
+one that reads it. `grad_x_via_y` is the part of `grad_x` that comes through y.
 """
 
 import re
@@ -47,7 +50,8 @@ def with_versions(
 ) -> tuple[Lines, dict[str, str]]:
     """Give every value its own name; return the statements, and the user's name for each new one.
 
-    `h = x * 2`, `h = h + y` -> `first_h = x * 2`, `h = first_h + y`.
+    `h = x * 2`, `h = h + y` -> `first_h = x * 2`, `h = first_h + y`. Only assignments in every case start a new
+    version: of a name that one branch alone assigns, the branch's value keeps the name. `names` are those to treat.
     """
     used = set(taken)
     statements, origin = _with_results_named(graph, statements, used)
@@ -55,6 +59,7 @@ def with_versions(
         places = [
             k for k, item in enumerate(statements) if name in surely_written(item)
         ]
+        # A branch further up may have assigned it: that value counts as one more.
         before = places and name in written(*statements[: places[0]])
         if len(places) + bool(before) < 2:
             continue
@@ -81,12 +86,13 @@ def _with_results_named(
 ) -> tuple[Lines, dict[str, str]]:
     """Name discarded results: `values, indices = x.max(-1)` for `values, _`, because a gradient may read them.
 
-    Return the statements, and the old name of each new one.
+    Return the statements, and the old name of each new one. Nothing is named if some line reads `_`: then it is a
+    local.
     """
     origin, lines = dict[str, str](), list[Statement]()
-    discards = DISCARDED not in read_names(*statements)
+    unread = DISCARDED not in read_names(*statements)
     for item in statements:
-        if discards and isinstance(item, Assign) and item.target.kind == "tuple":
+        if unread and isinstance(item, Assign) and item.target.kind == "tuple":
             names = _names_of_results(item)
             parts = list(item.target.args)
             for at, name in names.items():
@@ -101,7 +107,7 @@ def _with_results_named(
 def _names_of_results(item: Assign) -> dict[int, str]:
     """Return the primitive table's names for a statement's discarded results, by position: `_, i = x.max(0)` -> {0: "values"}.
 
-    The backward may read such a result, so it needs a name.
+    None for a call without a primitive of as many results.
     """
     parts = item.target.args
     discarded = [k for k, part in enumerate(parts) if part.label == DISCARDED]
@@ -117,7 +123,7 @@ def _names_of_results(item: Assign) -> dict[int, str]:
 def as_they_were(
     graph: Graph, statements: Lines, origin: dict[str, str], kept: Collection[str]
 ) -> Lines:
-    """Restore the original names, except the `kept` ones."""
+    """Restore the original names in the forward, except the `kept` ones: the backward reads these values by their new names."""
     change = {new: old for new, old in origin.items() if new not in kept}
     return _renamed(graph, statements, change)
 
@@ -125,7 +131,10 @@ def as_they_were(
 def with_names_again(
     spec: OpSpec, maths: Maths, blocks: tuple[Block, ...]
 ) -> tuple[Block, ...]:
-    """Restore the user's names in the blocks, `h` for `first_h`, unless two values of one name would be live at once."""
+    """Restore the user's names in the backward, `h` for `first_h`, unless two values of one name would be live at once.
+
+    `blocks` are groups of its lines. Names built from a new name, `grad_first_h`, follow it, and so do comments.
+    """
     lines = tuple(line for block in blocks for line in block.statements)
     own = [item.name for item in (*spec.inputs, *spec.outputs)]
     taken = {*own, *(f"grad_{name}" for name in own)}
@@ -136,6 +145,7 @@ def with_names_again(
     known = [*maths.versions, *hiding.items(), *versions, *_begun(blocks, taken)]
     origin = [(new, old) for new, old in known if old != DISCARDED]
     names = under_one_name(maths.graph, lines, origin, taken, given)
+    # A result named for a gradient (`_indices`), which no line reads after all.
     names |= {f"_{new}": old for new, old in maths.versions if old == DISCARDED}
     names |= _with_words(lines, [*versions, *hiding.items()], names, taken)
     if not names:
@@ -159,9 +169,11 @@ def with_names_again(
 def _begun(
     blocks: Iterable[Block], taken: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each partial gradient with the gradient it is the first term of: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...`.
+    """Yield each partial gradient with the gradient it is the first term of, to give both one name.
 
-    The two must be in one block, or the name `grad_x` must be unused.
+    `grad_x_via_y = ...`, `grad_x = grad_x_via_y + ...` -> `grad_x = ...`, `grad_x = grad_x + ...`. A part that is the
+    only one of its gradient gets the gradient's name too, if that is unused. The two must be in one block. `end` is
+    the whole gradient, `first` its first term, `more` by how many columns its name is longer.
     """
     several = [block.statements for block in blocks]
     statements = tuple(item for lines in several for item in lines)
@@ -173,6 +185,7 @@ def _begun(
         if ends.count(end) == 1 and end not in {*names, *taken} and name not in added:
             yield name, end
     for lines in several:
+        # A partial sum (`total_grad`) gets another name only where its line still fits.
         lengths = {
             item.target.label: len(f"{item.target.label} = {emit(item.value)}")
             for item in filter(_is_plain, lines)
@@ -188,11 +201,15 @@ def _begun(
 
 
 def _is_plain(item: Statement) -> TypeGuard[Assign]:
+    """Return whether a statement assigns to one name: `x = ...` or `x += ...`, not `a, b = ...` or `x[0] = ...`."""
     return isinstance(item, Assign) and item.target.kind == "name"
 
 
 def _added(statements: Lines) -> set[str]:
-    """Return the names that are terms of a sum, or are updated in place: `a + b`, `a.add_(b)`."""
+    """Return the names that are terms of a sum, or are updated in place: `a + b`, `a.add_(b)`.
+
+    They are partial sums already, and keep their own names.
+    """
     found = list[Node]()
     for part in nodes(*statements):
         match part:
@@ -206,7 +223,10 @@ def _added(statements: Lines) -> set[str]:
 
 
 def _first_term(value: Node) -> Node:
-    """Return the first operand of a sum or of a call that adds: `a` of `a + b - c`, of `a.index_add(0, i, b)`, of `a.mul_(b)`."""
+    """Return the first operand of a sum or of a call that adds: `a` of `a + b - c`, of `a.index_add(0, i, b)`, of `a.mul_(b)`.
+
+    It is the value that the line goes on from.
+    """
     while True:
         match value:
             case Node("binary", "+" | "-", (first, _)):
@@ -228,12 +248,14 @@ def under_one_name(
 ) -> dict[str, str]:
     """Map names to the user's if one can serve for both: `scores` for `first_scores`, last read where `scores` is assigned.
 
-    For straight-line statements. A `taken` name without a value in them is not reused, unless its value is `given`
+    For straight-line statements; `origin` has pairs of a name and the user's. Their gradients (`grad_first_scores`)
+    are tried likewise. A `taken` name without a value in the statements is not reused, unless its value is `given`
     before the first line; the gradient of a given value keeps its own name.
     """
     change, origin = dict[str, str](), [*origin]
     for new, old in origin:
         both = (new, old), (f"grad_{new}", f"grad_{old}")
+        # `one` may become `two`, or what `two` has become before.
         for one, two in both[:1] if old in given else both:
             lines, two = _renamed(graph, statements, change), change.get(two, two)
             if one not in change and _are_apart(
@@ -254,7 +276,10 @@ def _with_words(
     change: Mapping[str, str],
     taken: Collection[str],
 ) -> dict[str, str]:
-    """Map names built from a version's name to those built from the user's: `grad_times_first_q` -> `grad_times_q`."""
+    """Map names built from a version's name to those built from the user's: `grad_times_first_q` -> `grad_times_q`.
+
+    `origin` has the pairs (first_q, q), `change` the names mapped already. A name stays if the plain one is in use.
+    """
     names = written(*statements)
     inside = names_inside(statements)
     used = {*taken, *names, *change.values(), *read_names(*statements), *inside}
@@ -273,7 +298,8 @@ def _with_words(
 def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -> bool:
     """Return whether the live ranges of two names never overlap: then one name can serve for both.
 
-    With `free`, `two` need not be assigned in the statements; with `given`, it has a value before them.
+    With `free`, `two` need not be assigned in the statements; with `given`, it has a value before them. False if a
+    line copies one to the other: `x = x` would be left.
     """
     stretches = _stretches(statements, one, False)
     others = _stretches(statements, two, given)
@@ -283,6 +309,7 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -
         return False
     if any(_is_same(item, one, two) for item in statements):
         return False  # would become `x = x`
+    # A line may read the old value and assign the new one: `h = h + y`.
     return all(
         start != begun and (end <= begun or last <= start)
         for start, end in stretches
@@ -308,7 +335,7 @@ def _stretches(
 ) -> list[tuple[int, int]] | None:
     """Return the live ranges of a name's values, as (assigned, last read) positions; None if unknown.
 
-    They are unknown if a branch assigns it, or if it is read before it has a value.
+    They are unknown if a branch assigns it, or if it is read before it has a value. The value `given` begins at -1.
     """
     found: list[tuple[int, int]] = [(-1, -1)] if given else []
     for at, item in enumerate(statements):
