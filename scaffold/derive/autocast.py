@@ -1,13 +1,15 @@
-"""Behaviour of an op under `torch.autocast`.
+"""Behaviour of an op under `torch.autocast`, which computes some calls in float16 or bfloat16 and others in float32.
 
 In: an `OpSpec`. Out: an `Amp`. Invariant: an op that autocast leaves alone has no code for it; the reference is the
 text of the forward under autocast.
 
 The forward runs unchanged, and the backward under the forward's autocast (`region`): so both compute in the same
-precision.
+precision. `float32`: all floating-point inputs are cast to it first. The pipeline asks which, and whether a line of
+the backward is concerned at all.
 
-Words: a kept formula stands as the user wrote it, with a loop for instance, so only the names in it are known. The policy of a
-primitive is what autocast does to its arguments: cast them to the lower precision ("lower"), or to float32.
+Words: a kept formula stands as the user wrote it, with a loop for instance, so only the names in it are known. The
+policy of a primitive is what autocast does to its arguments: cast them to the lower precision ("lower"), or to
+float32.
 """
 
 from collections.abc import Collection, Iterable
@@ -38,7 +40,10 @@ PYTHON_VALUES = frozenset(
 
 
 def amp_of(spec: OpSpec) -> Amp:
-    """Return the user's setting, else "off" unless autocast changes a primitive of the forward, and there is a backward."""
+    """Return the user's setting, else "off" unless autocast changes a primitive of the forward, and there is a backward.
+
+    The question is asked of the op without shapes and style (`bare`), so that all derivations of it share one answer.
+    """
     if spec.amp is not None or not spec.differentiable:
         return spec.amp or "off"
     inputs = (
@@ -61,14 +66,15 @@ def is_changed(statements: Iterable[Statement]) -> bool:
 def _may_be_changed(node: Node) -> bool:
     """Return whether autocast may change the precision of a node: an operator or call with a policy, or an unknown call.
 
-    A policy is the `autocast` of a primitive's section; `number_first` holds only with a number on the left, `1 / x`.
+    A policy is the `autocast` of a primitive's section in the rule table; the policy `number_first` holds only with a
+    number on the left, `1 / x`.
     """
     if node.kind not in ("binary", "call") or (callee(node) or "") in PYTHON_VALUES:
         return False
-    several = _facts(node)
-    if not several:
+    candidates = _facts(node)
+    if not candidates:
         return node.kind == "call"
-    policies = {facts.autocast for facts in several} - {""}
+    policies = {facts.autocast for facts in candidates} - {""}
     if policies == {"number_first"}:
         return _operands(node)[0].kind == "constant"
     return bool(policies)
@@ -83,7 +89,7 @@ def _is_changed(spec: OpSpec) -> bool:
 
 
 def _expressions(formula: Formula | None) -> tuple[Node, ...]:
-    """Return the expressions computed by a formula; of a kept one, those that were parsed."""
+    """Return the expressions computed by a formula: in its statements, and its result; of a kept one, those that were parsed."""
     if formula is None:
         return ()
     results = formula.kept.returned if formula.kept else (formula.result,)
@@ -103,7 +109,10 @@ def _statements(formula: Formula) -> Lines:
 
 
 def is_lowered(spec: OpSpec, formula: Formula) -> bool:
-    """Return whether autocast computes a part of a formula in its own dtype."""
+    """Return whether autocast computes a part of a formula in its own dtype, as the half precision of a matmul.
+
+    The generated module turns autocast off around an update of its buffers by such a formula.
+    """
     return "lower" in _policies(spec, formula)
 
 
@@ -123,7 +132,8 @@ def _policy(
 ) -> str | None:
     """Return the autocast policy of one call or operator ("lower", "float32", ...), or None if autocast leaves it alone.
 
-    `integers` are names of tensors autocast never casts; `kinds` tells tensors from numbers.
+    `integers` are names of tensors autocast never casts; `kinds` tells tensors from numbers. A call with `dtype=`
+    computes in that; the user's own functions have no policy.
     """
     operands = _operands(node)
     if not operands or kinds.of(node) == "scalar" or _is_integer(operands[0], integers):
@@ -142,7 +152,7 @@ def _policy(
 
 
 def _facts(node: Node) -> tuple[Facts, ...]:
-    """Return the facts of all primitives a call or an operator may be."""
+    """Return the facts of all primitives a call or an operator may be: `x.sum(...)` may be one of several with that name."""
     if node.kind == "binary":
         return built_in_primitives().named("operator", node.label)
     if node.args[0].kind == "name":  # a Python builtin: `pow(x, 2)`

@@ -1,12 +1,12 @@
 """Gradients by autograd inside the backward: of a call without a rule, or of the whole forward as a last resort.
 
 In: a call, or an op whose forward the rules do not cover. Out: ops or statements that pull the cotangent back through
-it, or None.
-The reason, in a note, is the `UnsupportedError` that stopped the derivation; `gradients` writes the note. Invariant:
-None if the forward would draw other random numbers or change a tensor.
+it, or None. The reason, in a note, is the `UnsupportedError` that stopped the derivation; `gradients` writes the
+note. Invariant: None if the forward would draw other random numbers or change a tensor.
 
-Words: a pullback, by `torch.func.vjp`, maps the gradients of a function's results to those of its arguments. A variadic input is
-any number of tensors.
+Words: a cotangent is the gradient of the loss by a value. A pullback, by `torch.func.vjp`, maps the gradients of a
+function's results to those of its arguments, and so runs the function again. A variadic input is any number of
+tensors. An op of the graph is one application of a primitive; `op.active`: a gradient passes through its value.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,7 +44,10 @@ from scaffold.spec.op_spec import FORWARD
 def pullback_of(
     graph: Graph, name: Node, function: Node, args: Iterable[Node], comment: str
 ) -> Assign:
-    """Return the statement `pullback = torch.func.vjp(function, *args)[1]`: a function from cotangent to gradients."""
+    """Return the statement `pullback = torch.func.vjp(function, *args)[1]`: a function from cotangent to gradients.
+
+    `name` is its target, `comment` says why autograd does it.
+    """
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
     both = graph.node("call", "", (vjp, function, *args))
@@ -59,20 +62,21 @@ def pullback_of(
 
 
 def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
-    """Return the arguments of a call with their gradients, by autograd of the call alone.
+    """Return the arguments of a call with their gradients, by autograd of the call alone; `g` is the cotangent of its result.
 
-    An optional argument has a pullback of its own, since it may be absent in a call.
+    An optional argument has a pullback of its own, since it may be absent in a call. Each gradient is an item of the
+    tuple that the pullback returns.
     """
-    program, left = applier.program, _without_gradient(applier, op)
-    active = (arg for arg in tensors(op.args) if arg.active and arg not in left)
+    program, nondiff = applier.program, _without_gradient(applier, op)
+    active = (arg for arg in tensors(op.args) if arg.active and arg not in nondiff)
     args = list(dict.fromkeys(active))
-    sure = tuple(arg for arg in args if literal(given(program, arg)) is True)
-    several = [sure, *((arg,) for arg in args if arg not in sure)]
+    present = tuple(arg for arg in args if literal(given(program, arg)) is True)
+    groups = [present, *((arg,) for arg in args if arg not in present)]
     pairs = []
-    for some in filter(None, several):
-        data = Pullback(op, some)
+    for group in filter(None, groups):
+        data = Pullback(op, group)
         pulled = program.op("vjp", (g, *op.args), data, kind="group")
-        for at, arg in enumerate(some):
+        for at, arg in enumerate(group):
             item = program.op(
                 "item", (pulled,), Position(at), kind=arg.kind, shape=arg.shape
             )
@@ -81,7 +85,10 @@ def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
 
 
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
-    """Return the tensor arguments in which PyTorch does not differentiate a call, such as an index; autograd is not asked for them."""
+    """Return the tensor arguments in which PyTorch does not differentiate a call, such as an index; autograd is not asked for them.
+
+    A call without a rule ("call") keeps its text, so they are found there; else the rule says so (`nondiff`).
+    """
     if op.rule == "call":
         return set(_refused(op.template.node, op.template.filled(op.args)))
     rule = applier.table.of_op(op.rule)
@@ -92,22 +99,27 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
 
 
 def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
-    """Yield the arguments of a call without a rule not differentiated by PyTorch; `holes` maps its nodes to ops."""
+    """Yield the arguments of a call without a rule not differentiated by PyTorch.
+
+    `call` is its text, `holes` maps the arguments in it to ops. The table has facts on such functions: `constants`,
+    the position and name of each such argument, and `indices`, those that are so only as integers.
+    """
     if call.kind != "call":
         return
     callee, *args = call.args
     named = keywords(call)
     plain = args[: len(args) - len(named)]
     for facts in facts_of_call(callee.label):
+        # An argument left out: `call` is no key of `holes`.
         given = {
             name: holes.get(named.get(name) or (plain[at] if at < len(plain) else call))
             for at, name in facts.constants
         }
-        there = {name: op for name, op in given.items() if op is not None}
+        fixed = {name: op for name, op in given.items() if op is not None}
         # Class probabilities are no indices: PyTorch differentiates by them and by
         # class weights.
-        if all(there[name].kind == "int" for name in facts.indices if name in there):
-            yield from there.values()
+        if all(fixed[name].kind == "int" for name in facts.indices if name in fixed):
+            yield from fixed.values()
 
 
 # --- The last resort: autograd of the whole forward.
@@ -129,18 +141,18 @@ def autograd_of_forward(
     if len(wanted) > 1 and not any(item.variadic for item in spec.tensors):
         return tuple(_pulled_if_needed(spec, graph, wanted, taken))
     # One pullback for all required inputs, one for each optional input: it may be absent.
-    absent = {item.name for item in spec.tensors if item.optional}
-    sure = tuple(name for name in wanted if name not in absent)
-    several = (sure, *((name,) for name in wanted if name in absent))
+    optional = {item.name for item in spec.tensors if item.optional}
+    required = tuple(name for name in wanted if name not in optional)
+    groups = (required, *((name,) for name in wanted if name in optional))
     lines: list[Statement] = []
-    for some in filter(None, several):
+    for group in filter(None, groups):
         known = {*taken, *(name for line in lines for name in written(line))}
-        lines += _pulled(spec, graph, some, known)
+        lines += _pulled(spec, graph, group, known)
     return tuple(lines)
 
 
 def _forward_of(spec: OpSpec, graph: Graph) -> Node:
-    """Return the forward by its name in the op's file."""
+    """Return the forward by its name in the op's file: `SomeFunction.forward`, or in library style a function of its own."""
     if spec.is_library:
         return graph.name(FORWARD)
     return graph.node("attribute", "forward", (graph.name(spec.function_name),))
@@ -149,12 +161,16 @@ def _forward_of(spec: OpSpec, graph: Graph) -> Node:
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """Yield the statements for the gradients of inputs present together: one pullback for them, and a line for each gradient."""
-    several = {item.name for item in spec.tensors if item.variadic}
+    """Yield the statements for the gradients of inputs present together: one pullback for them, and a line for each gradient.
+
+    `pullback = ...`, `(pulled_x,) = pullback(grad_output)`, `grad_x = pulled_x`. The gradient of a variadic input is
+    that of its tensor `i`, as the template loops over them.
+    """
+    variadic = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
         node = graph.name(value or name)
-        return graph.node("starred", "", (node,)) if name in several else node
+        return graph.node("starred", "", (node,)) if name in variadic else node
 
     pullback = graph.name(fresh("pullback", taken))
     arguments = tuple(passed(item.name) for item in spec.inputs)
@@ -171,7 +187,7 @@ def _pulled(
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
     for name, pulled in names.items():
         value = graph.name(pulled)
-        if name in several:  # the gradient of element `i`
+        if name in variadic:  # the gradient of element `i`
             value = graph.node("subscript", "", (value, graph.name("i")))
         yield Assign(graph.name(f"grad_{name}"), value)
 
@@ -181,8 +197,9 @@ def _pulled_if_needed(
 ) -> Iterator[Statement]:
     """Yield statements for several gradients from one run of the forward; autograd gets only the inputs in need of one.
 
-    Another input may be absent, or hold bools or ints, which `torch.func.vjp` refuses. The dict `needed` has the inputs in need of a
-    gradient by name, as autograd's only argument.
+    Another input may be absent, or hold bools or ints, which `torch.func.vjp` refuses. The dict `needed` has the
+    inputs in need of a gradient by name, as autograd's only argument; it reaches the forward as the lambda's
+    parameter `some`.
     """
     needed, some, pullback, pulled = (
         graph.name(fresh(word, taken))
@@ -225,18 +242,19 @@ def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
 def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
     """Return a statement with the forward's extra results dropped, if it runs the forward: `f(x)` -> `f(x)[:2]` for two outputs.
 
-    Forward also returns locals to be saved; autograd of the whole forward is to see the op's results alone.
+    Forward also returns locals to be saved; autograd of the whole forward is to see the op's results alone. One
+    output is `f(x)[0]`.
     """
     run = _forward_of(spec, graph)
     count = len(spec.outputs)
     absent = graph.node("absent")
-    ends = (absent, graph.constant(str(count)), absent)
-    index = graph.constant("0") if count == 1 else graph.node("slice", "", ends)
+    bounds = (absent, graph.constant(str(count)), absent)
+    index = graph.constant("0") if count == 1 else graph.node("slice", "", bounds)
 
     def results(node: Node) -> Node | None:
         """Return the form of a node that takes the first results alone, if it is the forward or a call of it; else None.
 
-        `f` -> `lambda x: f(x)[:1]`, `f(x)` -> `f(x)[:1]`: the other results have no gradient.
+        `f` -> `lambda x: f(x)[:2]`, `f(x)` -> `f(x)[:2]`: the other results have no gradient.
         """
         if node is run:  # passed as a function of all inputs
             named = (graph.name(item.name) for item in spec.tensors)
@@ -256,7 +274,7 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
 
 
 def _ends(spec: OpSpec, graph: Graph) -> Node:
-    """Return the argument of the pullback: the output's gradient, or a tuple of them."""
+    """Return the argument of the pullback: the output's gradient, or a tuple of them, `(grad_y, grad_z)`."""
     names = (graph.name(grad_name(spec, item.name)) for item in spec.outputs)
     first, *rest = names
     return graph.node("tuple", "", (first, *rest)) if rest else first

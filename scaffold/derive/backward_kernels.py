@@ -4,8 +4,10 @@ In: an `OpSpec` and its `Derivation`. Out: the `Derivation` whose blocks call su
 the backward of a registered op, finds nothing it cannot run: each such op has a fake, which gives gradients of the
 shapes of their inputs.
 
-Words: a kernel is code out of PyTorch; its fake gives the shapes of its results without running it. A block is a group of lines
-under one test of `needs_input_grad`. Sharding says for each dim of a tensor how it is split among devices.
+Words: library style registers the op with torch. A kernel is code out of PyTorch; its fake gives the shapes of its
+results without running it. A block is a group of lines under one test of `needs_input_grad`; lines for elements of a
+variadic input (any number of tensors) stand apart from blocks (`elements`). Sharding says for each dim of a tensor
+how it is split among devices, by an index (a letter) for each.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -38,27 +40,33 @@ REGISTERED = TYPES | {"shape": "Sequence[int]", "dtype": "dtype", "device": "dev
 def with_registered_backward(
     spec: OpSpec, graph: Graph, derivation: Derivation
 ) -> Derivation:
-    """Turn backward code that leaves PyTorch into registered ops: one per block, else one for the whole backward."""
+    """Turn backward code that leaves PyTorch into registered ops: one per block, else one for the whole backward.
+
+    Last resort: the derivation as it was, which `library` then refuses with a message.
+    """
     if not (spec.is_library and derivation.opaque):
         return derivation
     leaving = [x for x in derivation.blocks if leaves(spec, x.statements, ())]
-    found = _with_kernels(spec, graph, derivation, leaving)
-    if found is None and not derivation.elements:
+    replaced = _with_kernels(spec, graph, derivation, leaving)
+    if replaced is None and not derivation.elements:
         whole = _in_one_block(spec, derivation)
-        found = _with_kernels(spec, graph, whole, whole.blocks)
-    return found or derivation
+        replaced = _with_kernels(spec, graph, whole, whole.blocks)
+    return replaced or derivation
 
 
 def _with_kernels(
     spec: OpSpec, graph: Graph, derivation: Derivation, leaving: Sequence[Block]
 ) -> Derivation | None:
-    """Replace the `leaving` blocks by calls of registered ops; return None if one of them cannot be an op."""
+    """Replace the `leaving` blocks, those with code out of PyTorch, by calls of registered ops.
+
+    Return None if one of them cannot be an op.
+    """
     blocks, kernels = [], list[BackwardKernel]()
     for block in derivation.blocks:
         if block in leaving:
-            given = _gradients_of(spec, derivation, block)
-            suffix = f"_{given[0].name}" if given and len(leaving) > 1 else ""
-            kernel = _kernel(spec, graph, derivation, block, given, suffix)
+            owners = _gradients_of(spec, derivation, block)
+            suffix = f"_{owners[0].name}" if owners and len(leaving) > 1 else ""
+            kernel = _kernel(spec, graph, derivation, block, owners, suffix)
             if kernel is None:
                 return None
             kernels.append(kernel)
@@ -68,15 +76,19 @@ def _with_kernels(
 
 
 def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
-    """Return the same backward as one block, which computes all gradients if one is needed: a kernel computes them together."""
-    every = frozenset(item.name for item in spec.differentiable)
+    """Return the same backward as one block, which computes all gradients if one is needed: a kernel computes them together.
+
+    So every saved tensor serves all gradients and is always saved, and each gradient is computed along with the
+    others (`joint`).
+    """
+    all_inputs = frozenset(item.name for item in spec.differentiable)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
     return replace(
         derivation,
-        blocks=(Block(every, lines),),
-        joint=every,
+        blocks=(Block(all_inputs, lines),),
+        joint=all_inputs,
         saved=tuple(
-            item._replace(serves=every, always=True) for item in derivation.saved
+            item._replace(serves=all_inputs, always=True) for item in derivation.saved
         ),
     )
 
@@ -86,17 +98,17 @@ def _gradients_of(
 ) -> tuple[TensorInput, ...]:
     """Return the inputs whose gradients a block assigns; none if the block cannot become an op of its own.
 
-    It cannot if other blocks read or write its names. And an op always returns tensors, so the gradient of an optional input, None
-    without it, must stand alone.
+    It cannot if other blocks read or write its names. And an op always returns tensors, so the gradient of an
+    optional input, None without it, must stand alone.
     """
     own = written(*block.statements)
-    given = tuple(x for x in spec.differentiable if f"grad_{x.name}" in own)
+    owners = tuple(x for x in spec.differentiable if f"grad_{x.name}" in own)
     others = [
         x for item in derivation.blocks if item is not block for x in item.statements
     ]
     if own & (read_names(*others) | written(*others)):
         return ()
-    return () if len(given) > 1 and any(x.optional for x in given) else given
+    return () if len(owners) > 1 and any(x.optional for x in owners) else owners
 
 
 def _kernel(
@@ -104,41 +116,45 @@ def _kernel(
     graph: Graph,
     derivation: Derivation,
     block: Block,
-    given: tuple[TensorInput, ...],
+    owners: tuple[TensorInput, ...],
     suffix: str,
 ) -> BackwardKernel | None:
-    """Return a block as an op of its own, for the gradients of the inputs `given`; `suffix` tells several such ops apart.
+    """Return a block as an op of its own, for the gradients of the inputs `owners`; `suffix` tells several such ops apart.
 
-    Return None if it reads more than PyTorch hands to a backward, or if the shapes of the gradients are unknown.
+    Return None if it reads more than PyTorch hands to a backward, or if the shapes of the gradients are unknown. With
+    `strict_types` it is called through a name `kernel`, typed as a function of tensors.
     """
     inputs = _kernel_inputs(spec, derivation, block)
-    if not given or inputs is None:
+    if not owners or inputs is None:
         return None
-    own = replace(
+    op = replace(
         spec,
         name=f"{spec.name}_backward{suffix}",
         inputs=inputs,
-        outputs=tuple(Output(f"grad_{x.name}", spec.dims(x.name)) for x in given),
+        outputs=tuple(Output(f"grad_{x.name}", spec.dims(x.name)) for x in owners),
         forward=None,
-        sharding=_sharding(spec, derivation, inputs, given),
+        sharding=_sharding(spec, derivation, inputs, owners),
     )
-    shapes = tuple(filter(None, (_shape_of_gradient(own, x) for x in own.outputs)))
-    if len(shapes) < len(given):
+    shapes = tuple(filter(None, (_shape_of_gradient(op, x) for x in op.outputs)))
+    if len(shapes) < len(owners):
         return None
     statements = rewritten(graph, block.statements, partial(_off_ctx, graph))
-    results = tuple(graph.name(output.name) for output in own.outputs)
-    results, _ = registered_apart(own, graph, statements, results, ())
-    called = own.function_name
+    results = tuple(graph.name(output.name) for output in op.outputs)
+    results, _ = registered_apart(op, graph, statements, results, ())
+    called = op.function_name
     if spec.strict_types:
         names = {item.name for item in (*spec.inputs, *inputs)} | written(*statements)
         called = fresh(f"kernel{suffix}", names)
-    return BackwardKernel(own, called, statements, results, shapes)
+    return BackwardKernel(op, called, statements, results, shapes)
 
 
 def _kernel_inputs(
     spec: OpSpec, derivation: Derivation, block: Block
 ) -> tuple[Input, ...] | None:
-    """Return the inputs of a block: incoming gradients, saved tensors, values on ctx; None if it reads more."""
+    """Return the inputs of a block as an op: incoming gradients, saved tensors, values on ctx; None if it reads more.
+
+    More is a value of another block, or a saved local, whose shape is not declared.
+    """
     tensors = {item.name: item for item in spec.tensors}
     outputs = {item.name: item for item in spec.outputs}
     known: dict[str, Input] = {
@@ -156,19 +172,19 @@ def _kernel_inputs(
         known[item.name] = TensorInput(
             item.name, declared.dims, declared.dtype, optional=optional
         )
-    # A value of another block, without a place among the inputs of an op.
+    # A value of another block has no place among the inputs of an op.
     read = free_names(block.statements)
     earlier = written(*(line for item in derivation.blocks for line in item.statements))
     if read & earlier - known.keys():
         return None
-    held = _values_on_ctx(spec, derivation, read_of_ctx(block.statements))
-    return (*(item for name, item in known.items() if name in read), *held)
+    on_ctx = _values_on_ctx(spec, derivation, read_of_ctx(block.statements))
+    return (*(item for name, item in known.items() if name in read), *on_ctx)
 
 
 def _values_on_ctx(
     spec: OpSpec, derivation: Derivation, read: Collection[str]
 ) -> Iterator[Attribute]:
-    """Yield the values on ctx named in `read`, as attributes of the op for the backward."""
+    """Yield the values on ctx named in `read`, as attributes of the op for the backward, with the types a registered op takes."""
     attributes = {item.name: item for item in spec.attributes}
     # `x.shape` and its like, with the type that a registered op takes it as.
     facets = {
@@ -185,14 +201,14 @@ def _values_on_ctx(
 
 
 def _off_ctx(graph: Graph, node: Node) -> Node | None:
-    """Return the parameter `eps` for `ctx.eps`; None for other nodes, which stay."""
+    """Return the parameter `eps` for `ctx.eps`: the lines move into an op without ctx. None for other nodes, which stay."""
     return graph.name(node.label) if is_of_ctx(node) else None
 
 
 def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assign:
-    """Return `grad_x, grad_weight = kernel(grad_output, x, weight, ctx.eps)`."""
-    held = {item.name for item in derivation.kept}
-    attributes = {item.name for item in kernel.spec.attributes} & held
+    """Return the call that stands in the block's place: `grad_x, grad_weight = kernel(grad_output, x, weight, ctx.eps)`."""
+    on_ctx = {item.name for item in derivation.kept}
+    attributes = {item.name for item in kernel.spec.attributes} & on_ctx
     arguments = tuple(
         (
             graph.node("attribute", item.name, (graph.name("ctx"),))
@@ -207,7 +223,10 @@ def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assig
 
 
 def _shape_of_gradient(spec: OpSpec, output: Output) -> str | None:
-    """Return the shape of a gradient as code, the same as its input's; None if unknown."""
+    """Return the shape of a gradient as code for the fake, the same as its input's: `x.shape`; None if unknown.
+
+    An input that the op does not take has a shape by its declared dims.
+    """
     name = output.name.removeprefix("grad_")
     if any(item.name == name for item in sure_inputs(spec)):
         return f"{name}.shape"
@@ -218,12 +237,12 @@ def _sharding(
     spec: OpSpec,
     derivation: Derivation,
     inputs: Iterable[Input],
-    given: Iterable[TensorInput],
+    owners: Iterable[TensorInput],
 ) -> Sharding | None:
     """Derive the backward op's sharding from the forward's; the gradient of an unsharded input is a sum.
 
     Leave whole any index that a saved output lacks: the output is a sum over it, and lines for a part of the inputs
-    might need their own term.
+    might need their own term. `owners` are the inputs with a gradient.
     """
     if spec.sharding is None:
         return None
@@ -239,13 +258,13 @@ def _sharding(
         known = of_inputs if item.source == "input" else of_outputs
         indices[item.name] = known[item.origin]
         if item.source == "output":
-            every = {index for group in spec.sharding.inputs for index in group}
-            whole |= every - {*known[item.origin]}
+            used = {index for group in spec.sharding.inputs for index in group}
+            whole |= used - {*known[item.origin]}
     if ANY_DIMS in whole:
         return None
     groups = [
         [indices[x.name] for x in inputs if isinstance(x, TensorInput)],
-        [of_inputs[x.name] for x in given],
+        [of_inputs[x.name] for x in owners],
     ]
     took, gave = (
         tuple(

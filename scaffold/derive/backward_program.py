@@ -30,7 +30,7 @@ def needed_for(
 ) -> frozenset[int]:
     """Return the positions of the statements that compute `names`, by liveness from the last one up.
 
-    Names in `there` need not be computed.
+    Names in `there` are available anyway and need not be computed.
     """
     live, kept = set(names).difference(there), set()
     for position in reversed(range(len(statements))):
@@ -42,7 +42,10 @@ def needed_for(
 
 
 def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
-    """Return each statement with the inputs it serves, those whose gradients need it; leave out statements serving none."""
+    """Return each statement with the inputs it serves, those whose gradients need it; leave out statements serving none.
+
+    So the writer puts each line under a test of just these: `if ctx.needs_input_grad[0]:`.
+    """
     needed = {name: needed_for(statements, [f"grad_{name}"]) for name in gradients}
     lines = []
     for position, item in enumerate(statements):

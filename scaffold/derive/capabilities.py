@@ -3,8 +3,10 @@
 In: an `OpSpec` and its `Maths`. Out: `Capabilities`. Invariant: in doubt a feature counts as unsupported: better to
 omit a true claim than to make a false one.
 
-Words: a kept forward stands as the user wrote it, with a loop for instance, so only the names in it are known. An opaque op leaves
-PyTorch. `kinds` tells tensors from numbers.
+The generated Function and its test claim these features: `generate_vmap_rule`, `once_differentiable`, a test under
+`torch.compile`. Words: a kept forward stands as the user wrote it, with a loop for instance, so only the names in it
+are known. An opaque op leaves PyTorch: NumPy, or a kernel of the user's. An op is steady if the same steps run for
+any data. `kinds` tells tensors from numbers.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -51,8 +53,8 @@ class Capabilities(NamedTuple):
 def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
     """Return the PyTorch features an op supports; the user's setting for `torch.func` wins.
 
-    Under vmap and `torch.func`, the same steps must run for any data, without random numbers, in-place changes of inputs,
-    code outside PyTorch, or writes into a tensor shared by all samples.
+    Under vmap and `torch.func`, the same steps must run for any data, without random numbers, in-place changes of
+    inputs, code outside PyTorch, or writes into a tensor shared by all samples.
     """
     forward = maths.forward
     opaque = _is_opaque(spec, maths)
@@ -78,8 +80,8 @@ def once_differentiable(
 ) -> bool:
     """Return the user's setting, else whether a second derivative would be silently wrong or is impossible.
 
-    `cut_off` are the saved locals that depend on an input: autograd sees values read from ctx as constants.
-    Raise if the user asks for a second derivative despite such locals.
+    `cut_off` are the saved locals that depend on an input: autograd sees values read from ctx as constants. `program`
+    is the backward. Raise if the user asks for a second derivative despite such locals.
     """
     if spec.once_differentiable is None:
         return bool(cut_off) or maths.once or _leaves_torch(spec, program)
@@ -91,7 +93,10 @@ def once_differentiable(
 
 
 def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
-    """Return why the user must state the gradients: the part of the forward PyTorch does not see, or None."""
+    """Return why the user must state the gradients, as a note: the part of the forward PyTorch does not see; None without one.
+
+    `spec.foreign` are the imports from outside PyTorch; those with rules of the user's own are known.
+    """
     outside = spec.foreign
     if outside and spec.rules:
         # Only for an op with the user's own rules, since it reads the rule table.
@@ -108,7 +113,10 @@ def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
 
 
 def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
-    """Return whether a part of the op leaves PyTorch: calls NumPy, or a kernel of the user's; False if the user says it transforms."""
+    """Return whether a part of the op leaves PyTorch: calls NumPy, or a kernel of the user's.
+
+    False if the user says that it works under `torch.func`.
+    """
     if spec.transforms:
         return False  # as the user says
     forward = maths.forward
@@ -140,16 +148,17 @@ READ = frozenset({"bool", "float", "int", "range"})  # Python builtins that want
 def _is_steady(spec: OpSpec) -> bool:
     """Return whether the same steps run for any data, and no batched value is written into an unbatched tensor.
 
-    Otherwise vmap cannot run the forward for several samples, nor a compiler once for all data.
+    Otherwise vmap cannot run the forward for several samples, nor a compiler once for all data. Not steady: a test of
+    a tensor, `x[mask]`, `int(x)`, and in a kept forward any write beside `torch.zeros(3)` or the like.
     """
     formula = spec.forward
     if formula is None:
         return True
     kept = formula.kept
     statements = kept.statements if kept else formula.statements
-    plain = [item.name for item in spec.attributes]
-    several = [item.name for item in spec.tensors if item.variadic]
-    kinds = ValueKinds(plain, several).after(statements)
+    attributes = [item.name for item in spec.attributes]
+    variadic = [item.name for item in spec.tensors if item.variadic]
+    kinds = ValueKinds(attributes, variadic).after(statements)
     values = [*expressions(*statements)]
     if kept is None and formula.result is not None:
         values.append(formula.result)
@@ -162,8 +171,8 @@ def _is_steady(spec: OpSpec) -> bool:
         return False
     if any(_reads_data(node, kinds) for node in nodes):
         return False
-    made = any(is_made_of_numbers(callee(node) or "") for node in nodes)
-    return kept is None or not (made and writes_in_place(kept))
+    makes_constants = any(is_made_of_numbers(callee(node) or "") for node in nodes)
+    return kept is None or not (makes_constants and writes_in_place(kept))
 
 
 def _tests(item: Statement) -> Iterator[Node]:
@@ -177,13 +186,13 @@ def _tests(item: Statement) -> Iterator[Node]:
 
 
 def _reads_data(node: Node, kinds: ValueKinds) -> bool:
-    """Return whether a choice or a number in an expression depends on a tensor's data."""
+    """Return whether a choice or a number in an expression depends on a tensor's data: `a if x.any() else b`, `int(x)`."""
     if node.kind == "conditional":
         return kinds.of(node.args[0]) == "tensor"
     if node.kind != "call" or node.args[0].kind != "name":
         return False
-    number = callee(node) in READ
-    return number and any(kinds.of(arg) == "tensor" for arg in node.args[1:])
+    wants_number = callee(node) in READ
+    return wants_number and any(kinds.of(arg) == "tensor" for arg in node.args[1:])
 
 
 # --- Writes into a tensor shared by a whole batch: `torch.zeros(4).index_add_(0, index,
@@ -194,7 +203,7 @@ def _reads_data(node: Node, kinds: ValueKinds) -> bool:
 
 
 def _fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) -> bool:
-    """Return whether a tensor made from Python values alone changes in place."""
+    """Return whether a tensor made from Python values alone changes in place; vmap has one such tensor for all samples."""
     made = set[str]()
     return any(_fills(item, made) for item in statements) or any(
         _writes_into(node, made) for node in results
@@ -202,7 +211,10 @@ def _fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) 
 
 
 def _fills(item: Statement, made: set[str]) -> bool:
-    """Return whether a statement changes a tensor in `made` in place; add the names it binds to such tensors."""
+    """Return whether a statement changes a tensor in `made` in place; else add the names it binds to such tensors to `made`.
+
+    `made` are the names of tensors made from Python values alone, `buffer = torch.zeros(4)`.
+    """
     if isinstance(item, If):
         return any(_fills(inner, made) for inner in (*item.body, *item.orelse))
     changed = item.operator or item.target.kind == "subscript"
@@ -214,14 +226,14 @@ def _fills(item: Statement, made: set[str]) -> bool:
 
 
 def _writes_into(value: Node, made: Collection[str]) -> bool:
-    """Return whether an expression changes a tensor in `made` in place: `torch.zeros(4).add_(x)`."""
+    """Return whether an expression changes a tensor of a name in `made`, or a new one, in place: `torch.zeros(4).add_(x)`."""
     return any(
         _is_made(changed, made) for node in value.walk() for changed in written_to(node)
     )
 
 
 def _is_made(value: Node, made: Collection[str]) -> bool:
-    """Return whether a value may be a tensor made by `torch.zeros` or the like from Python values alone."""
+    """Return whether a value may be a tensor made by `torch.zeros` or the like from Python values alone, or a view of one."""
     return any(_comes_of_factory(node, made) for node in same_memory(value))
 
 
@@ -241,13 +253,17 @@ def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
 # vmap nor a compiler runs it.
 
 
+# Comparisons that give a Python bool.
 STATIC = frozenset({"in", "is", "is not", "not in"})
 
 
 def _selects_by_data(
     statements: Iterable[Statement], results: Iterable[Node], masks: Collection[str]
 ) -> bool:
-    """Return whether a mask or the like selects elements; `masks` are the inputs that are masks."""
+    """Return whether a mask or the like selects elements; `masks` are the inputs that are masks.
+
+    `results` are further expressions to look into.
+    """
     lines = tuple(statements)
     known = names_bound_to(lines, masks, _is_mask)
     several = (*expressions(*lines), *results)
@@ -255,7 +271,7 @@ def _selects_by_data(
 
 
 def _selects(node: Node, masks: Collection[str]) -> bool:
-    """Return whether a node selects elements by a mask: the length of its value depends on data."""
+    """Return whether a node selects elements by data, so that the length of its value depends on them: `x[mask]`, `m.nonzero()`."""
     if node.kind == "call":
         callee = node.args[0]
         return callee.kind == "attribute" and may_be(callee.label, "selects")
@@ -267,7 +283,7 @@ def _selects(node: Node, masks: Collection[str]) -> bool:
 
 
 def _is_mask(node: Node, masks: Collection[str]) -> bool:
-    """Return whether an expression is a tensor of booleans."""
+    """Return whether an expression is a tensor of booleans, a mask: `x > 0`, `~m`, `m & n`; `masks` are names of such."""
     match node:
         case Node("name", name):
             return name in masks

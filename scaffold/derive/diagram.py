@@ -1,7 +1,11 @@
 """A diagram of an op: the lines of forward and backward, the saved values between them, and their dependencies.
 
 In: an `OpSpec` and its `Derivation`. Out: a `Diagram` with items in topological order.
-Invariant: the lines are those of the generated Function; a line no gradient needs is neither in its backward nor here.
+Invariant: the lines are those of the generated Function; a line no gradient needs is neither in its backward nor
+here.
+
+For `scaffold diagram`, which draws it. Words: an item is a box of the drawing; it reads the items whose values it
+uses.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,17 +54,19 @@ def diagram(
     bytes_of: Callable[[Sequence[Tensors]], str] = total,
 ) -> Diagram:
     """Return the diagram of an op; `bytes_of` gives the size of tensors as text, for the comparison with eager PyTorch."""
-    found = explain(spec, derivation) if spec.forward is not None else None
-    drawing = _Drawing(spec, derivation, found, bytes_of)
+    explained = explain(spec, derivation) if spec.forward is not None else None
+    drawing = _Drawing(spec, derivation, explained, bytes_of)
     drawing.draw_forward()
     drawing.draw_saved()
     drawing.draw_backward()
-    here = bytes_of([tensors for _, tensors in found.saved]) if found else ""
-    eager = bytes_of(found.eager) if found else ""
+    here = bytes_of([tensors for _, tensors in explained.saved]) if explained else ""
+    eager = bytes_of(explained.eager) if explained else ""
     return Diagram(spec.name, tuple(drawing.items), here, eager)
 
 
 class _Drawing:
+    """A diagram in the making: boxes are added from the inputs to the gradients."""
+
     def __init__(
         self,
         spec: OpSpec,
@@ -100,7 +106,7 @@ class _Drawing:
                 self._add_result(output.name, result)
 
     def _add_result(self, name: str, result: Node) -> None:
-        """Add the box of a returned value; no statement of the forward assigns it to the output's name."""
+        """Add the box of a returned value, `y = x + 1`; no statement of the forward assigns it to the output's name."""
         lines = tuple(emit(result).splitlines())
         if len(lines) == 1:
             lines = (f"{name} = {lines[0]}",)
@@ -110,7 +116,10 @@ class _Drawing:
         )
 
     def draw_saved(self) -> None:
-        """Add the values on ctx: tensors with their bytes, and values computed from shapes."""
+        """Add the values on ctx: tensors with their bytes, and values computed from shapes.
+
+        Arrows lead to them from their writers in the forward. Attributes of the op get no box.
+        """
         forward = dict(self.latest)  # a saved tensor has the same name here
         for item in self.derivation.saved:
             tensors = self.sizes.get(item.name)
@@ -123,6 +132,7 @@ class _Drawing:
         for kept in self.derivation.kept:
             if kept.expression in attributes:  # an input of the op, of no shape
                 continue
+            # The tensor in `x.shape` or `len(tensors)`.
             name = kept.expression.split(".")[0].split("(")[-1]
             origin = kept.output or name
             line = f"ctx.{kept.name} = {kept.expression}"
@@ -144,7 +154,7 @@ class _Drawing:
                 )
 
     def _add_statement(self, part: Part, kind: Kind, statement: Statement) -> None:
-        """Add the box of a statement, with the shape of a value it makes."""
+        """Add the box of a statement, in the forward with the shape of the value it makes."""
         bare = replace(statement, comments=())  # for lack of room
         lines = tuple(emit_lines([bare]))
         names = written(statement)
@@ -160,7 +170,7 @@ class _Drawing:
         )
 
     def _at(self, names: Iterable[str]) -> Iterator[int]:
-        """Return the last writers of those names; attributes have none."""
+        """Return the items that wrote the names last; a name without one, as an attribute's, is left out."""
         return (self.latest[name] for name in names if name in self.latest)
 
     def _add(
@@ -172,14 +182,17 @@ class _Drawing:
         reads: Iterable[int],
         writes: Iterable[str],
     ) -> None:
-        """Add one item, and make it the last writer of the names in `writes`."""
+        """Add one item, and make it the last writer of the names in `writes`.
+
+        `lines` is its code, `detail` further text, without what is unknown; `reads` are the items with arrows to it.
+        """
         said = tuple(line for line in detail if line not in ("", UNKNOWN))
         self.items.append(Item(part, kind, lines, said, tuple(sorted(set(reads)))))
         self.latest |= dict.fromkeys(writes, len(self.items) - 1)
 
 
 def _names(nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the names in expressions, including labels of values and attributes of ctx."""
+    """Yield the names in expressions, including labels of values and attributes of ctx: `x`, and `x_shape` of `ctx.x_shape`."""
     for node in nodes:
         for part in node.walk():
             on_ctx = part.kind == "attribute" and part.args[0].label == "ctx"

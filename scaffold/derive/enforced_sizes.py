@@ -1,7 +1,12 @@
 """Sizes and ranks enforced by PyTorch: the forward raises for inputs of others.
 
-In: the forward of an op, with a distinct name for each input size. Out: `Enforced`. Invariant: only primitives that run
-in every call count, so the facts hold whenever the forward returns.
+In: the forward of an op, with a distinct name for each input size. Out: `Enforced`. Invariant: only primitives that
+run in every call count, so the facts hold whenever the forward returns.
+
+So the shape checks (`shape_guards`) that forward begins with need not test them again: `x @ w` raises by itself.
+Words: an op is one application of a primitive in the graph of the forward; the rank of a tensor is its number of
+dims; a size is named if it is that of an input's dim. A rule's `operands` are texts of the operands it accepts, `x[M,
+K], y[K, N]`, one for each form of the call.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,23 +48,26 @@ class Enforced(NamedTuple):
 
 def enforced(spec: OpSpec, forward: Forward | None) -> Enforced:
     """Return the sizes and ranks enforced by a forward's primitives; nothing if it is not understood."""
-    found = _facts(spec, forward) if forward is not None else None
-    return found[0] if found else Enforced()
+    known = _facts(spec, forward) if forward is not None else None
+    return known[0] if known else Enforced()
 
 
 def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
-    """Return pairs of names of last sizes, equal unless a tensor is expanded; none if the forward is not understood."""
-    found = _facts(spec, None)
-    if found is None:
+    """Return pairs of names of last sizes, equal unless a tensor is expanded; none if the forward is not understood.
+
+    A guess of the shapes to propose for undeclared inputs: `x + y` suggests the same last size for both.
+    """
+    known = _facts(spec, None)
+    if known is None:
         return ()
-    facts, lowered = found
+    facts, lowered = known
     return (*facts.pairs, *(pair for op in _ops_of(lowered) for pair in _met(op)))
 
 
 def _facts(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | None:
-    """Return the facts about sizes and ranks a forward enforces, as PyTorch's calls raise otherwise, and its graph.
+    """Return the facts about sizes and ranks that a forward enforces, and its graph; None if it is not understood.
 
-    None if it is not understood.
+    A call with other sizes raises in PyTorch.
     """
     if spec.forward is None or spec.kept is not None:
         return None
@@ -85,7 +93,9 @@ def _met(op: Op) -> Iterator[tuple[str, str]]:
 def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
     """Return equal sizes, fixed ranks and least ranks enforced by the ops of a forward.
 
-    The table says of a primitive which operands it accepts, `x[M, K], y[K, N]`: equal letters are equal sizes.
+    The table says of a primitive which operands it accepts, `x[M, K], y[K, N]`: equal letters are equal sizes. An
+    input's rank is fixed if an op accepts no other, or lower ones only with results that no gradient fits
+    (`_only_in_products`).
     """
     ops = [
         op
@@ -117,7 +127,11 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
 def _least(
     program: Program, table: Table, lowered: Lowered
 ) -> Iterator[tuple[str, int]]:
-    """Yield inputs with the least rank at which exchanging or summing their dims does not raise."""
+    """Yield inputs with the least rank at which exchanging or summing their dims does not raise: 2 for `x.transpose(0, 1)`.
+
+    The shape of the op's result is inferred anew for an input of unknown shape (`open_`); its origin then names the
+    dims.
+    """
     for op in _ops_of(lowered):
         first = op.args[0] if op.args else op
         if first.rule != "input" or op.rule not in table or op not in lowered.places:
@@ -154,7 +168,10 @@ def _users(lowered: Lowered) -> dict[Op, list[Op]]:
 
 
 def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
-    """Return whether operands surely have as many dims as the table's text says: `{"x": ("M", "K")}`; "..." stands for any number."""
+    """Return whether operands surely have as many dims as one of the table's texts says.
+
+    `wanted` has that text, `{"x": ("M", "K")}`; "..." stands for any number of dims, and is the first.
+    """
     for name, sizes in wanted.items():
         shape = args[name].shape
         if sizes[0] == "...":
@@ -168,7 +185,8 @@ def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
 def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
     """Yield pairs of size names with the same letter in the table's text of operands: PyTorch raises if they differ.
 
-    `wanted` has the letters of each operand, read from the last dim on, as leading dims may be of any number.
+    `wanted` has the letters of each operand, read from the last dim on, as leading dims may be of any number. A
+    number is no name, and enforces nothing here.
     """
     known: dict[str, object] = {}
     for name, sizes in wanted.items():
@@ -187,9 +205,12 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
 
 
 def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
-    """Return whether an operand has the largest rank accepted; `taken` are the accepted dims, one tuple for each form of the call."""
-    most = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
-    return arg.shape.rank == most
+    """Return whether an operand has the largest rank accepted; `taken` are the accepted dims, one tuple for each form of the call.
+
+    With "..." in one of them none is the largest: 0 fits no such operand.
+    """
+    largest = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
+    return arg.shape.rank == largest
 
 
 def _only_in_products(
@@ -197,7 +218,8 @@ def _only_in_products(
 ) -> bool:
     """Return whether a matrix is used in products only: with a vector in its place these have one dim less, and no gradient fits.
 
-    So its rank is enforced. `op` is one use of `arg`: a product, or the sole other op below products, as its transpose.
+    So its rank is enforced. `op` is one use of `arg`: a product, or the sole other op below products, as its
+    transpose in `x @ w.mT`. `users` maps an op to the ops reading it.
     """
 
     def is_product(user: Op) -> bool:

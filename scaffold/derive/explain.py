@@ -2,6 +2,10 @@
 
 In: an `OpSpec` with a forward, and its `Derivation`. Out: an `Explanation`. Invariant: it reports the result of
 `derive` and changes nothing; sizes are those of the declared shapes.
+
+For the user, who asks why a backward is as it is, and for diagrams. The forward is read into a graph once more here.
+Words: an op is one application of a primitive in it; `lowered.held` names its ops by locals; `active`: a gradient
+passes through it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +52,10 @@ class Explanation(NamedTuple):
 
 
 def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
-    """Return the explanation of an op, or None if a primitive of its forward is not understood."""
+    """Return the explanation of an op, or None if a primitive of its forward is not understood.
+
+    If locals are saved, the derived forward is explained: it has names for them, the user's may not.
+    """
     assert spec.forward is not None
     table = table_of(spec)
     program = Program(spec.forward.graph, table.facts, declared(spec))
@@ -67,8 +74,10 @@ def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
 
 
 class _Explainer:
+    """Facts about the ops of one forward, by name."""
+
     def __init__(self, spec: OpSpec, applier: Applier, lowered: Lowered) -> None:
-        """Give every op of the forward a name: the user's, or `exp_1` for an unnamed value."""
+        """Give every op of the forward a name: the user's, or `exp_1` for an unnamed value, and find shapes of the named ones."""
         self.spec, self.applier, self.lowered = spec, applier, lowered
         self.program = applier.program
         self.names = {op: item for item, op in lowered.inputs.items()}
@@ -89,7 +98,11 @@ class _Explainer:
         self.names |= {op: f"{op.rule}_{at}" for at, op in enumerate(unnamed, 1)}
 
     def explanation(self, derivation: Derivation) -> Explanation:
-        """Return an op's shapes, rules, saved tensors, and the tensors plain autograd would keep."""
+        """Return an op's shapes, rules, saved tensors, and the tensors plain autograd would keep.
+
+        `retained` are the values that autograd saves for an op; of several views of one tensor only its `storage`
+        counts.
+        """
         by_name = {name: op for op, name in self.names.items()}
         by_name |= dict(
             zip(
@@ -115,7 +128,7 @@ class _Explainer:
         )
 
     def _rules(self) -> Iterator[Used]:
-        """Yield each formula of the table used for a gradient of the op, with its rule and parameter."""
+        """Yield each formula of the table used for a gradient of the op, with its rule and parameter: `exp`, `x`, `grad * result`."""
         for op in self.ops:
             rule = self.applier.table.of_op(op.rule)
             if rule is None or not op.active:
@@ -126,7 +139,7 @@ class _Explainer:
                     yield Used(rule.name, item.name, " ".join(formula.split()))
 
     def _tensor(self, op: Op) -> Tensors:
-        """Return an op's value by its name, its size and the bytes of an element."""
+        """Return an op's value by its name, its size and the bytes of an element: 4 unless its kind says another."""
         return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))
 
     def _size(self, op: Op) -> str:
@@ -141,13 +154,13 @@ class _Explainer:
 
 
 def _shape(op: Op) -> str:
-    """Return a shape as text, as far as it is known."""
+    """Return a shape as text, `[N, 2*D]`, as far as it is known; "?" if its rank is not."""
     dims = op.shape.dims if op.is_tensor else None
     return "?" if dims is None else f"[{', '.join(map(_dim, dims))}]"
 
 
 def _sizes(shape: Shape) -> list[str]:
-    """Return the sizes except 1; named leading dims count as one size."""
+    """Return the sizes of a shape except 1, as factors of its number of elements; named leading dims count as one size."""
     return [_dim(dim).removeprefix("*") for dim in shape.dims or () if dim != 1]
 
 
@@ -166,9 +179,9 @@ def _dim(dim: Dim) -> str:
 def total(tensors_: Iterable[Tensors]) -> str:
     """Return the bytes of tensors as text: `4 * (2*N*D + N)`, one sum for each size of an element."""
     counts: dict[int, dict[str, int]] = {}
-    for one in tensors_:
-        of_item = counts.setdefault(one.item, {})
-        of_item[one.size] = of_item.get(one.size, 0) + 1
+    for tensor in tensors_:
+        of_item = counts.setdefault(tensor.item, {})
+        of_item[tensor.size] = of_item.get(tensor.size, 0) + 1
     sums = []
     for item, of_item in sorted(counts.items(), reverse=True):
         terms = [

@@ -2,6 +2,10 @@
 
 In: a lowered forward. Out: a domain for each input that needs one. Invariant: a rule's demand on a value is passed on
 to its inputs only if theirs imply it: `a * b` is positive if both are.
+
+The generated test draws its inputs from these domains: gradcheck would fail at the pole of `log`. Words: a domain is
+"positive", "unit" (between 0 and 1 or between -1 and 1), "nonzero", "distinct" (no two elements equal), "simplex"
+(rows that sum to 1) or "spd" (a positive definite matrix). An op is one application of a primitive in the graph.
 """
 
 from collections.abc import Iterable
@@ -32,8 +36,8 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
         rule = table.of_op(op.rule)
         if rule is None:
             continue
-        for item, arg in zip(rule.parameters, op.args, strict=False):
-            word = _word(rule.domain.get(item.name, "any"))
+        for parameter, arg in zip(rule.parameters, op.args, strict=False):
+            word = _word(rule.domain.get(parameter.name, "any"))
             if word and not _is_natural_power(op):
                 for tensor in tensors((arg,)):
                     _ask(tensor, word, asked, seen)
@@ -41,7 +45,10 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
 
 
 def _word(domain: str) -> Domain | None:
-    """Return the domain of a rule, as `"(0, 1)"` or `"any; not 0"`, as the word of `ORDER` for it; None without one."""
+    """Return the word of `ORDER` for a rule's domain, as written in the table; None without one.
+
+    `"(0, 1)"` -> "unit", `"any; not 0"` -> "nonzero": kinks, values at which it is not smooth, follow the semicolon.
+    """
     within, *kinks = (part.strip() for part in domain.split(";"))
     if within in UNIT:
         return "unit"
@@ -58,7 +65,10 @@ def _is_natural_power(op: Op) -> bool:
 
 
 def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> None:
-    """Record for a value its domain (`word`), at the inputs it is computed from."""
+    """Record the demand that a value lie in a domain (`word`), at the inputs it is computed from, as far as theirs imply it.
+
+    `asked` has the result, `seen` the demands made before.
+    """
     if (op, word) in seen:
         return
     seen.add((op, word))
@@ -79,8 +89,8 @@ def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
     if word == "unit" and (_is_product(op) or _is_natural_power(op)):
         factors = tensors(op.args)
         return [(arg, word) for arg in factors] if _no_larger(op) else []
-    moved = _moves(op) and op.args[0].is_tensor
-    return [(op.args[0], word)] if moved and word in ("nonzero", "unit") else []
+    rearranged = _moves(op) and op.args[0].is_tensor
+    return [(op.args[0], word)] if rearranged and word in ("nonzero", "unit") else []
 
 
 def _is_product(op: Op) -> bool:
@@ -96,7 +106,7 @@ def _no_larger(op: Op) -> bool:
 
 
 def _moves(op: Op) -> bool:
-    """Return whether an op's elements are some of its argument's, as of a view, a slice or an item."""
+    """Return whether an op's elements are some of its argument's, as of a view, a slice or an item: they lie in its domain."""
     if op.rule == "item":
         return True
     moves = "moves" in op.facts.flags
@@ -107,18 +117,19 @@ def _moves(op: Op) -> bool:
 def _positive(op: Op) -> list[tuple[Op, Domain]]:
     """Return the arguments to restrict, each with its domain, to make a value positive; none if it is, or if that is unknown.
 
-    `1 - x` is positive for `x` in the unit interval, `x * x` anyway.
+    `1 - x` is positive for `x` in the unit interval, `x * x` anyway. The flag "positive" of a section: positive
+    arguments give a positive result.
     """
     if op.rule == "sub" and is_number(op.args[0], 1):
         return [(op.args[1], "unit")]
     if _is_product(op) and op.args[0] is op.args[1]:
         return []
-    keeps = "positive" in op.facts.flags
-    if keeps and op.facts.category == "elementwise":
+    stays_positive = "positive" in op.facts.flags
+    if stays_positive and op.facts.category == "elementwise":
         numbers = [number(arg) for arg in op.args]
         if any(isinstance(item, int | float) and item < 0 for item in numbers):
             return []
         return [(arg, "positive") for arg in op.args if arg.is_tensor]
-    if keeps or _moves(op):
+    if stays_positive or _moves(op):
         return [(arg, "positive") for arg in tensors(op.args[:1])]
     return []

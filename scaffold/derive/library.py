@@ -2,6 +2,11 @@
 
 In: an `OpSpec` and its `Derivation`. Out: the shapes as code, or an error with its place. Invariant: the fake of an
 accepted op is its forward, or, if that leaves PyTorch, the declared shapes.
+
+Words: library style registers the op with torch (`torch.library.custom_op`), so that a compiler takes it for one
+call. Its fake is a function that it calls in its place, with tensors that have shapes and no data. An opaque op
+leaves PyTorch: NumPy, or a kernel of the user's. Sharding gives DTensor, for each tensor, the dims that are split
+among devices.
 """
 
 from collections.abc import Iterable
@@ -16,7 +21,7 @@ from scaffold.spec.op_spec import Sharding
 
 
 def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
-    """Raise if a registered op would be wrong, or fail at its first call."""
+    """Raise ScaffoldError if a registered op would be wrong, or fail at its first call; nothing for an op of another style."""
     if not spec.is_library:
         return
     formula = spec.kept or spec.forward
@@ -33,7 +38,10 @@ def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
 def _refuse_unsplittable(
     spec: OpSpec, sharding: Sharding, derivation: Derivation
 ) -> None:
-    """Raise if no DTensor rule can hold: with random numbers, or indices for more or fewer tensors than forward returns."""
+    """Raise if no DTensor rule can hold: with random numbers, or indices for more or fewer tensors than forward returns.
+
+    Forward returns the outputs, and perhaps saved locals after them.
+    """
     if derivation.random:
         message = "the forward draws random numbers: each device would draw others"
         raise ScaffoldError(message, sharding.place, "leave out sharding")
@@ -46,14 +54,18 @@ def _refuse_unsplittable(
 
 
 def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> None:
-    """Raise if a registered op would call code outside PyTorch with results of unknown shape: a compiler asks for it without a call."""
+    """Raise if a registered op would call code outside PyTorch with results of unknown shape: a compiler asks for it without a call.
+
+    That concerns saved locals (`extra`), outputs without declared dims, and the backward, unless its calls have
+    become ops.
+    """
     if derivation.extra:
         message = f"the forward calls code outside PyTorch, so the shape of '{derivation.intermediates[0]}', which is saved, is unknown"
         hint = "recompute it in the backward, or return it as an output with a declared shape"
         raise ScaffoldError(message, place, hint)
-    blocks = [line for block in derivation.blocks for line in block.statements]
-    blocks += [line for item in derivation.elements for line in item.statements]
-    if leaves(spec, blocks, (item.value for item in derivation.elements)):
+    lines = [line for block in derivation.blocks for line in block.statements]
+    lines += [line for item in derivation.elements for line in item.statements]
+    if leaves(spec, lines, (item.value for item in derivation.elements)):
         message = "the backward calls code outside PyTorch that torch.compile cannot trace: it computes more than gradients, or tensors of unknown shape"
         hint = f"let each call return gradients of inputs that it takes, in a call of its own for an optional input; or {HINT}"
         raise ScaffoldError(message, place, hint)
@@ -67,7 +79,10 @@ def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> Non
 def leaves(
     spec: OpSpec, statements: Iterable[Statement], values: Iterable[Node]
 ) -> bool:
-    """Return whether some lines of an op leave PyTorch; never for an op declared to work under `torch.func`."""
+    """Return whether some lines of an op leave PyTorch; never for an op declared to work under `torch.func`.
+
+    `values` are further expressions, as results.
+    """
     if spec.transforms:
         return False
     several = (*expressions(*statements), *values)
@@ -81,7 +96,10 @@ def forward_leaves(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def shape_of(spec: OpSpec, output: Output) -> str | None:
-    """Return the declared shape of an output as code over the inputs present in every call, for its fake; None if they do not tell it."""
+    """Return the declared shape of an output as code over the inputs present in every call, for its fake.
+
+    `x.shape`, or `(x.shape[0], w.shape[1])`; None if they do not tell it.
+    """
     if output.dims is None:
         return None
     sure = sure_inputs(spec)
@@ -96,12 +114,15 @@ def shape_of(spec: OpSpec, output: Output) -> str | None:
 
 
 def sure_inputs(spec: OpSpec) -> list[TensorInput]:
-    """Return the inputs that are always present and single tensors."""
+    """Return the inputs that are always present and single tensors: code may read their shapes untested."""
     return [item for item in spec.tensors if not (item.optional or item.variadic)]
 
 
 def _size(spec: OpSpec, tensors: Iterable[TensorInput], dim: Dim) -> str | None:
-    """Return one size as code, or starred leading ones: `x.shape[0]`, `*x.shape[:-1]`; None if no tensor has that dim."""
+    """Return one size as code, or starred leading ones: `x.shape[0]`, `*x.shape[:-1]`; None if no tensor has that dim.
+
+    Behind leading dims, of any number, a dim is counted from the end.
+    """
     if isinstance(dim, int):
         return str(dim)
     for item in tensors:
@@ -112,6 +133,6 @@ def _size(spec: OpSpec, tensors: Iterable[TensorInput], dim: Dim) -> str | None:
         if is_leading(dim):
             last = len(dims) - 1 - at
             return f"*{item.name}.shape[:{-last}]" if last else f"*{item.name}.shape"
-        first = any(is_leading(other) for other in dims[:at])
-        return f"{item.name}.shape[{at - len(dims) if first else at}]"
+        counts_from_end = any(is_leading(other) for other in dims[:at])
+        return f"{item.name}.shape[{at - len(dims) if counts_from_end else at}]"
     return None

@@ -1,9 +1,9 @@
 """Name collisions: renaming, so that code the user wrote in two places fits into one body.
 
 In: statements and a name. Out: the same statements under another name. Invariant: every read means the same value as
-before.
-The places where code meets choose the names: `forward/body.py` for locals of the forward, `stated_gradients.py` for
-those of stated gradients.
+before. The places where code meets choose the names: `forward/body.py` for locals of the forward,
+`stated_gradients.py` for those of stated gradients. An outer name is one that means a value outside these statements:
+an input, an import.
 """
 
 import builtins
@@ -42,8 +42,9 @@ def rebound(
 ) -> Lines:
     """Write `new` for a name from its first assignment on, so that the name keeps its outer value.
 
-    Where that assignment may not happen (in one branch, to some elements), `new = name` stands before it; in a branch alone,
-    if no other code reads the name: `read_after` has the names read after the statements, None if unknown.
+    `y = x + 1`, `x = x * y` -> `y = x + 1`, `new_x = x * y`. Where that assignment may not happen (in one branch, to
+    some elements), `new = name` stands before it; in a branch alone, if no other code reads the name: `read_after`
+    has the names read after the statements, None if unknown.
     """
     first = next(
         (k for k, item in enumerate(statements) if name in written(item)), None
@@ -77,7 +78,7 @@ def rebound(
 
 
 def renamed_local(graph: Graph, statements: Lines, name: str, new: str) -> Lines:
-    """Rename a local in statements."""
+    """Rename a local in statements, wherever it is read or assigned."""
     return rewritten(graph, statements, renaming(graph, {name: new}))
 
 
@@ -90,7 +91,8 @@ def apart_from(
 ) -> tuple[Lines, dict[str, str]]:
     """Rename names of `outer` assigned in statements to `new_x`; return also a map from each to its new name.
 
-    A new name is none of `taken`; `read_after` are the names the results read.
+    So an input, say, keeps its value for other code. A new name is none of `taken`; `read_after` are the names the
+    results read (None: unknown).
     """
     used, renamed = set(taken), dict[str, str]()
     for name in sorted(set(outer)):
@@ -104,7 +106,7 @@ def apart_from(
 def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozenset[str]:
     """Return the builtins a statement assigns (`max = ...`) and a call needs, in the statements or in the code around them.
 
-    Such a local has to be renamed.
+    Such a local has to be renamed. `results` are further expressions with such calls.
     """
     items = tuple(statements)
     called = {
@@ -120,7 +122,10 @@ def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozense
 def outer_renamed(
     graph: Graph, statements: Lines, name: str, new: str
 ) -> tuple[Lines, bool]:
-    """Rename reads of an outer name, up to its first assignment, to `new`; return also whether it was assigned."""
+    """Rename reads of an outer name, up to its first assignment, to `new`; return also whether it was assigned.
+
+    From there on it is a local, another value. In an `if`, each branch has a first assignment of its own.
+    """
     change = renaming(graph, {name: new})
     done: list[Statement] = []
     for position, item in enumerate(statements):
@@ -140,7 +145,7 @@ def outer_renamed(
 
 
 def _rebinds(item: Statement, name: str) -> bool:
-    """Return whether a statement binds the name to another value, rather than changing its tensor."""
+    """Return whether a statement binds the name to another value, rather than changing its tensor: `x = ...`, not `x += ...`."""
     if isinstance(item, If) or item.operator or item.target.kind == "subscript":
         return False
     return name in item.target.names() and all(

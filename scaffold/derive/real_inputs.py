@@ -1,8 +1,13 @@
 """Inputs assumed real by derived gradients: complex ones would get wrong gradients, lacking a conjugate.
 
-In: the walk back over a forward. Out: the inputs that must not be complex; None if the gradients are right for complex
-ones, too.
+In: the walk back over a forward. Out: the inputs that must not be complex; None if the gradients are right for
+complex ones, too.
 Invariant: inputs that PyTorch itself rejects as complex are left out.
+
+The backward of the generated op raises for such. Words: a simplification that holds for real numbers alone, as
+`conj(x) -> x`, has noted its values (`program.real`). A cotangent is the gradient of the loss by a value. An op of
+the graph is one application of a primitive. The joined input stands for a variadic one, any number of tensors, of
+which forward makes one tensor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,30 +24,30 @@ REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds fixed for any in
 def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None:
     """Return the inputs whose gradients would be wrong if they were complex; None if there are none.
 
-    With them: whether a complex one shows in the dtype of grad_output, so that the backward can refuse it; else groups of inputs of
-    which one complex one would make the others' gradients complex.
+    With them: whether a complex one shows in the dtype of grad_output (`shown`), so that the backward can refuse it;
+    else groups of inputs (`alike`) of which one complex one would make the others' gradients complex.
     """
     if found is None or found.walked is None:
         return None
     program, results = found.walked.applier.program, found.walked.lowered.results
-    taken = _complex_inputs(program.real, found.walked.cotangents)
-    taken -= _refused_by_pytorch(program)
-    taken |= _complex_inputs(program.real_in_calls)
-    shown = _complex_inputs(results)
+    assumed_real = _complex_inputs(program.real, found.walked.cotangents)
+    assumed_real -= _refused_by_pytorch(program)
+    assumed_real |= _complex_inputs(program.real_in_calls)
+    shown = _complex_inputs(results)  # if complex, they make a result complex
     if shown:  # the imaginary part of a real value's incoming gradient would be dropped
         passed = (op for _, op in found.walked.back.via.values())
         made = (op for op in passed if _makes_real(op.facts))
-        taken |= _complex_inputs(arg for op in made for arg in op.args)
-    if found.joined and found.joined.name in taken:
-        taken |= {found.joined.several.name}
+        assumed_real |= _complex_inputs(arg for op in made for arg in op.args)
+    if found.joined and found.joined.name in assumed_real:
+        assumed_real |= {found.joined.several.name}
     active = {item.name for item in spec.differentiable}
-    shows = taken <= shown and len(results) == 1 and spec.materialize_grads
-    if shows and taken & active:
+    shows = assumed_real <= shown and len(results) == 1 and spec.materialize_grads
+    if shows and assumed_real & active:
         # Real inputs beside a complex one would get a complex gradient: autograd
         # refuses it.
-        taken |= shown
-    shows = shows and taken == shown
-    names = tuple(item.name for item in spec.tensors if item.name in taken)
+        assumed_real |= shown
+    shows = shows and assumed_real == shown
+    names = tuple(item.name for item in spec.tensors if item.name in assumed_real)
     alike = () if names else _alike(spec, found, active, results)
     return RealInputs(names, shows, alike) if names or alike else None
 
@@ -104,7 +109,7 @@ def _refuses(op: Op) -> bool:
 
 
 def _refused_by_pytorch(program: Program) -> frozenset[str]:
-    """Return the inputs that raise in the forward if complex; none if the forward has branches."""
+    """Return the inputs that raise in the forward if complex; none if the forward has branches, which may avoid the call."""
     if any(op.rule == "cond" for op in program.ops):
         return frozenset()
     return _complex_inputs(arg for op in program.ops if _refuses(op) for arg in op.args)
