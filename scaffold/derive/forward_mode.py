@@ -1,19 +1,22 @@
 """Forward mode: the tangent of every value of the forward, and an op's jvp made of them.
 
 In: an `OpSpec`, its maths, and the ctx of its backward; for the walk, the lowered forward and each input's tangent.
-Out: a `Jvp`, and the contents of ctx for both; for the walk, an op for each result's tangent, of exactly its shape, or
-None for zero. Invariant: the jvp is the derivative along the inputs' tangents; a primitive without facts in the table
-is differentiated by autograd, and listed in `calls`. Values saved for the jvp are saved for the backward as well, and
-the reverse, since PyTorch's vmap keeps one record of the two.
+Out: a `Jvp`, and the contents of ctx for both; for the walk, an op for each result's tangent, of exactly its shape,
+or None for zero. Invariant: the jvp is the derivative along the inputs' tangents; a primitive without facts in the
+table is differentiated by autograd, and listed in `calls`. Values saved for the jvp are saved for the backward as
+well, and the reverse, since PyTorch's vmap keeps one record of the two.
 
 Ops are visited in the order of their creation, so all arguments of an op come before it. A primitive's section
-determines its tangent: a linear primitive is applied to the tangents; for an elementwise one, with a diagonal Jacobian,
-the formula of the gradient holds with a tangent in place of the cotangent; a reduction sums the products with the
-gradient of its result; for others the table has a formula (`tangent`). A product is linear in each of its arguments by
-itself (`multilinear`).
+determines its tangent: a linear primitive is applied to the tangents; for an elementwise one, with a diagonal
+Jacobian, the formula of the gradient holds with a tangent in place of the cotangent; a reduction sums the products
+with the gradient of its result; for others the table has a formula (`tangent`). A product is linear in each of its
+arguments by itself (`multilinear`).
 
-Words: an op is one application of a primitive in the graph. The tangent of a value is its derivative along the inputs'
-tangents. `env` maps the names in a formula of the table to ops.
+Words: an op is one application of a primitive in the graph; a group is one with several results, each an `item` of
+it. The tangent of a value is its derivative along the inputs' tangents; the cotangent is the gradient of the loss by
+it. `jvp` is the static method by which a Function gives its outputs' tangents. A value is active if it depends on an
+input with a gradient. `env` maps the names in a formula of the table to ops. Statements are written with the names of
+gradients (`grad_y`) by the writer of backwards, and renamed in the end (`tangent_y`).
 """
 
 import re
@@ -88,10 +91,10 @@ class Accumulated(NamedTuple):
 
 
 class TangentWalk:
-    """One walk over the program."""
+    """One walk over the program, from the inputs to the results; `tangents` maps each op passed to its tangent."""
 
     def __init__(self, make: Maker, inputs: Mapping[Op, Op]) -> None:
-        """Begin with the tangents of the inputs; `make` makes simplified ops."""
+        """Begin with the tangents of the inputs; `make` makes simplified ops, in the forward's program."""
         self.make, self.program = make, make.program
         self.table = make.applier.table
         self.tangents: dict[Op, Op] = dict(inputs)
@@ -99,7 +102,7 @@ class TangentWalk:
         self.calls: list[Op] = []
 
     def run(self, results: tuple[Op, ...]) -> Accumulated:
-        """Walk from the inputs to the results."""
+        """Walk from the inputs to the results, and return the results' tangents, None for zero."""
         below = {op.serial: op for result in results for op in result.walk()}
         for _, op in sorted(below.items()):
             if op.active and op not in self.tangents and op.kind != "group":
@@ -110,7 +113,7 @@ class TangentWalk:
     def _arrive(self, op: Op) -> None:
         """Record the tangent of an op, expanded to its shape, and the op of the tangent (`of`), for its name.
 
-        Record nothing for a list, for a Python value, or for a zero tangent.
+        Record nothing for a list, for a Python value, or for a zero tangent: no tangent means zero.
         """
         if op.rule in ("list", "starred") or not op.is_tensor:
             return
@@ -123,7 +126,10 @@ class TangentWalk:
             self.of.setdefault(tangent, op)
 
     def _exactly(self, tangent: Op, op: Op) -> Op:
-        """Expand a tangent to the shape of its value: the tangent of `x + y` may have the shape of `x` alone."""
+        """Expand a tangent to the shape of its value: the tangent of `x + y` may have the shape of `x` alone.
+
+        One with a name of its own (opaque) has the shape already.
+        """
         if tangent.shape == op.shape or self.make.opaque(tangent):
             return tangent
         return self.make.expanded(tangent, op.shape)
@@ -131,7 +137,8 @@ class TangentWalk:
     def _of(self, op: Op) -> Op | None:
         """Return the tangent of an op, by the kind of op; None for zero.
 
-        The engine's own ops (a choice, a slice, one of several results) have no section in the table: they are handled here.
+        The engine's own ops (a choice, a slice, one of several results) have no section in the table: they are
+        handled here.
         """
         if op.rule == "cond":
             zero = self.make.const(0)
@@ -140,8 +147,8 @@ class TangentWalk:
                 return None
             return self.make.choose(op.test, *sides)
         if op.rule in OF_PARTS:
-            whole = self.tangents.get(op.args[0])
-            return whole and self.program.over(op, (whole, *op.args[1:]))
+            sliced = self.tangents.get(op.args[0])
+            return sliced and self.program.over(op, (sliced, *op.args[1:]))
         if op.rule == "item":
             return self._of_item(op)
         rule = self.table.of_op(op.rule)
@@ -156,7 +163,8 @@ class TangentWalk:
     def _of_rule(self, op: Op, rule: Rule) -> Op | None:
         """Return the tangent of a primitive with a section in the table, or None for zero.
 
-        Three ways are tried: its formulas for tangents, its linearity, its formulas for gradients; then autograd of the one call.
+        Three ways are tried: its formulas for tangents, its linearity, its formulas for gradients; then autograd of
+        the one call.
         """
         pairs = list(self._active(rule, op))
         if not pairs:
@@ -171,14 +179,17 @@ class TangentWalk:
         return self._of_call(op)
 
     def _active(self, rule: Rule, op: Op) -> Iterator[tuple[str, Op, Op]]:
-        """Yield the parameter, the argument and the tangent of each argument with a tangent."""
+        """Yield the parameter, the argument and the tangent of each argument with a tangent, if the primitive is differentiated by it."""
         for item, arg in zip(rule.parameters, op.args, strict=True):
             tangent = self._tangent(arg)
             if tangent is not None and item.name not in rule.facts.nondiff:
                 yield item.name, arg, tangent
 
     def _tangent(self, arg: Op) -> Op | None:
-        """Return the tangent of an argument, or None; for a list, the list of its tensors' tangents, with zeros for those without."""
+        """Return the tangent of an argument, or None; for a list, the list of its tensors' tangents, with zeros for those without.
+
+        Raise `UnsupportedError` for a list with parts other than tensors.
+        """
         if arg.rule != "list":
             return self.tangents.get(arg)
         if not any(item in self.tangents for item in arg.args):
@@ -194,7 +205,7 @@ class TangentWalk:
     def _of_formulas(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
         """Return the sum of the section's formulas for tangents, one for each argument; None if one of them has no such formula.
 
-        `pairs` has each active parameter of the rule with its tangent.
+        `pairs` has each active parameter of the rule with its argument and tangent.
         """
         if not all(name in rule.tangents for name, _, _ in pairs):
             return None
@@ -208,7 +219,8 @@ class TangentWalk:
     def _of_linear(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
         """Apply a linear primitive to all tangents, or a multilinear one to each beside the other arguments; else return None.
 
-        `x.sum(0)` -> `tangent_x.sum(0)`; `a @ b` -> `tangent_a @ b + a @ tangent_b`.
+        `x.sum(0)` -> `tangent_x.sum(0)`; `a @ b` -> `tangent_a @ b + a @ tangent_b`. An elementwise one of several
+        real arguments, as `x + y`, is left to the formulas for gradients.
         """
         alone = rule.category != "elementwise" or len(rule.facts.differentiable) == 1
         if rule.facts.linear and (alone or not self._is_real(op)):
@@ -223,7 +235,10 @@ class TangentWalk:
         return None
 
     def _one_by_one(self, arg: Op, tangent: Op) -> Iterator[Op]:
-        """Yield the tangent to put in an argument's place; for a list, the list with one tensor after the other replaced."""
+        """Yield the tangent to put in an argument's place; for a list, the list with one tensor after the other replaced by its own.
+
+        The product of a list of matrices has one term for each.
+        """
         if arg.rule != "list":
             yield tangent
             return
@@ -233,7 +248,10 @@ class TangentWalk:
                 yield self.program.op("list", others)
 
     def _applied(self, op: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """Apply a linear primitive to tangents, `given` by parameter; other differentiable arguments are replaced by zeros."""
+        """Apply a linear primitive to tangents, `given` by parameter; other differentiable arguments are replaced by zeros.
+
+        `torch.cat([x, y])` -> `torch.cat([tangent_x, zeros])`; `x + 1` -> `tangent_x + 0`.
+        """
         make, zeros = self.make, dict[str, Op]()
         for item, arg in zip(rule.parameters, op.args, strict=True):
             if item.name in rule.facts.differentiable and item.name not in given:
@@ -246,7 +264,7 @@ class TangentWalk:
         return self._with(op, rule, {**given, **zeros})
 
     def _with(self, op: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """Apply the primitive of an op again, with the arguments of some parameters replaced; the result is known to have its shape."""
+        """Apply the primitive of an op again, with the arguments of some parameters (`given`) replaced; the result has the op's shape."""
         pairs = zip(rule.parameters, op.args, strict=True)
         args = tuple(given.get(item.name, arg) for item, arg in pairs)
         return self.program.shaped(self.make(op.rule, *args), op.shape)
@@ -254,8 +272,9 @@ class TangentWalk:
     def _of_jacobian(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
         """Apply the formulas of gradients, if the Jacobian is diagonal or has one row per result; else return None.
 
-        With a diagonal Jacobian, `grad * cos(x)` is also the tangent if `grad` is the tangent of `x` (conjugated, for complex
-        numbers). With one row, as of a sum or a norm, the tangent is the sum of the products with the gradient.
+        With a diagonal Jacobian, `grad * cos(x)` is also the tangent if `grad` is the tangent of `x` (conjugated, for
+        complex numbers). With one row, as of a sum or a norm, the tangent is the sum of the products with the
+        gradient.
         """
         if not all(name in rule.formulas for name, _, _ in pairs):
             return None
@@ -265,7 +284,7 @@ class TangentWalk:
             formula = self.table.gradients(rule, name)[0]
             return self._value(rule, formula, {**env, "grad": cotangent})
 
-        # An unreduced loss is elementwise.
+        # An unreduced loss is elementwise; `op` is no literal, for one without reduction.
         each = rule.category == "loss" and literal(env.get("reduction", op)) == "none"
         if rule.category == "elementwise" or each:
             if self._is_real(op):
@@ -279,6 +298,7 @@ class TangentWalk:
         rest = self._reduced(rule, env)
         if rest is None:
             return None
+        # As the cotangent, to get the bare gradient of the result.
         one = self.program.op(
             "ones", (), OfShape(op.shape), kind=op.kind, shape=op.shape
         )
@@ -290,10 +310,13 @@ class TangentWalk:
         return self._sum(op, pairs, summed)
 
     def _reduced(self, rule: Rule, env: Mapping[str, Op]) -> tuple[Op, ...] | None:
-        """Return the `dim` and `keepdim` of a reduction, () for a loss reduced to a number; None if the op does not reduce."""
+        """Return the `dim` and `keepdim` of a reduction, () for a loss reduced to a number; None if the op does not reduce.
+
+        The tangent is summed over just these dims.
+        """
         if rule.category == "reduction":
-            said = (env.get(name) for name in ("dim", "keepdim"))
-            return tuple(item for item in said if item is not None)
+            given = (env.get(name) for name in ("dim", "keepdim"))
+            return tuple(item for item in given if item is not None)
         if rule.category != "loss":
             return None
         reduction = env.get("reduction")
@@ -301,16 +324,20 @@ class TangentWalk:
         return () if known else None  # "none": elementwise, handled before
 
     def _sum(self, op: Op, pairs: Pairs, term: Callable[[str, Op], Op]) -> Op:
-        """Add up the contributions of all arguments, `term(name, tangent)` each; an optional input contributes only if present."""
-        make, perhaps = self.make, []
+        """Add up the contributions of all arguments, `term(name, tangent)` each; an optional input contributes only if present.
+
+        `pairs` has the parameter, argument and tangent of each; the contributions of optional inputs come last, each
+        under a test.
+        """
+        make, optional = self.make, []
         total: Op | None = None
         for name, arg, tangent in pairs:
             found = term(name, tangent)
             if may_be_none(self.program, arg) and make.applier.takes_none(op, arg):
-                perhaps.append((arg, found))
+                optional.append((arg, found))
             else:
                 total = found if total is None else make.add(total, found)
-        for arg, found in perhaps:
+        for arg, found in optional:
             without = make.zeros(op, op.shape) if total is None else total
             both = found if total is None else make.add(total, found)
             total = make.choose(given(self.program, arg), both, without)
@@ -327,7 +354,7 @@ class TangentWalk:
         return found
 
     def _value(self, rule: Rule, formula: Node, env: Mapping[str, Op]) -> Op:
-        """Return the op for a formula of a section; `env` maps the names in it to ops."""
+        """Return the op for a formula of a section; `env` maps the names in it to ops. `home` is where the rule's own imports are known."""
         home = self.table.home(rule)
         return FormulaEvaluator(self.make, env, home).value(formula)
 
@@ -372,7 +399,11 @@ class TangentWalk:
     # Primitives not in the table
 
     def _of_call(self, op: Op) -> Op | None:
-        """Return a tangent by autograd of the one call, as the gradient of its gradient, a linear function."""
+        """Return a tangent by autograd of the one call, as the gradient of its gradient, a linear function.
+
+        Raise `UnsupportedError` if one of its inputs may be absent. For an item of a group, the group's call is
+        differentiated.
+        """
         source = op.args[0] if op.rule == "item" else op
         rule = self.table.of_op(source.rule)
         # An argument without a gradient has no tangent: PyTorch raises.
@@ -387,10 +418,10 @@ class TangentWalk:
         if any(may_be_none(self.program, arg) for arg in args):
             raise UnsupportedError(f"an input of {source.rule} may be absent")
         self.calls.append(source)
-        pushed = tuple(self.tangents[arg] for arg in args)
+        tangents = tuple(self.tangents[arg] for arg in args)
         return self.program.op(
             "jvp",
-            (*pushed, *source.args, *((op,) if op is not source else ())),
+            (*tangents, *source.args, *((op,) if op is not source else ())),
             Pullback(op, args),
             kind=op.kind,
             shape=op.shape,
@@ -400,14 +431,18 @@ class TangentWalk:
 class _Replaced:
     """A reduction's gradient with the tangent in place of the cotangent: the terms whose sum is the result's tangent.
 
-    The cotangent is spread over the reduced dims; the tangent already has that shape.
+    The gradient of `x.sum(-1)` is `g.unsqueeze(-1)`, spread over the reduced dims; the tangent of x already has that
+    shape.
     """
 
     def __init__(self, make: Maker, cotangent: Op, tangent: Op) -> None:
         self.make, self.cotangent, self.tangent = make, cotangent, tangent
 
     def __call__(self, op: Op) -> Op:
-        """Return an op of the gradient with the tangent in place of the cotangent."""
+        """Return an op of the gradient with the tangent in place of the cotangent.
+
+        An op that does not read the cotangent stays as it is.
+        """
         if op is self.cotangent:
             return self.tangent
         if not self._reads(op):
@@ -423,8 +458,8 @@ class _Replaced:
     def _spread(self, views: tuple[Op, ...], inner: Op) -> Op:
         """Replace the cotangent, a factor below some views, by the tangent, and spread the other factors likewise.
 
-        `views` are the views around `inner`, outermost first; they give it the shape of the gradient.
-        `(grad / norm).unsqueeze(-1)` -> `tangent / norm.unsqueeze(-1)`: the tangent has the full shape already.
+        `views` are the views around `inner`, outermost first; they give it the shape of the gradient. `(grad /
+        norm).unsqueeze(-1)` -> `tangent / norm.unsqueeze(-1)`: the tangent has the full shape already.
         """
         if inner is self.cotangent:
             return self.tangent
@@ -451,7 +486,7 @@ class _Replaced:
         return arg
 
     def _viewed(self, view: Op, narrow: Op, part: Op) -> Op:
-        """Rebuild a view with `part` in place of the value it spreads."""
+        """Rebuild a view with `part` in place of `narrow`, the value it spreads."""
         if view is narrow:
             return part
         first, *rest = view.args
@@ -489,23 +524,23 @@ HINT = "leave out forward-ad, or write the forward with primitives of the table"
 def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
     """Return the op with the jvp derived from its forward, and ctx for both; raise ScaffoldError if none can be derived.
 
-    Without a forward the jvp is left for the user to write (`missing`).
+    Without a forward the jvp is left for the user to write (`missing`). `found` is the finished backward.
     """
     parameters = _parameters(spec, maths)
     if maths.forward is None:
         return replace(found, jvp=Jvp(parameters, (), (), missing=True))
     try:
-        statements, known, again = _statements(spec, maths, found, parameters)
+        statements, with_tangent, repeated = _statements(spec, maths, found, parameters)
     except (UnsupportedError, RecursionError) as error:
         message = f"no jvp can be derived: {reason_of(error)}"
         raise ScaffoldError(message, maths.place, HINT) from None
     maths = maths._replace(
         program=statements,
         kept=frozenset(found.intermediates),
-        planned=True,
-        again=again,
+        planned=True,  # nothing more is saved for the jvp
+        again=repeated,
     )
-    return _handed(spec, maths, found, parameters, known)
+    return _handed(spec, maths, found, parameters, with_tangent)
 
 
 def _parameters(spec: OpSpec, maths: Maths) -> tuple[str, ...]:
@@ -524,7 +559,8 @@ def _statements(
 ) -> tuple[Lines, frozenset[str], Lines | None]:
     """Return the jvp's statements, the outputs with a tangent, and the forward to repeat lines from (None: the op's own).
 
-    The statements assign `grad_<output>`: the writer of gradients names its results so, and `_tangent_names` renames them.
+    The statements assign `grad_<output>`: the writer of gradients names its results so, and `_tangent_names` renames
+    them. They save nothing: the jvp computes again whatever the backward has not saved.
     """
     assert maths.forward is not None
     variadic = (*(i.variadic for i in spec.differentiable), spec.outputs[-1].variadic)
@@ -564,13 +600,14 @@ def _viewed(
 ) -> Statement:
     """Return the view `tangent_x[...]` of an input's tangent for an output sharing that input's memory, as PyTorch wants.
 
-    Another statement is returned unchanged. `memory` has a fact for each output: "fresh" memory is never an input's.
+    Another statement is returned unchanged. `parameters` are the inputs' tangents; `memory` has a fact for each
+    output: "fresh" memory is never an input's, "same" always.
     """
-    said = memory.get(item.target.label) if isinstance(item, Assign) else None
-    if not isinstance(item, Assign) or said in (None, "fresh"):
+    sharing = memory.get(item.target.label) if isinstance(item, Assign) else None
+    if not isinstance(item, Assign) or sharing in (None, "fresh"):
         return item
     bare = item.value.kind == "name" and item.value.label in parameters
-    if not bare and said != "same":
+    if not bare and sharing != "same":
         return item
     whole = graph.node("subscript", "", (item.value, graph.constant("...")))
     return replace(item, value=whole)
@@ -581,7 +618,8 @@ def _ends(
 ) -> dict[str, Op]:
     """Map the forward's returned values with a tangent, by the stem `output` of `grad_output`, to their ops.
 
-    Intermediates need one too: without it forward mode would take them for constants of the backward, as for a Hessian.
+    Saved locals that are returned need one too: without it forward mode would take them for constants of the
+    backward, as for a Hessian. Raise `UnsupportedError` if one has no op of its own.
     """
     pairs = zip(spec.outputs, lowered.results, strict=True)
     ends = {_stem(spec, item.name): op for item, op in pairs if item.differentiable}
@@ -605,7 +643,10 @@ def _seeds(
     wanted: Iterable[str],
     tangents: Mapping[str, str],
 ) -> dict[Op, Op]:
-    """Map the op of each wanted input's tangent to the input's op: here the walk begins."""
+    """Map the op of each wanted input's tangent to the input's op: here the walk begins.
+
+    The op is named by `tangents`. It has the rule "cotangent", of any derivative that comes from outside.
+    """
     found = {}
     for name in wanted:
         item = lowered.inputs[name]
@@ -631,7 +672,10 @@ def _handed(
     parameters: tuple[str, ...],
     known: frozenset[str],
 ) -> Derivation:
-    """Rewrite the jvp's statements to read ctx, and add their values to ctx; `known` are the outputs with a tangent."""
+    """Rewrite the jvp's statements to read ctx, and add their values to ctx; `known` are the outputs with a tangent.
+
+    `found` is the op with its backward, whose values on ctx stay; `parameters` are the names of the inputs' tangents.
+    """
     graph, every = maths.graph, frozenset(item.name for item in spec.differentiable)
     reuse = plan_reuse(replace(spec, style="setup-context"), maths)
     program = (*reuse.plan.repeated, *maths.program)
@@ -644,18 +688,18 @@ def _handed(
     handed = transfer(
         spec, graph, lines, origins, names, maths.place, gradients_come_in=False
     )
-    there = {item.name for item in found.saved}
-    extra = (item for item in handed.saved if item.name not in there)
+    already_saved = {item.name for item in found.saved}
+    extra = (item for item in handed.saved if item.name not in already_saved)
     kept = {item.name: item for item in (*found.kept, *handed.kept)}
     returned = [_stem(spec, output.name) for output in spec.outputs]
     returned += found.intermediates if found.extra else ()
     lines_over_ctx = tuple(line.statement for line in handed.lines)
-    named = _tangent_names(spec, maths, lines_over_ctx, parameters)
+    new_names = _tangent_names(spec, maths, lines_over_ctx, parameters)
     results = tuple(
-        graph.name(named[f"grad_{name}"]) if name in known else None
+        graph.name(new_names[f"grad_{name}"]) if name in known else None
         for name in returned
     )
-    statements = rewritten(graph, lines_over_ctx, renaming(graph, named))
+    statements = rewritten(graph, lines_over_ctx, renaming(graph, new_names))
     return replace(
         found,
         saved=(*found.saved, *extra),
@@ -670,7 +714,10 @@ def _by_presence(
     statements: Lines,
     tangents: Mapping[str, str],
 ) -> Lines:
-    """Test the tangents of optional inputs for None, rather than the inputs: the tangent of a present input may be None."""
+    """Test the tangents of optional inputs for None, rather than the inputs: the tangent of a present input may be None.
+
+    `if bias is not None` -> `if tangent_bias is not None`.
+    """
     optional = {item.name for item in spec.differentiable if item.optional}
 
     def change(node: Node) -> Node | None:
@@ -710,5 +757,5 @@ def _said_of_value(item: Statement) -> Statement:
             tuple(map(_said_of_value, part)) for part in (item.body, item.orelse)
         )
         return replace(item, body=body, orelse=orelse)
-    said = tuple(text.replace("w.r.t. ", "of ", 1) for text in item.comments)
-    return replace(item, comments=said)
+    comments = tuple(text.replace("w.r.t. ", "of ", 1) for text in item.comments)
+    return replace(item, comments=comments)

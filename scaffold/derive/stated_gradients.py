@@ -5,8 +5,9 @@ from the finished lines, those computed for each tensor of a variadic input. Inv
 as alone; every name that the op owns (inputs, outputs, imports) keeps its meaning, even if it is rewritten to ctx; an
 ambiguous name is an error.
 
-Words: a formula reads outer names, those of the op, and has locals of its own. A variadic input is any number of tensors: its gradient
-is a formula for element `i`.
+`--grad 'x=grad_output * y'` is a formula for one gradient, `--backward` one program for all; the pipeline joins them
+with the derived gradients. Words: a formula reads outer names, those of the op, and has locals of its own. A variadic
+input is any number of tensors: its gradient is a formula for element `i`.
 """
 
 from collections.abc import Iterable
@@ -50,7 +51,7 @@ def join(
 ) -> Lines:
     """Join all formulas into one program; none of them assigns an outer name or a local of another: its own is renamed.
 
-    A line common to two of them stands once, if it has the same value in both.
+    `outer` are the names of the op. A line common to two formulas stands once, if it has the same value in both.
     """
     program: list[Statement] = []
     used = set(outer)
@@ -69,7 +70,10 @@ def join(
 
 
 def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
-    """Return the statements of a formula and the assignment `grad_<name> = result`."""
+    """Return the statements of a formula and the assignment `grad_<name> = result`, unless the result has that name already.
+
+    A local of that name which is not the result is renamed.
+    """
     target = graph.name(f"grad_{name}")
     assert formula.result is not None
     if formula.result is target:
@@ -85,20 +89,21 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
 def _shared(program: list[Statement], body: Lines) -> Lines:
     """Return the lines of a formula (`body`) already in the program, reading the same values: they need not stand twice.
 
-    A shared line reads outer names and names of shared lines alone, and its names are assigned once in each.
+    A shared line reads outer names and names of shared lines alone, and its names are assigned once in each. The last
+    line of a formula is its gradient.
     """
     if Trace((*program, *body)).changes:
         return ()  # a line may change a value made by another one
     shared: list[Statement] = []
     own, theirs = written(*body), written(*program)
     for item in body[:-1]:
-        known = written(*shared)
+        shared_names = written(*shared)
         if isinstance(item, If) or item not in program:
             continue
         once = all(
             _count(name, program) == _count(name, body) == 1 for name in written(item)
         )
-        if once and not read_names(item) & (own | theirs) - known:
+        if once and not read_names(item) & (own | theirs) - shared_names:
             shared.append(item)
     return tuple(shared)
 
@@ -112,7 +117,10 @@ def _count(name: str, statements: Iterable[Statement]) -> int:
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
-    """Return the names a gradient's formula may read from outside: inputs, outputs, imports, gradients, locals of the forward."""
+    """Return the names a gradient's formula may read from outside: inputs, outputs, imports, gradients, locals of the forward.
+
+    No new name may be one of them.
+    """
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
     if forward is not None and spec.forward is not None:
@@ -121,7 +129,10 @@ def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
 
 
 def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
-    """Return the statements of the formulas of all gradients, in order; raise for an ambiguous name or a change in place."""
+    """Return the statements of the formulas of all gradients, in order; raise for an ambiguous name or a change in place.
+
+    () if none is stated. Conditionals on optional inputs become `if` statements, as in the forward.
+    """
     outer = outer_names(spec, forward)
     renamed = _renamed(spec, forward)
     for formula in (*dict(spec.gradients).values(), spec.backward):
@@ -143,12 +154,16 @@ def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Line
 
 
 def _one_expression(spec: OpSpec) -> frozenset[str]:
-    """Return the gradients that must stay one expression: those of an element of a variadic input."""
+    """Return the gradients that must stay one expression: those of an element of a variadic input, computed in a comprehension."""
     return frozenset(f"grad_{item.name}" for item in spec.tensors if item.variadic)
 
 
 def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
-    """Map names in the user's formulas to their different names in the op: renamed locals, `grad_output`."""
+    """Map names in the user's formulas to their different names in the op: renamed locals, `grad_output`.
+
+    With an input called `output`, `grad_output` is its gradient, and the user's `grad_output` of the sole output has
+    another name.
+    """
     renamed = dict(forward.renamed) if forward else {}
     sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
     if sole and any(item.name == "output" for item in spec.inputs):
@@ -157,7 +172,7 @@ def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
 
 
 def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
-    """Return the builtins formulas assign and call: in the joined program they need other names."""
+    """Return the builtins formulas assign and call (`max = ...`): in the joined program such locals need other names."""
     results = [item.result for _, item in formulas if item.result]
     return frozenset().union(
         *(hidden_builtins(item.statements, *results) for _, item in formulas)
@@ -165,7 +180,7 @@ def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
 
 
 def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
-    """Rename the forward's locals read by a formula to their new names."""
+    """Rename what a formula reads by another name in the op: `renamed` maps the user's name of a local to its new one."""
     body = formula.lines()
     for old, new in renamed.items():
         body, _ = outer_renamed(graph, body, old, new)
@@ -183,8 +198,8 @@ def _isolated(
 ) -> Lines:
     """Rename locals of a whole backward named like something of the op, unless only names never rewritten to ctx are hidden.
 
-    An attribute, or a tensor whose shape is read, may become `ctx.x_shape`: a local of its name would be rewritten too. `renamed` maps
-    the forward's locals to their new names.
+    An attribute, or a tensor whose shape is read, may become `ctx.x_shape`: a local of its name would be rewritten
+    too. `renamed` maps the forward's locals to their new names.
     """
     for old, new in renamed.items():
         program, _ = outer_renamed(graph, program, old, new)
@@ -204,16 +219,17 @@ def _isolated(
 
 
 def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
-    """Raise if a backward changes a tensor it did not make, or one read later under another name."""
+    """Raise if a backward changes a tensor it did not make, or one read later under another name.
+
+    `outer` are the names of the op. A number attribute (`n += 1`) is no tensor.
+    """
     statements = formula.lines()
     attributes = {item.name for item in spec.attributes}
     for change in Trace(statements).changes:
-        foreign = sorted(change.outside & outer - attributes)
-        if foreign:
-            message = (
-                f"the backward changes '{foreign[0]}' in place, but did not create it"
-            )
-            hint = f"work on a copy: {foreign[0]}.clone()"
+        not_made_here = sorted(change.outside & outer - attributes)
+        if not_made_here:
+            message = f"the backward changes '{not_made_here[0]}' in place, but did not create it"
+            hint = f"work on a copy: {not_made_here[0]}.clone()"
             raise ScaffoldError(message, formula.location, hint)
         later = statements[change.position + 1 :]
         read = read_names(*later)
@@ -226,16 +242,19 @@ def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> N
 
 
 def _refuse_index(spec: OpSpec) -> None:
-    """Raise if `i` is an input: it is the index in the formula of a variadic input."""
-    several = {item.name for item in spec.tensors if item.variadic}
+    """Raise if `i` is an input: it is the index in the formula of a variadic input's gradient."""
+    variadic = {item.name for item in spec.tensors if item.variadic}
     for name, formula in spec.gradients:
-        if name in several and any(each.name == "i" for each in spec.inputs):
+        if name in variadic and any(each.name == "i" for each in spec.inputs):
             message = f"'i' is an input, and the index in the gradient of '{name}'"
             raise ScaffoldError(message, formula.location, "rename the input")
 
 
 def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
-    """Map the names by which the backward may read an output, its own and the returned local's, to the output."""
+    """Map the names by which the backward may read an output, its own and the returned local's, to the output.
+
+    `return h` for the output y -> {"y": "y", "h": "y"}. Names of inputs mean the inputs.
+    """
     inputs = {item.name for item in spec.inputs}
     origins = {item.name: item.name for item in spec.outputs if item.name not in inputs}
     if forward is None:
@@ -272,21 +291,22 @@ def element_lines(
 ) -> tuple[tuple[Element, ...], tuple[Line, ...]]:
     """Separate the formulas for element `i` of a variadic input from the other lines; return both.
 
-    Lines that depend on `i` and serve such a gradient alone belong to its formula: they stand inside its loop.
+    Lines that depend on `i` and serve such a gradient alone belong to its formula: they stand inside its loop. A
+    whole backward has no such formula: it assigns the list of gradients.
     """
     if spec.backward:
         return (), lines
-    several = {item.name for item in spec.differentiable if item.variadic}
+    variadic = {item.name for item in spec.differentiable if item.variadic}
     elements, rest, inside = [], list[Line](), list[Statement]()
-    of_index = {"i"}
+    by_index = {"i"}
     for line in lines:
         item = line.statement
         (name,) = written(item) if len(written(item)) == 1 else ("",)
         target = name.removeprefix("grad_")
-        if isinstance(item, Assign) and name != target and target in several:
+        if isinstance(item, Assign) and name != target and target in variadic:
             elements.append(Element(target, tuple(inside), item.value))
-        elif line.serves <= several and read_names(item) & of_index:
-            of_index |= written(item)
+        elif line.serves <= variadic and read_names(item) & by_index:
+            by_index |= written(item)
             inside.append(item)
         else:
             rest.append(line)

@@ -1,10 +1,12 @@
 """Joined variadic inputs: one tensor to the forward, by `torch.stack(tensors)`, `sum(tensors)` or `torch.cat(tensors)`.
 
 In: an op, and the inputs to differentiate. Out: the same with one input in place of that tensor, and the gradient of
-each of the tensors from that input's. Invariant: the substitute's name does not appear in the final results; other uses
-of the tensors are left to other modules.
+each of the tensors from that input's. Invariant: the substitute's name does not appear in the final results; other
+uses of the tensors are left to other modules.
 
-Words: a variadic input is any number of tensors; its joined input, or substitute, is the one tensor made of them.
+The engine (`gradients`) differentiates only by single tensors, so it gets such an op over one input. Words: a
+variadic input is any number of tensors, `several` in fields; its joined input, or substitute, is the one tensor made
+of them.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -49,12 +51,14 @@ class JoinedInput(NamedTuple):
     def derived(self, graph: Graph, found: GradientStatements) -> GradientStatements:
         """Turn the gradients derived for the substitute into one of each tensor, with the user's expression in its place.
 
-        The gradient of the substitute, `grad_joined`, stays a local, and the new last line reads it.
+        The gradient of the substitute, `grad_joined`, stays a local, and the new last line reads it: `grad_tensors =
+        grad_joined[i]`.
         """
-        back = {graph.name(self.name): self.value}
+        original = {graph.name(self.name): self.value}
 
         def over(items: Sequence[Statement]) -> Lines:
-            return rewritten(graph, tuple(items), back.get)
+            """Write the user's expression for the substitute in lines."""
+            return rewritten(graph, tuple(items), original.get)
 
         grad = graph.name(f"grad_{self.name}")
         *lines, last = self._without_its_comments(over(found.statements))
@@ -69,7 +73,7 @@ class JoinedInput(NamedTuple):
         lines.append(Assign(own, self._element(graph, grad)))
         forward = found.forward
         if forward is not None:
-            results = tuple(graph.rewrite(item, back.get) for item in forward[1])
+            results = tuple(graph.rewrite(item, original.get) for item in forward[1])
             forward = over(forward[0]), results
         again = None if found.again is None else over(found.again)
         domains = tuple(item for item in found.domains if item[0] != self.name)
@@ -89,7 +93,11 @@ class JoinedInput(NamedTuple):
         )
 
     def _element(self, graph: Graph, grad: Node) -> Node:
-        """Return the gradient of tensor `i`: the part of the joined gradient at its place, or the gradient summed to its shape."""
+        """Return the gradient of tensor `i`: the part of the joined gradient at its place, or the gradient summed to its shape.
+
+        Stacked: `grad[i]`; `torch.cat`: `grad.split([tensor.shape[0] for tensor in tensors], 0)[i]`; a sum:
+        `grad.sum_to_size(tensors[i].shape)`.
+        """
         index, tensors = graph.name(INDEX), graph.name(self.several.name)
         if self.dim is None:  # a sum of the tensors
             own = graph.node("subscript", "", (tensors, index))
@@ -103,7 +111,7 @@ class JoinedInput(NamedTuple):
         return graph.node("subscript", "", (parts, index))
 
     def _place(self, graph: Graph, index: Node) -> Node:
-        """Return the index of one stacked tensor: `i`, `..., i` or `:, i`."""
+        """Return the index of one stacked tensor: `i` for dim 0, `:, i` for dim 1, `..., i` for dim -1."""
         assert self.dim is not None
         absent = graph.node("absent")
         whole = graph.node("slice", "", (absent, absent, absent))
@@ -117,7 +125,11 @@ class JoinedInput(NamedTuple):
 def joined_input(
     spec: OpSpec, forward: Forward, graph: Graph, wanted: Collection[str]
 ) -> JoinedInput | None:
-    """Return an input for the tensor made from a variadic input; None without one, or if the tensors have other uses too."""
+    """Return an input for the tensor made from a variadic input; None without one, or if the tensors have other uses too.
+
+    `wanted` are the inputs with a gradient to derive. None too if the forward has a name `i`, the index in the
+    gradient.
+    """
     several = next((item for item in spec.tensors if item.variadic), None)
     if several is None or several.name not in wanted or spec.kept is not None:
         return None
@@ -131,22 +143,22 @@ def joined_input(
         return None
     (value,) = found
     joined = JoinedInput(several, fresh("joined", names), value, _dim(value))
-    put = _to_joined(graph, joined)
+    change = _to_joined(graph, joined)
     # Whether the tensors are read anywhere else.
-    read = any(several.name in graph.rewrite(top, put).names() for top in nodes)
+    read = any(several.name in graph.rewrite(top, change).names() for top in nodes)
     return None if read else joined
 
 
 def with_joined(graph: Graph, forward: Forward, joined: JoinedInput) -> Forward:
-    """Replace the joining call by the joined input in the forward."""
-    put = _to_joined(graph, joined)
-    statements = rewritten(graph, forward.statements, put)
-    results = tuple(graph.rewrite(item, put) for item in forward.results)
+    """Replace the joining call by the joined input in the forward: `torch.stack(xs).exp()` -> `joined.exp()`."""
+    change = _to_joined(graph, joined)
+    statements = rewritten(graph, forward.statements, change)
+    results = tuple(graph.rewrite(item, change) for item in forward.results)
     return forward._replace(statements=statements, results=results)
 
 
 def _to_joined(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | None]:
-    """Return the change of nodes to the joined input in place of the call."""
+    """Return the change of nodes, for `rewritten`, to the joined input in place of the call."""
     name = graph.name(joined.name)
     return lambda node: name if node is joined.value else None
 
@@ -171,16 +183,16 @@ def _joins(node: Node, name: str) -> bool:
 
 
 def _dim(node: Node) -> int | None:
-    """Return the dim along which a call joins tensors; None if they are added up, or if it is no literal."""
+    """Return the dim along which a call joins tensors, 0 by default; None if they are added up, or if it is no literal."""
     callee, _, *others = node.args
     if callee.kind == "name":
         return None
-    given = keywords(node).get("dim") or (
+    dim = keywords(node).get("dim") or (
         others[0] if others and not node.keywords else None
     )
-    if given is None:
+    if dim is None:
         return None if others else 0
-    match given:
+    match dim:
         case Node("constant", text):
             value = literal_value(text)
             return value if type(value) is int else None
@@ -204,6 +216,6 @@ def _number(graph: Graph, number: int) -> Node:
 
 
 def _shape_of(call: Node) -> str:
-    """Return the table's fact on the shape of a joining call's result ("joined", "stacked"), or "" for another call."""
+    """Return the table's fact on the shape of a joining call's result ("joined" by cat, "stacked"), or "" for another call."""
     found = facts_of_call(call.args[0].label)
     return next((facts.shape for facts in found if "joins" in facts.flags), "")
