@@ -1,12 +1,19 @@
 """The gradients of an op, derived from its forward: lowered, walked back, simplified, planned, written.
 
-In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `GradientStatements`: statements that assign
-`grad_<input>`, over the forward's own names. Invariant: each gradient is the derivative; what cannot be derived is said, not
-guessed.
+In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `GradientStatements`:
+statements that assign `grad_<input>`, over the forward's own names. Invariant: each gradient is the derivative; what
+cannot be derived is said, not guessed.
 
-Words: `held` maps the forward's values with a name (locals and outputs) to the name; an opaque value is only read by its
-name. The cotangent of a value is the gradient of the loss with respect to it; `of` maps a cotangent to that value.
-Values `returned` are returned by forward to have them saved, and autograd hands in (`handed`) a gradient for each.
+The pipeline asks twice: `differentiated` gives the graph, once for all styles, and its `statements` the lines, in one
+style.
+
+Words: an op is one application of a primitive in the graph; the forward is lowered to such. `held` maps the forward's
+values with a name (locals and outputs) to the name; an opaque value is only read by its name. The cotangent of a
+value is the gradient of the loss with respect to it; `of` maps a cotangent to that value. A root is the op of an
+input's whole gradient. Values `returned` are returned by forward to have them saved, and autograd hands in (`handed`)
+a gradient for each. The joined input stands for a variadic one (any number of tensors), of which the forward makes
+one tensor. `spec.forgoes_second`: a second derivative is given up, so forward may save any value. A note is a line
+for the user on stderr.
 """
 
 from collections import Counter
@@ -136,7 +143,7 @@ class Differentiated:
 
     @cached_property
     def _plain(self) -> BackwardGraph:
-        """Simplify the gradients, once for both styles."""
+        """Simplify the gradients, once for both styles; here forward returns nothing more than its outputs."""
         assert self.walked is not None
         return _simplified(self.walked, _over_joined(self.question, self.joined))
 
@@ -146,7 +153,10 @@ class Differentiated:
         return self._over_saved(())
 
     def _over_saved(self, recomputed: Iterable[Op]) -> BackwardGraph:
-        """Derive the gradients from values returned by forward to be saved; those in `recomputed` are computed again instead."""
+        """Derive the gradients from values returned by forward to be saved; those in `recomputed` are computed again instead.
+
+        The plain gradients for an op that returns none.
+        """
         assert self.walked is not None
         if not returns_saved(self.walked.spec):
             return self._plain
@@ -156,7 +166,8 @@ class Differentiated:
     def _written(self, spec: OpSpec) -> GradientStatements:
         """Write the statements, from values returned by forward to be saved, without those that no line reads.
 
-        Those are recomputed, and the statements written again; inputs and outputs alone are saved if there is no other way to write.
+        Those are recomputed, and the statements written again; inputs and outputs alone are saved if there is no
+        other way to write.
         """
         assert self.walked is not None
         backward, recomputed = self._backward, set[Op]()
@@ -175,16 +186,18 @@ class Differentiated:
     def statements(self, spec: OpSpec) -> GradientStatements:
         """Write the statements for all gradients, in the style of the spec.
 
-        Where they cannot be derived, autograd differentiates the whole forward, or the user has to state them: a note says why.
+        Where they cannot be derived, autograd differentiates the whole forward, or the user has to state them: a note
+        says why, with advice on the forward. In a style that rules autograd out, the note names the style that does
+        not.
         """
-        why = self.why
+        reason = self.why
         if self.walked is not None:
             try:
                 found = self._written(spec)
                 graph, joined = self.question.graph, self.joined
                 return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
-                why = reason_of(error)
+                reason = reason_of(error)
         graph, forward, wanted, taken = self.question
         fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
         if (
@@ -192,22 +205,22 @@ class Differentiated:
             and spec.kept
             and any(map(is_random, forward.expressions()))
         ):
-            why += ", and it draws random numbers, which would be others again"
-        note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {why}"
-        separate = replace(spec, style="setup-context")
+            reason += ", and it draws random numbers, which would be others again"
+        note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {reason}"
+        other_style = replace(spec, style="setup-context")
         if fallback is None and autograd_of_forward(
-            separate, graph, forward, wanted, taken
+            other_style, graph, forward, wanted, taken
         ):
             note += f'; with style = "setup-context" {BY_AUTOGRAD}'
         try:
-            advised = advice(self.results)
+            hints = advice(self.results)
         except RecursionError:  # of a forward that nests too deeply to be derived
-            advised = ()
+            hints = ()
         constants = _undifferentiated_calls(spec, forward)
-        return GradientStatements(fallback or (), (note, *constants, *advised))
+        return GradientStatements(fallback or (), (note, *constants, *hints))
 
     def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
-        """Return a statement in which autograd of the whole forward differentiates the op's results alone."""
+        """Return a statement in which autograd of the whole forward differentiates the op's results alone, not saved values."""
         return of_results(spec, self.question.graph, statement)
 
 
@@ -216,8 +229,8 @@ def differentiated(
 ) -> Differentiated:
     """Differentiate the forward with respect to the wanted inputs; the result says why, if it has no gradients.
 
-    `other` is the result for the same op with other declared shapes: the result has no gradients, and no reason, if the
-    forward alone shows that they differ.
+    `other` is the result for the same op with other declared shapes: the result has no gradients, and no reason, if
+    the forward alone shows that they differ.
     """
     joined = joined_input(spec, question.forward, question.graph, question.wanted)
     found = Differentiated(question, joined=joined)
@@ -252,17 +265,18 @@ def differentiated(
 def _broadcasts_more(program: Program, other: Walked) -> bool:
     """Return whether a value with a gradient is broadcast here and not in the `other` forward, the same op with other shapes.
 
-    Then the gradients must differ: that is known before they are derived.
+    Then the gradients must differ, in a sum over the broadcast dims: that is known before they are derived. False, so
+    in doubt, if the other gradients have such sums anyway, or if the forwards are lowered differently.
     """
     if any(SUMMED & rules.keys() for rules in _outline(other.back).values()):
         return False
-    reached = {*other.back.via.values()}
+    contributing = {*other.back.via.values()}
     for op, before in zip(program.ops, other.applier.program.ops, strict=False):
         if op.rule != before.rule:
             return False
         if op.facts.category == "elementwise":
             for arg, known in zip(op.args, before.args, strict=True):
-                whole = known.shape == before.shape and (known, before) in reached
+                whole = known.shape == before.shape and (known, before) in contributing
                 if whole and arg.shape != op.shape:
                     return True
     return False
@@ -288,10 +302,11 @@ def reason_of(error: Exception) -> str:
 def _unread(
     backward: BackwardGraph, found: GradientStatements, keeps_shapes: bool
 ) -> set[Op]:
-    """Find the values that forward returns though no line of backward reads them.
+    """Find the values that forward returns though no line of backward reads them, to return them no more.
 
-    Only the shape of such a value was wanted, and either another value has the same shape or a combined forward keeps the shape on ctx
-    (`keeps_shapes`).
+    Only the shape of such a value was wanted, and either another value has the same shape or a combined forward keeps
+    the shape on ctx (`keeps_shapes`). `found` has the lines of backward, and those of the forward that it may repeat
+    (`again`).
     """
     names = {
         read.name
@@ -300,24 +315,25 @@ def _unread(
     }
     lines = found.forward[0] if found.forward else backward.forward.statements
     lines = lines if found.again is None else found.again
-    there = {*backward.returned.values(), *backward.forward.returned}
-    again = needed_for(lines, names, there)
-    names |= {name for at in again for name in read_names(lines[at])}
+    available = {*backward.returned.values(), *backward.forward.returned}
+    repeated = needed_for(lines, names, available)
+    names |= {name for at in repeated for name in read_names(lines[at])}
     return {op for op, name in backward.returned.items() if name not in names}
 
 
 def returns_saved(spec: OpSpec) -> bool:
     """Return whether forward returns expensive values to save them: differentiable outputs, dropped by the wrapper.
 
-    So their gradients come in when a backward is differentiated. Not where a gradient is stated, since no graph tells what
-    it needs; nor in forward mode, since the output would have no tangent.
+    So their gradients come in when a backward is differentiated, and a second derivative is right. Not where a
+    gradient is stated, since no graph tells what it needs; nor in forward mode, since the output would have no
+    tangent.
     """
     stated = (spec.gradients, spec.backward, spec.surrogate)
     # A rule for DTensor is of the outputs alone.
     apart = (spec.kept, spec.dirty, spec.forward_ad, spec.sharding)
-    several = any(item.variadic for item in spec.outputs)
-    exempt = any((*stated, *apart, several, spec.once_differentiable))
-    return spec.save_policy == "balanced" and not exempt
+    variadic = any(item.variadic for item in spec.outputs)
+    excluded = any((*stated, *apart, variadic, spec.once_differentiable))
+    return spec.save_policy == "balanced" and not excluded
 
 
 def _with_returned(
@@ -325,27 +341,31 @@ def _with_returned(
 ) -> BackwardGraph:
     """Derive the gradients from values returned by forward to be saved; a gradient handed in for one is added to its cotangent.
 
-    A returned value is never taken apart, so other values may be worth returning after that: it is tried until nothing
-    changes. `plain` are the gradients without any; values in `without` are not returned. Return `plain` if nothing settles.
+    A returned value is never taken apart, so other values may be worth returning after that: it is tried until
+    nothing changes. `plain` are the gradients without any; values in `without` are not returned. Return `plain` if
+    nothing settles.
     """
-    backward, apart = plain, {*without}
+    backward, excluded = plain, {*without}
     for _ in range(ATTEMPTS):
-        wanted = [op for op in worth_returning(backward) if op not in apart]
+        wanted = [op for op in worth_returning(backward) if op not in excluded]
         if {*wanted} == {*backward.returned}:
             return backward
         # What is no longer read once it is opaque does not come back.
-        apart |= {*backward.returned} - {*wanted}
+        excluded |= {*backward.returned} - {*wanted}
         try:
             backward = _over_returned(walked, question, plain, wanted)
         except HandedAloneError as error:
-            apart.add(error.op)
+            excluded.add(error.op)
     return plain
 
 
 def _over_returned(
     walked: Walked, question: Question, plain: BackwardGraph, wanted: Sequence[Op]
 ) -> BackwardGraph:
-    """Derive the gradients with each value in `wanted` opaque: an output of forward with a gradient of its own."""
+    """Derive the gradients with each value in `wanted` opaque: an output of forward with a gradient of its own, `extra_grad_h`.
+
+    `plain` are the gradients without such outputs: names for these are found there.
+    """
     names = names_of_returned(plain, wanted)
     taken = {*question.taken, *plain.held.values(), *names.values()}
     handed: dict[Op, Op] = {}
@@ -360,8 +380,8 @@ def _over_returned(
     make = maker_of(walked.applier, walked.lowered, held, of_results)
     seeds = _seeds(make, walked.cotangents, walked.undefined)
     back = _walked_back(walked.spec, make, walked.lowered, seeds, handed)
-    again = walked._replace(held=held, make=make, back=back)
-    found = _simplified(again, question)
+    over = walked._replace(held=held, make=make, back=back)
+    found = _simplified(over, question)
     return found._replace(
         held=walked.held,
         returned=names,
@@ -371,7 +391,7 @@ def _over_returned(
 
 
 def _takes_cotangent(op: Op) -> bool:
-    """Return whether autograd may hand in a gradient for a returned value."""
+    """Return whether autograd may hand in a gradient for a returned value: it carries one, and is no integer or mask."""
     return op.active and op.kind in ("real", "complex")
 
 
@@ -415,7 +435,10 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
 def _statements(
     spec: OpSpec, walked: Walked, backward: BackwardGraph
 ) -> GradientStatements:
-    """Write the gradients as statements, with notes; raise `UnsupportedError` for a forward they cannot serve."""
+    """Write the gradients as statements, with notes; raise `UnsupportedError` for a forward they cannot serve.
+
+    A function of torch for tensors alone fails where its argument is a number in some calls.
+    """
     results = walked.lowered.results
     _refuse_changed(spec, backward)
     found = gradient_statements(backward, spec.style)
@@ -435,17 +458,21 @@ def _statements(
 
 
 def _refuse_changed(spec: OpSpec, backward: BackwardGraph) -> None:
-    """Refuse gradients reading the value of a dirty input before the forward changed it in place; its shape stays."""
-    before = {backward.lowered.inputs[name]: name for name in spec.dirty}
-    if not before:
+    """Refuse gradients reading the value of a dirty input before the forward changed it in place; its shape stays.
+
+    Raise `UnsupportedError`. A dirty input is declared to be changed by the forward; `read` are the ops that the
+    backward computes.
+    """
+    unchanged = {backward.lowered.inputs[name]: name for name in spec.dirty}
+    if not unchanged:
         return
     roots = backward.roots.values()
-    read = [op for op in down_to(roots, backward.held) if op not in backward.held]
-    args = (arg for op in read if op.rule != "shape" for arg in op.args)
+    computed = [op for op in down_to(roots, backward.held) if op not in backward.held]
+    args = (arg for op in computed if op.rule != "shape" for arg in op.args)
     for value in (*args, *roots):
-        if value in before:
+        if value in unchanged:
             raise UnsupportedError(
-                f"the gradient needs what '{before[value]}' held before it changed in place: "
+                f"the gradient needs what '{unchanged[value]}' held before it changed in place: "
                 "keep a copy of it in the forward, and state the gradient"
             )
 
@@ -466,13 +493,14 @@ def maker_of(
 ) -> Maker:
     """Return the maker of backward ops, with all simplifications; `results` maps cotangents to their values.
 
-    A forward value with a name (in `held`), or a product of the forward, is read and never taken apart; a result is no such product.
+    A forward value with a name (in `held`), or a product of the forward, is read and never taken apart; a result is
+    no such product.
     """
 
     def opaque(op: Op) -> bool:
         return op in held and op.rule not in ("input", "static", "python")
 
-    apart = {*lowered.results, *lowered.held_in_branches}
+    not_products = {*lowered.results, *lowered.held_in_branches}
     # Ops made after the first cotangent belong to a backward, derived now or before, not to the forward.
     ops = applier.program.ops
     end = min((cotangent.serial for cotangent in results), default=len(ops))
@@ -480,13 +508,13 @@ def maker_of(
         applier,
         SIMPLIFICATIONS,
         opaque,
-        forward_products(ops[:end], apart, opaque),
+        forward_products(ops[:end], not_products, opaque),
         Precision(results),
     )
 
 
 def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:
-    """Return the incoming gradient of each differentiable result, as an op -> the result."""
+    """Return the incoming gradient of each differentiable result, as an op named `grad_<output>` -> the result."""
     found: dict[Op, Op] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if output.differentiable and result.is_tensor:
@@ -519,7 +547,10 @@ def _walked_back(
     seeds: Mapping[Op, list[Op]],
     handed: Mapping[Op, Op] = NOTHING,
 ) -> Reversed:
-    """Walk back from the results, and return the gradients of the inputs; `handed` are gradients handed in for saved values."""
+    """Walk back from the results, and return the gradients of the inputs; `handed` are gradients handed in for saved values.
+
+    Where a second derivative is given up, or computed apart, a gradient may be one fused call of PyTorch (`fuse`).
+    """
     fuse = spec.forgoes_second or returns_saved(spec)
     return Reverse(make, fuse, handed, once=spec.forgoes_second).run(
         seeds, lowered.inputs
@@ -529,7 +560,10 @@ def _walked_back(
 def _over(
     known: Mapping[Op, Op], roots: Mapping[str, Op], of: Mapping[Op, Op]
 ) -> tuple[dict[str, Op], dict[Op, Op]]:
-    """Replace each op by its simplified one, `known`, in gradients and in cotangents."""
+    """Replace each op by its simplified one, `known`, in gradients and in cotangents.
+
+    A cotangent that stands for itself in no `known` stays.
+    """
     return (
         {name: known[root] for name, root in roots.items()},
         {known.get(op, op): primal for op, primal in of.items()},
@@ -568,7 +602,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
 
 
 def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:
-    """Return the names of forward values: locals, and outputs without a local."""
+    """Return the names of forward values: locals, and outputs without a local. The backward may read these."""
     held = dict(lowered.held)
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if result.is_tensor:
@@ -577,7 +611,10 @@ def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:
 
 
 def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
-    """Map each input to an output of surely the same shape, if there is one: its gradient then has that shape too."""
+    """Map each input to an output of surely the same shape, if there is one: its gradient then has that shape too.
+
+    So `x.shape` can be read from `grad_output`, and need not be kept on ctx.
+    """
     outputs = tuple(zip(spec.outputs, lowered.results, strict=True))
     same_shape = {
         item.name: output.name
@@ -604,16 +641,19 @@ def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:
 
 
 def _why(applier: Applier, name: str) -> str:
-    """Return why no rule is for a call: there is none of its name, or it is unknown if the rule's condition (`when`) holds."""
+    """Return why no rule is for a call: there is none of its name, or it is unknown if the rule's condition (`when`) holds.
+
+    A method is looked up by its last name, `bar` of `x.foo.bar`.
+    """
     last = name.rpartition(".")[2]  # of a method
-    found = applier.undecided(name) or applier.undecided(last)
-    return f"{name} has no rule" if found is None else found.said_of(name)
+    undecided = applier.undecided(name) or applier.undecided(last)
+    return f"{name} has no rule" if undecided is None else undecided.said_of(name)
 
 
 def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
     """Return notes on calls treated as constants by autograd though a gradient would pass.
 
-    A call is left out if only constants read it.
+    A call is left out if only constants read it. `results` are those of the forward.
     """
     found, seen, waiting = list[str](), set[Op](), [*results]
     while waiting:

@@ -1,16 +1,20 @@
 """Reverse accumulation: from the cotangents of the outputs back to the gradients of the inputs.
 
 In: the lowered forward and the cotangent of each result. Out: an op for each input's gradient, with exactly its shape
-and kind. Invariant: all gradients reaching an op are added before they are passed on, and summed to the op's shape once
-for each shape they come in.
+and kind. Invariant: all gradients reaching an op are added before they are passed on, and summed to the op's shape
+once for each shape they come in.
 
-Ops are visited in reverse order of creation, so all users of an op come before it. For each op, the waiting cotangents
-are added up (`_gathered`) and turned into those of its arguments (`_contributions`): by the formulas of its rule, or of
-a rule for a composition (`x * sigmoid(x)` is silu); by a function, if ranks or indices decide (`CODED`); or by autograd
-of the one call, if there is no formula.
+Ops are visited in reverse order of creation, so all users of an op come before it. For each op, the waiting
+cotangents are added up (`_gathered`) and turned into those of its arguments (`_contributions`): by the formulas of
+its rule, or of a rule for a composition (`x * sigmoid(x)` is silu); by a function, if ranks or indices decide
+(`CODED`); or by autograd of the one call, if there is no formula.
 
-Words: `g` is the cotangent of an op, the gradient of the loss with respect to its value. A value `handed` is one that
-forward returns to have it saved: autograd hands in a gradient for it, as for any output.
+Words: an op is one application of a primitive in the graph; active: a gradient is wanted through it. `g` is the
+cotangent of an op, the gradient of the loss with respect to its value. A contribution is one user's part of an
+argument's cotangent; `Pairs` are arguments with theirs. A choice is `a if test else b` (op `cond`), as of optional
+inputs; a group is an op with several results, each an `item` of it. A value `handed` is one that forward returns to
+have it saved: autograd hands in a gradient for it, as for any output. A singular op can have an infinite gradient, as
+a division; `env` maps the names in a formula of the table to ops.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -82,7 +86,10 @@ class Reversed(NamedTuple):
 
 
 def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
-    """Declare a gradient to have its argument's shape, though its operands do not imply that."""
+    """Declare a gradient to have its argument's shape, though its operands do not imply that: the rule says so.
+
+    The sign of `-g` stays outside.
+    """
     if gradient.rule == "neg" and not make.opaque(gradient):
         return make.neg(exactly(make, gradient.args[0], arg))
     return (
@@ -90,16 +97,17 @@ def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
     )
 
 
-def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
+def may_gain_a_dim(input_op: Op, results: Iterable[Op]) -> bool:
     """Return whether a result has one dim if an input has none, though their shapes are taken for the same.
 
-    `x - x.mean(-1).unsqueeze(-1)`: a number has no last dim to reduce, and gains one.
+    `x - x.mean(-1).unsqueeze(-1)`: a number has no last dim to reduce, and gains one. Its gradient has one dim too
+    many.
     """
-    return not item.shape.least and any(
+    return not input_op.shape.least and any(
         op.rule == "unsqueeze"
         and isinstance(op.args[0].shape.origin, Dropped)
         and isinstance(op.shape.origin, Kept)
-        and op.shape.origin.base == item.shape
+        and op.shape.origin.base == input_op.shape
         for result in results
         for op in result.walk()
     )
@@ -131,7 +139,11 @@ class Reverse:
         handed: Mapping[Op, Op] = NOTHING,
         once: bool = False,
     ) -> None:
-        """Begin a walk; with `fuse`, gradients may be one fused call of PyTorch (`F.silu`'s backward) instead of a formula."""
+        """Begin a walk; with `fuse`, gradients may be one fused call of PyTorch (`F.silu`'s backward) instead of a formula.
+
+        `handed` maps a value returned to be saved to its gradient; `once`: the backward itself need not be
+        differentiable.
+        """
         self.make, self.program = make, make.program
         self.fuse = fuse
         self.once = once  # whether calls differentiable only once are allowed
@@ -201,8 +213,8 @@ class Reverse:
         # dim.
         for item in joined_parts(self.make, self.waiting.get(op, ())):
             key = (item.shape, item.kind)
-            known = by_shape.get(key)
-            by_shape[key] = item if known is None else self.make.add(known, item)
+            earlier = by_shape.get(key)
+            by_shape[key] = item if earlier is None else self.make.add(earlier, item)
         total: Op | None = None
         for item in by_shape.values():
             part = _fitted(self.make, item, op)
@@ -235,8 +247,9 @@ class Reverse:
     def _may_be_summed_later(self, op: Op, g: Op, summed: Op) -> bool:
         """Return whether a cotangent may stay larger than its value, to be summed to the shapes of the arguments later.
 
-        `summed` is the cotangent `g` summed to the shape of `op`. `g.sum_to_size((a * b).shape) * b` is `g * b` summed to the
-        shape of `a`, for elementwise ops; for a named value, summing first makes the products smaller.
+        `summed` is the cotangent `g` summed to the shape of `op`. `g.sum_to_size((a * b).shape) * b` is `g * b`
+        summed to the shape of `a`, for elementwise ops: one sum less. For a named value, summing first makes the
+        products smaller.
         """
         if summed.rule != "summed_to" or summed is g or g.kind != op.kind:
             return False
@@ -274,17 +287,16 @@ class Reverse:
         """Cast a cotangent to the dtype of its op, if an explicit dtype in the forward has brought in another.
 
         Otherwise a product would raise, `x @ w + y.float()` in half precision, and an input would get a gradient of
-        another dtype than its own.
-        Inputs are assumed to agree.
+        another dtype than its own. Inputs are assumed to agree.
         """
-        beside = self.make.precision(g) - self.make.precision(op)
-        brought_in = any(says_its_dtype(self.program, source) for source in beside)
+        sources = self.make.precision(g) - self.make.precision(op)
+        brought_in = any(says_its_dtype(self.program, source) for source in sources)
         if g.kind != op.kind or not brought_in:
             return g
         return cast_as(self.make, g, source_of(op) or op)
 
     def _arrive(self, op: Op, pairs: Pairs) -> None:
-        """Add contributions to those waiting at their ops, with the user (`op`) each comes from."""
+        """Add contributions to those waiting at their ops, with the user (`op`) each comes from: names are made of it."""
         for arg, gradient in self._summed(pairs).items():
             self.waiting.setdefault(arg, []).append(gradient)
             self.via.setdefault(gradient, (arg, op))
@@ -314,17 +326,20 @@ class Reverse:
         sums: dict[Op, Op] = {}
         for arg, gradient in pairs:
             if arg.active and not is_number(gradient, 0):
-                known = sums.get(arg)
-                if known is not None and known.shape != gradient.shape:
-                    known = sum_to(self.make, known, arg)  # else one is broadcast
+                earlier = sums.get(arg)
+                if earlier is not None and earlier.shape != gradient.shape:
+                    earlier = sum_to(self.make, earlier, arg)  # else one is broadcast
                     gradient = sum_to(self.make, gradient, arg)
                 sums[arg] = (
-                    gradient if known is None else self.make.add(known, gradient)
+                    gradient if earlier is None else self.make.add(earlier, gradient)
                 )
         return sums
 
     def _contributions(self, op: Op, g: Op) -> Pairs:
-        """Return the arguments of an op, each with its part of the cotangent `g`."""
+        """Return the arguments of an op, each with its part of the cotangent `g`: by the first way that is open to its kind.
+
+        An item contributes nothing yet: `g` waits in `parts` until its group is reached.
+        """
         if op.rule == "item":
             self.parts.setdefault(op.args[0], {})[op.position] = g
             return []
@@ -348,8 +363,8 @@ class Reverse:
 
         `args` are the arguments of the composition: the values between them and `op` would get no cotangent.
         """
-        inner = {*down_to((op,), {*args})} - {op, *args}
-        return not inner.isdisjoint(self.handed)
+        skipped = {*down_to((op,), {*args})} - {op, *args}
+        return not skipped.isdisjoint(self.handed)
 
     def _of_choice(self, op: Op, g: Op) -> Pairs:
         """Return the contributions of `a if test else b`: `g if test else 0` for `a`, `0 if test else g` for `b`."""
@@ -362,7 +377,7 @@ class Reverse:
         ]
 
     def _same(self, g: Op, op: Op) -> Op:
-        """Return the cotangent of one branch of a choice, in the shape of its value."""
+        """Return the cotangent of one branch of a choice, in the shape of its value: where it is chosen, the two shapes are one."""
         if g.shape == op.shape or not op.is_tensor:
             return g
         return self.program.op(
@@ -386,8 +401,10 @@ class Reverse:
     ) -> Pairs:
         """Return contributions by formulas, or all by autograd if a formula is missing or reads unknown facts.
 
-        `env` maps the names in a formula to ops. A `composed` rule is for several ops of the forward at once. Where a fused call
-        of PyTorch ends derivatives, the plain formula stands beside it, for a backward that is differentiated.
+        `env` maps the names in a formula to ops. A `composed` rule is for several ops of the forward at once. Where a
+        fused call of PyTorch ends derivatives, the plain formula stands beside it, for a backward that is
+        differentiated. Raise `UnsupportedError` for a group (no sole `grad`), which autograd of one call cannot
+        serve.
         """
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
@@ -441,7 +458,7 @@ class Reverse:
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
         """Return the formula under `fused`, one call of PyTorch's; None without one, or if a value would be saved for it alone.
 
-        The op's arguments are noted as real then.
+        The op's arguments are noted as real then. Values that other gradients of the op read are saved anyway.
         """
         if not self.fuse or op.kind not in ("real", "group"):
             return None
@@ -468,7 +485,8 @@ class Reverse:
     def _ends_derivatives(self, g: Op, given: Collection[Op]) -> bool:
         """Return whether a gradient comes from the `given` values by a call without a derivative in PyTorch: `silu_backward`.
 
-        Such a gradient is used only while autograd does not record. Always False where a second derivative is given up.
+        Such a gradient is used only while autograd does not record. Always False where a second derivative is given
+        up.
         """
         if self.once or g in given:
             return False
@@ -479,7 +497,8 @@ class Reverse:
     def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
         """Return the contributions of an op with several results; `arrived` has their cotangents by position, a missing one is zero.
 
-        Of a result `*parts`, all cotangents are joined, or each is put back by itself.
+        Of a result `*parts` (any number of them, as of `split`), all cotangents are joined, or each is put back by
+        itself.
         """
         for g in arrived.values():
             if g.rule == "cond" and may_be_zero(g):
@@ -532,5 +551,5 @@ def _fitted(make: Maker, g: Op, op: Op) -> Op:
         return sum_to(make, g, op)
     if _of_tensors(g.shape) == op.shape.origin.base and g.kind == op.kind:
         return g
-    several = op.args if op.rule == "cond" else ()
-    return sum_to(make, g, next((item for item in several if item.is_tensor), op))
+    branches = op.args if op.rule == "cond" else ()
+    return sum_to(make, g, next((item for item in branches if item.is_tensor), op))

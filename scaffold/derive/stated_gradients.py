@@ -301,6 +301,7 @@ def element_lines(
     by_index = {"i"}
     for line in lines:
         item = line.statement
+        # A gradient is the one name of its line.
         (name,) = written(item) if len(written(item)) == 1 else ("",)
         target = name.removeprefix("grad_")
         if isinstance(item, Assign) and name != target and target in variadic:
