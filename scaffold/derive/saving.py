@@ -1,11 +1,15 @@
 """Saving: tensors and values passed from forward to backward by ctx, and the backward rewritten to read them.
 
-In: the lines of the backward. Out: the same lines over `ctx`, and a `Context`. Invariant: a tensor is saved only for
-gradients that read its data, and a parameter of the module for its own gradient, too; shape, dtype and presence are
-kept as values instead. No two values share a name on ctx, and none has a name with a meaning to PyTorch there.
+In: the lines of the backward, over the forward's own names. Out: the same lines over `ctx`, and a `Context`.
+Invariant: a tensor is saved only for gradients that read its data, and a parameter of the module for its own
+gradient, too; shape, dtype and presence are kept as values instead. No two values share a name on ctx, and none has a
+name with a meaning to PyTorch there.
 
-Words: a facet of a tensor is its shape, its dtype, its presence or the like. A line `serves` the inputs whose gradients
-need it.
+Words: saved tensors pass through `ctx.save_for_backward`; kept values are other attributes of ctx. A facet of a
+tensor is its shape, its dtype, its presence (is it None?) or the like; a `Read` is a use of a tensor's name, with the
+facets it reads, () for its data. A line `serves` the inputs whose gradients need it: it stands under a test of these.
+An intermediate is a saved local of the forward. A variadic input or output is any number of tensors. Output gradients
+are incoming; one may be None, if the output was not used (`incoming`).
 """
 
 from collections import Counter
@@ -83,14 +87,14 @@ class ContextNames:
         return self._names[name, ""]
 
     def facet(self, name: str, facet: str) -> str:
-        """Return the name on ctx of a facet of a tensor (its shape, dtype, presence, ...): `x_shape`."""
+        """Return the name on ctx of a facet of a tensor (its shape, dtype, presence, ...): `x_shape`, or else `shape_of_x`."""
         known = self._names.get((name, facet))
         return known or self._give(
             (name, facet), kept_name(name, facet), f"{facet}_of_{name}"
         )
 
     def _give(self, key: tuple[str, str], usual: str, other: str) -> str:
-        """Reserve a name for a value: the usual one, or the other one if it is taken."""
+        """Reserve a name for a value: the usual one, or the other one if it is taken. `key` is a name and a facet, "" for an attribute."""
         name = self._names[key] = take(self._taken, usual, other)
         return name
 
@@ -133,13 +137,15 @@ def transfer(
 ) -> Transfer:
     """Decide how each free name of the backward reaches it, and rewrite the lines to read it so.
 
-    A name is read from an input or output saved as a tensor, or from a value on ctx. A jvp has no incoming gradients.
+    A name is read from an input or output saved as a tensor, or from a value on ctx. A jvp has no incoming gradients
+    (`gradients_come_in`). Raise if the backward reads what cannot be saved.
     """
     found = _free(lines)
     data = _data_readers(spec, found, origins)
     _refuse_changed(spec, data, place)
 
     def always(name: str, serves: frozenset[str]) -> bool:
+        """Return whether to save a tensor without a test of the gradients that read it."""
         return name in origins.vectors or is_for_most(spec, serves)
 
     saved = tuple(
@@ -149,7 +155,7 @@ def transfer(
     )
     _refuse_two_tuples(spec, saved, place)
     every = frozenset(item.name for item in spec.differentiable)
-    there = {
+    available_for = {
         name: every if always(name, serves) else serves for name, serves in data.items()
     }
     coming = frozenset(
@@ -159,7 +165,7 @@ def transfer(
     )
     coming -= origins.incoming.undefined
     assigned = written(*(line.statement for line in lines))
-    rewriter = _Rewriter(spec, graph, origins, names, there, coming, assigned)
+    rewriter = _Rewriter(spec, graph, origins, names, available_for, coming, assigned)
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
 
@@ -178,33 +184,35 @@ def without_views(
 ) -> tuple[tuple[Line, ...], Mapping[str, str]]:
     """Drop lines for views read only for their shape; return lines, and forward expressions of views and described locals.
 
-    So the input need not be saved: `x1 = x[..., ::2]` goes, and `ctx.x1_shape = x[..., ::2].shape` comes instead. Here
-    `y.to(x)` reads no data either: it is rewritten to `y.to(x.device, x.dtype)`.
+    So the input need not be saved: `x1 = x[..., ::2]` goes, and `ctx.x1_shape = x[..., ::2].shape` comes instead.
+    Here `y.to(x)` reads no data either: it is rewritten to `y.to(x.device, x.dtype)`. `described` are locals of which
+    only the shape is read; the forward has them.
     """
     views = _Views(spec, graph, lines)
     typed = [_with_types(graph, line, views.inputs) for line in lines]
-    gone = views.at
+    dropped = views.at
+    # Until no remaining line reads a dropped view, or its input, for more than a shape.
     while True:
-        left_lines = (x.statement for at, x in enumerate(typed) if at not in gone)
+        left_lines = (x.statement for at, x in enumerate(typed) if at not in dropped)
         read = data_read(*left_lines, elements=True)
         left = {
             at: names
-            for at, names in gone.items()
+            for at, names in dropped.items()
             if not read & {*names, *(views.root[name] for name in names)}
         }
-        if left == gone:
+        if left == dropped:
             break
-        gone = left
+        dropped = left
     found = {name: name for name in described}
     found |= {
-        name: emit(views.known[name]) for names in gone.values() for name in names
+        name: emit(views.known[name]) for names in dropped.values() for name in names
     }
     rest = [
         _with_types(graph, line, views.inputs - read)
         for at, line in enumerate(lines)
-        if at not in gone
+        if at not in dropped
     ]
-    return _without_unread(spec, graph, rest) if gone else tuple(rest), found
+    return _without_unread(spec, graph, rest) if dropped else tuple(rest), found
 
 
 def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
@@ -233,7 +241,10 @@ def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
 def _without_unread(
     spec: OpSpec, graph: Graph, lines: Sequence[Line]
 ) -> tuple[Line, ...]:
-    """Drop lines no longer read once views are gone, such as the numbers of an index."""
+    """Drop lines no longer read once views are gone, such as the numbers of an index.
+
+    The walk goes up from the last line; gradients are read after it.
+    """
     live = frozenset(f"grad_{item.name}" for item in spec.differentiable)
     left: list[Line] = []
     for line in reversed(lines):
@@ -244,7 +255,10 @@ def _without_unread(
 
 
 def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
-    """Yield each name assigned by a statement, and its value; nothing if the values cannot be told apart."""
+    """Yield each name assigned by a statement, and its value: `a, b = x.chunk(2)` -> a, `x.chunk(2)[0]`, and so on.
+
+    Nothing if the values cannot be told apart.
+    """
     if isinstance(item, If) or item.operator:
         return
     targets, value = item.target.args, item.value
@@ -263,7 +277,10 @@ class _Views:
     """The locals that are views of an input, as expressions over inputs and attributes."""
 
     def __init__(self, spec: OpSpec, graph: Graph, lines: tuple[Line, ...]) -> None:
-        """Find the lines with nothing but views of inputs: `at` maps their positions to the names they assign."""
+        """Find the lines with nothing but views of inputs: `at` maps their positions to the names they assign.
+
+        Only names assigned once count.
+        """
         self.graph = graph
         several = variadic_names(spec)
         tensors = (item for item in spec.tensors if not item.optional)
@@ -293,6 +310,7 @@ class _Views:
             self.known[name] = self.graph.rewrite(value, self._meant)
 
     def _meant(self, node: Node) -> Node | None:
+        """Return the expression of a local, for its name in another expression; None for other nodes."""
         return self.known.get(node.label) if node.kind == "name" else None
 
     def _root(self, node: Node) -> str | None:
@@ -343,7 +361,8 @@ def context_of(
 ) -> Context:
     """Return the contents of ctx: every tensor and attribute if a gradient is missing, since the user may want any to write it.
 
-    `handed` is the backward over ctx, with the values it reads.
+    `handed` is the backward over ctx, with the values it reads. If output gradients may be None, the context also
+    says which the backward looks at (`watched`), and which zeros stand in for them (`filled`).
     """
     saved, kept = handed.saved, handed.kept
     watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
@@ -364,8 +383,8 @@ def context_of(
 def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
     """Return whether the names are all differentiable inputs, or more than half of them and at least two.
 
-    Tensors read for their gradients are saved without a condition, and are available to the others too. A single input
-    among several is often wanted alone.
+    Tensors read for their gradients are saved without a condition, and are available to the others too. A single
+    input among several is often wanted alone.
     """
     count = len(spec.differentiable)
     found = sum(item.name in names for item in spec.differentiable)
@@ -385,6 +404,7 @@ def variadic_names(spec: OpSpec) -> frozenset[str]:
 
 
 def _free(lines: tuple[Line, ...]) -> Found:
+    """Return the reads of names that no earlier line of the backward assigns, each with the gradients its line serves."""
     statements = tuple(line.statement for line in lines)
     return [(read, lines[position].serves) for read, position in free_reads(statements)]
 
@@ -392,7 +412,10 @@ def _free(lines: tuple[Line, ...]) -> Found:
 def _refuse_changed(
     spec: OpSpec, data: dict[str, frozenset[str]], place: Location
 ) -> None:
-    """Raise if the backward reads an input that the forward changes in place; `data` maps a tensor to the gradients reading its values."""
+    """Raise if the backward reads an input that the forward changes in place; `data` maps a tensor to the gradients reading its values.
+
+    The saved tensor would have its later values.
+    """
     for name in spec.dirty:
         if data.get(name):
             message = (
@@ -428,14 +451,17 @@ def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
 def _data_readers(
     spec: OpSpec, found: Found, origins: Origins
 ) -> dict[str, frozenset[str]]:
-    """Return for each tensor the gradients reading its data: for its shape alone, it need not be saved."""
+    """Return for each tensor the gradients reading its data: for its shape alone, it need not be saved.
+
+    `found` are the reads of the backward, with the gradients they are for.
+    """
     tensors = {name for name, _, _ in _tensors(spec, origins)}
-    several = variadic_names(spec)
+    variadic = variadic_names(spec)
     readers: dict[str, frozenset[str]] = {}
     for read, serves in found:
         origin = origins.outputs.get(read.name, read.name)
         # `x[i].shape` of a plain tensor is read from the tensor itself.
-        slice_of_tensor = read.element and origin not in several
+        slice_of_tensor = read.element and origin not in variadic
         needs_tensor = (
             not read.facets or slice_of_tensor or read.name in origins.intermediates
         )
@@ -451,7 +477,7 @@ def _data_readers(
 
 
 class _Rewriter:
-    """A rewriter of attributes to `ctx.eps`, and of unavailable tensors' metadata to `ctx.x_shape`."""
+    """A rewriter of attributes to `ctx.eps`, and of unavailable tensors' metadata to `ctx.x_shape`; it collects these in `kept`."""
 
     def __init__(
         self,
@@ -463,7 +489,10 @@ class _Rewriter:
         coming: frozenset[str],
         assigned: frozenset[str],
     ) -> None:
-        """Begin without values on ctx; `coming` are the gradients surely given to backward, `assigned` all names it assigns."""
+        """Begin without values on ctx; `coming` are the gradients surely given to backward, `assigned` all names it assigns.
+
+        `there` maps a saved tensor to the gradients under whose tests it is available.
+        """
         self.graph, self.origins = graph, origins
         self.there = there  # the gradients for which a tensor is available
         self.spec = spec
@@ -486,8 +515,8 @@ class _Rewriter:
     def _changed(self, node: Node, serves: frozenset[str]) -> Node | None:
         """Return the new form of a read of an attribute or of metadata; None if the node stays.
 
-        Metadata (shape, dtype, presence) of a tensor not available for the gradients in `serves` is read from an incoming
-        gradient or a saved tensor that surely has the same, or else from a value put on ctx.
+        Metadata (shape, dtype, presence) of a tensor not available for the gradients in `serves` is read from an
+        incoming gradient or a saved tensor that surely has the same, or else from a value put on ctx.
         """
         if node.kind == "name" and node.label in self.attributes:
             name = self.names.attribute(node.label)
@@ -519,7 +548,10 @@ class _Rewriter:
         return self.graph.rewrite(form, lambda part: self._below(part, form, serves))
 
     def _below(self, part: Node, form: Node, serves: frozenset[str]) -> Node | None:
-        """Return the new form of a node inside `form`, perhaps an attribute or further metadata; None if it stays."""
+        """Return the new form of a node inside `form`, perhaps an attribute or further metadata; None if it stays.
+
+        `x.shape[dim]` -> `ctx.x_shape[ctx.dim]`: `form`, just made, is not changed again.
+        """
         if part is form or (part.kind != "name" and metadata_read(part) is None):
             return None
         return self._changed(part, serves)
@@ -537,7 +569,10 @@ class _Rewriter:
         return name in self.coming and name not in self.assigned
 
     def _saved_with(self, read: Read, serves: frozenset[str]) -> str | None:
-        """Return a saved tensor surely with the same shape (and dtype, device, if these are read); None without one."""
+        """Return a saved tensor surely with the same shape (and dtype, device, if these are read); None without one.
+
+        It must be available wherever the line runs, for all gradients in `serves`.
+        """
         own, facets = self.origins.traits.get(read.name), {*read.facets}
         # An input or output, of the same shape all along.
         absent = read.name not in self.assigned and not read.element
@@ -587,7 +622,7 @@ class _Rewriter:
 
 
 def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:
-    """Return the names on ctx read by lines."""
+    """Return the names on ctx read by lines: `eps` for `ctx.eps`."""
     return frozenset(node.label for node in nodes(*lines) if is_of_ctx(node))
 
 
@@ -607,7 +642,7 @@ def expression_of(item: TensorInput, facet: str) -> str:
 
 
 def facet_of(item: TensorInput | Output, name: str, facet: str) -> str:
-    """Return the facet of a tensor, or of each tensor of a variadic one."""
+    """Return the facet of a tensor called `name` as an expression, `x.shape`; a list of one for each tensor of a variadic one."""
     if facet == "presence":
         return f"{name} is not None"
     if facet == "length":
@@ -660,7 +695,8 @@ def _filled(
 ) -> tuple[Filled, ...]:
     """Return zeros for watched gradients, if one may be None beside another, or, with `alone`, beside other values.
 
-    A sole gradient needs none: if it is None, the backward returns None at once.
+    A sole gradient needs none: if it is None, the backward returns None at once. Each is made by shape, dtype and
+    device on ctx.
     """
     several = any(item.variadic for item in spec.outputs if item.name in watched)
     if len(watched) < 2 and not (several or alone):
@@ -680,8 +716,8 @@ def _filled(
 def _as_saved(item: Filled, saved: Iterable[Saved], origins: Origins) -> Filled:
     """Make the zeros for a gradient like a saved tensor rather than by shape, dtype and device on ctx, if there is one.
 
-    The tensor must be saved for every gradient. If it has the output's shape, nothing is kept on ctx for the zeros; an
-    intermediate of another shape gives dtype and device, and the shape comes from ctx.
+    The tensor must be saved for every gradient. If it has the output's shape, nothing is kept on ctx for the zeros;
+    an intermediate of another shape gives dtype and device, and the shape comes from ctx.
     """
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))

@@ -1,12 +1,18 @@
 """Shape guards: tests at the top of forward for the declared shapes a backward relies on.
 
-In: an `OpSpec`, its forward and its `Derivation`, and a way to derive another. Out: a `ShapeCheck` for each input with
-a shape to test.
-Invariant: a call that passes the tests, and PyTorch's own, has the shapes assumed by the backward; PyTorch's tests are
-not repeated, and nothing is tested if the backward would be the same without the declaration.
+In: an `OpSpec`, its forward and its `Derivation`, and a way to derive another. Out: a `ShapeCheck` for each input
+with a shape to test.
+Invariant: a call that passes the tests, and PyTorch's own, has the shapes assumed by the backward; PyTorch's tests
+are not repeated, and nothing is tested if the backward would be the same without the declaration.
 
-Words: a condition is one on named sizes (`require`). Leading dims are any number of dims: `...`, `*batch`. A stated
-gradient is one by the user's formula.
+Why: for `--inputs 'x[N, D], b[D]'` the gradient of b is a sum over dim 0, wrong for a b of another shape; so forward
+raises for it. `found` is the op as declared; `derive` derives it with weaker declarations, and where it comes out the
+same, no test is needed: sizes are tried first, then conditions on them, then ranks.
+
+Words: the first input with a size of some name gives it, and others are compared with that; an optional input that
+gives one is its teller (`told_by`). A condition is one on named sizes (`require`). Leading dims are any number of
+dims, `...` or `*batch`, named if all inputs share them. A stated gradient is one by the user's formula. A variadic
+input is any number of tensors. The rank of a tensor is its number of dims.
 """
 
 import re
@@ -38,7 +44,7 @@ class Place(NamedTuple):
 
     @property
     def own_name(self) -> str:
-        """Return a name unique among sizes and leading dims."""
+        """Return a name unique among sizes and leading dims: `N_of_x_0`."""
         return f"{self.dims[self.at]}_of_{self.item.name}_{self.at}"
 
     @property
@@ -58,7 +64,7 @@ class Place(NamedTuple):
         return self.at - len(self.dims) if last or behind else self.at
 
     def node(self, graph: Graph) -> Node:
-        """Return the expression `x.shape[-1]`, as a node."""
+        """Return the expression `x.shape[-1]`, as a node; not for leading dims."""
         assert self.axis is not None
         shape = graph.node("attribute", "shape", (graph.name(self.item.name),))
         at = graph.constant(str(abs(self.axis)))
@@ -85,7 +91,7 @@ class Part(NamedTuple):
 
     @property
     def behind(self) -> int:
-        """Return how many dims follow, if they are counted from the end because of leading dims, else 0."""
+        """Return how many dims follow, if they are counted from the end because of leading dims, else 0: 2 for `x.shape[:-2]`."""
         dims, end = self.first.dims, self.first.at + self.length
         return len(dims) - end if leading(dims[:end]) else 0
 
@@ -215,7 +221,10 @@ def _sizes_read(
 
 
 def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck | None:
-    """Return the check of a condition on sizes, `N % 2 == 0`, placed at the last input with a size it reads; None without one."""
+    """Return the check of a condition on sizes, `N % 2 == 0`, placed at the last input with a size it reads; None without one.
+
+    The test is of its opposite, `x.shape[0] % 2 != 0`.
+    """
     test, places = condition.result, _sizes_read(condition, declared)
     if test is None or not places:
         return None
@@ -279,13 +288,13 @@ def _places(item: TensorInput) -> Iterator[Place]:
 
 
 def _own_dims(item: TensorInput) -> tuple[Dim, ...]:
-    """Return the dims of an input, each under a unique name."""
+    """Return the dims of an input, each under a unique name, but for an unnamed `...`."""
     named = {place.at: place.own_name for place in _places(item)}
     return tuple(named.get(at, dim) for at, dim in enumerate(item.dims or ()))
 
 
 def _without_names(spec: OpSpec) -> OpSpec:
-    """Return the op with no two sizes declared equal, and none a number."""
+    """Return the op with no two sizes declared equal, and none a number: the weakest declarations of the same ranks."""
     fixed = (item for item in spec.tensors if _is_fixed(item))
     own = _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
     return replace(own, require=())
@@ -299,8 +308,8 @@ def _known(
 ) -> list[Known]:
     """Return the required sizes of each input, by the first input with a dim of the same name, and the dims to test.
 
-    PyTorch itself enforces the `pairs` of equal sizes: one test is enough for the dims they connect, one group. `tellers` maps a dim to
-    the optional input it is compared with.
+    PyTorch itself enforces the `pairs` of equal sizes: one test is enough for the dims they connect, one group.
+    `tellers` maps a dim to the optional input it is compared with.
     """
     places = [place for item in declared for place in _places(item)]
     group = _groups([place.own_name for place in places], pairs)
@@ -341,7 +350,7 @@ def _known_of(
 
 
 def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Map each name to a representative of its set of equal names; `pairs` are equal."""
+    """Map each name to a representative of its set of equal names, by the `pairs` of equal ones: a, b equal -> {a: a, b: a}."""
     group = {name: name for name in names}
     for one, two in pairs:
         if one in group and two in group and group[one] != group[two]:
@@ -366,7 +375,8 @@ def _known_of_each(
 ) -> tuple[OfEach, ...]:
     """Return the sizes required of each tensor of a variadic input: by required inputs and the first tensor; then by optional ones.
 
-    The second item is left out if optional inputs require nothing more.
+    The second item is left out if optional inputs require nothing more. `several` is the variadic input, `each` one
+    of its tensors under the name `item`, `first` its tensor 0.
     """
     each = several._replace(name=fresh("item", outer_names(spec, None)), variadic=False)
     first = each._replace(name=f"{several.name}[0]")
@@ -389,7 +399,7 @@ def _known_of_each(
 
 
 def _check_of_each(item: OfEach) -> ShapeCheck | None:
-    """Return the check of a variadic input, which compares each tensor in turn."""
+    """Return the check of a variadic input, which compares each tensor in turn; None if there is nothing to test."""
     name, dims = item.known.item.name, item.known.dims
     rank_tests = {name: f"{name}.ndim != {len(dims)}"} if not leading(dims) else {}
     check = _check(item.known, item.others, rank_tests)
@@ -413,7 +423,7 @@ def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
 def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) -> OpSpec:
     """Return the op with only the last dim declared for the inputs in `alone`, and for others compared with them.
 
-    If it is derived alike, their number of dims needs no test.
+    If it is derived alike, their number of dims needs no test. `known` has the required sizes of all inputs.
     """
     base = spec if any(item.to_test for item in known) else _without_names(spec)
     names = {item.name: item.dims for item in base.tensors}
@@ -451,7 +461,8 @@ def _least_ranks(
 ) -> dict[str, str]:
     """Return rank tests for inputs with perhaps fewer dims than are cut off or read; `least` are ranks PyTorch enforces.
 
-    The `shape[:-2]` of `[D]` is (), the same as with no leading dims.
+    The `shape[:-2]` of `[D]` is (), the same as with no leading dims. `read` are places that conditions read; `cut`
+    counts, for each input, the dims that must exist behind its leading ones.
     """
     cut: dict[str, int] = {}
     for place in read:
@@ -488,6 +499,7 @@ def _check(
     """Return the check of one input, or None if there is nothing to test.
 
     A shape known in full is compared as a whole, `y.shape != x.shape`; else its rank and its dims one by one.
+    `rank_tests` has the test of its number of dims, if needed.
     """
     name, dims = known.item.name, known.dims
     absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.told_by))
@@ -517,6 +529,7 @@ def _check(
 
 
 def _declared(item: TensorInput) -> str:
+    """Return an input with its dims as the user declares it, for the message: `y[N, D]`."""
     return f"{item.name}[{', '.join(map(str, item.dims or ()))}]"
 
 
@@ -544,7 +557,7 @@ def _starred(sizes: Sequence[Place | int | None]) -> Part | None:
 
 
 def _shown(dim: Dim, size: Place | int | None) -> str:
-    """Return a size for the message: as a number if it follows from another input."""
+    """Return a size for the message, part of an f-string: as a number if it follows from another input, `{x.shape[0]}`, else its name."""
     if not isinstance(size, Place):
         return str(dim)
     return f"*{{[*{size.size}]}}" if size.is_leading else f"{{{size.size}}}"
@@ -555,12 +568,12 @@ def _runs(
 ) -> Iterator[tuple[Part, Part | Place | int | None]]:
     """Yield the dims to test (`known.to_test`) with their required sizes; adjacent ones together, if adjacent in another input too.
 
-    `y.shape[:2] != x.shape[:2]` is one test for two dims.
+    `y.shape[:2] != x.shape[:2]` is one test for two dims. Leading dims come first.
     """
     asked = known.to_test
     if asked and Place(known.item, asked[0]).is_leading:
-        part, there = _leading_run(known, others)
-        yield part, there
+        part, required = _leading_run(known, others)
+        yield part, required
         asked = tuple(at for at in asked if at >= part.length)
     runs: list[list[int]] = []
     for at in asked:
@@ -595,7 +608,7 @@ def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
 
 
 def _before(known: Known, others: Sequence[Known]) -> Sequence[Known]:
-    """Return the inputs checked before this one; all others, if it is not among them."""
+    """Return the inputs checked before this one; all others, if it is not among them. Their shapes are known to be right."""
     return others[: others.index(known)] if known in others else others
 
 
@@ -607,15 +620,18 @@ def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
     )
 
 
-def _test(part: Part, there: Part | Place | int | None) -> str:
+def _test(part: Part, required: Part | Place | int | None) -> str:
     """Return the test of a part against the required sizes: `y.shape[0] != x.shape[0]`, `y.shape[:2] != x.shape[:2]`."""
-    if isinstance(there, Part):
-        return f"{part.shape} != {there.shape}"
-    return f"{part.first.size} != {_size(there)}"
+    if isinstance(required, Part):
+        return f"{part.shape} != {required.shape}"
+    return f"{part.first.size} != {_size(required)}"
 
 
 def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
-    """Return all or some dims of an earlier input with the same sizes: `x.shape`, `x.shape[:2]`; else None."""
+    """Return all or some dims of an earlier input with the same sizes: `x.shape`, `x.shape[:2]`; else None.
+
+    One comparison then tests the whole shape.
+    """
     count = len(known.dims)
     for other in _before(known, others):
         dims = other.dims
