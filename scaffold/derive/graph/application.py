@@ -1,10 +1,13 @@
 """Application of primitives: of a call as written, or of a rule by name, with the result's shape and kind.
 
-In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in its order. Invariant: a parameter that takes
-no tensor gets none; a call without a fitting rule is not guessed at; unknown facts of a result are left open.
+In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in its order. Invariant: a parameter that
+takes no tensor gets none; a call without a fitting rule is not guessed at; unknown facts of a result are left open.
 
-Words: a rule is the section of a primitive in the table; a call is `bound` once each parameter of a rule has its argument. The kind
-is that of the elements: real, complex, int or bool; Python values are `static`.
+Lowering applies calls of the user's text, everything after it rules by name. Words: a rule is the section of a
+primitive in the table; a spelling is one of the calls that mean it, `x.sum(dim)`; a call is `bound` once each
+parameter of a rule has its argument. A rule may hold under a condition only, its `when`. The kind is that of the
+elements: real, complex, int or bool; Python values are `static`, several results are a `group`. An op is active if a
+gradient passes through it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,14 +53,17 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
 
 
 def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind:
-    """Return the kind of a rule's result at a position: by its `dtype` argument if there is one, otherwise by the table."""
+    """Return the kind of a rule's result at a position: by its `dtype` argument if there is one, otherwise by the table.
+
+    The table's word (`said`) is a parameter with the same kind, a kind, or a way of promotion.
+    """
     said = rule.facts.kind(position)
     dtype = args.get("dtype")
     # `x.to("cuda")`: a device in the place of a dtype
     if dtype is not None and _is_device(program.value_of(dtype)):
         args = {name: item for name, item in args.items() if item is not dtype}
         dtype = None
-    asked = dtype is not None and literal(dtype) is not None
+    has_dtype = dtype is not None and literal(dtype) is not None
     known = None if dtype is None else program.dtype(dtype)
     if known is not None:
         return known
@@ -66,31 +72,32 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
     else:
         kind = FIXED.get(said) or _promoted_kind(program, rule, args, said)
     # A dtype not known before the call may be a real one.
-    return "real" if asked and kind in ("int", "bool") else kind
+    return "real" if has_dtype and kind in ("int", "bool") else kind
 
 
 def _is_device(op: Op) -> bool:
     """Return whether an argument of `x.to(...)` is a device and not a dtype: `"cuda"`, `y.device`, `torch.device("cuda")`."""
     if op.is_python("call"):
         op = op.args[0]
-    said = literal(op)
-    if isinstance(said, str):
-        return not said.startswith("torch.")  # x.type("torch.LongTensor")
+    text = literal(op)
+    if isinstance(text, str):
+        return not text.startswith("torch.")  # x.type("torch.LongTensor")
     return op.is_python("attribute", "device")
 
 
 def _promoted_kind(program: Program, rule: Rule, args: Args, said: str) -> Kind:
-    """Return the kind the arguments promote to, by the table's word for it.
+    """Return the kind the arguments promote to, by the table's word for it (`said`).
 
-    "float": an int becomes real; "kept": no change; "number": a bool becomes an int; "magnitude": a complex value becomes real.
+    "float": an int becomes real; "kept": no change; "number": a bool becomes an int; "magnitude": a complex value
+    becomes real.
     """
     everything = {item.kind for item in tensors(args.values())}
     if "complex" in everything or _complex_number(args):
         return "real" if said == "magnitude" else "complex"
     # An index or a mask decides only if no other tensor is given.
-    apart = rule.facts.nondiff
-    given = (item for name, item in args.items() if name not in apart)
-    kinds = {item.kind for item in tensors(given)} if apart else everything
+    nondiff = rule.facts.nondiff
+    given = (item for name, item in args.items() if name not in nondiff)
+    kinds = {item.kind for item in tensors(given)} if nondiff else everything
     kinds = kinds or everything
     moves = rule.category in MOVING  # its numbers are positions, not elements
     if said == "float" or "real" in kinds or not kinds:
@@ -101,17 +108,20 @@ def _promoted_kind(program: Program, rule: Rule, args: Args, said: str) -> Kind:
 
 
 def _real_number(program: Program, args: Args) -> bool:
-    """Return whether the arguments include a Python float, or a Python value that is not certainly an int."""
-    plain = (item for item in args.values() if not item.is_tensor)
+    """Return whether the arguments include a Python float, or a Python value that is not certainly an int.
+
+    With a tensor of ints, such a number makes the result real.
+    """
+    python_values = (item for item in args.values() if not item.is_tensor)
     return any(
         isinstance(value := literal(item), float)
         or (value is UNKNOWN and not is_int(program, item))
-        for item in plain
+        for item in python_values
     )
 
 
 def _complex_number(args: Args) -> bool:
-    """Return whether the arguments include an imaginary number."""
+    """Return whether the arguments include an imaginary number, `2j`: it makes the result complex."""
     return any(
         item.rule in ("const", "static", "python") and is_complex(item)
         for item in args.values()
@@ -153,7 +163,7 @@ class Applier:
     def undecided(self, called: str) -> Undecided | None:
         """Return the rule possibly meant by a call of that function, with its undecided condition; None without one.
 
-        It is noted by `found`, which returned None for that call.
+        For a note to the user. It is noted by `found`, which returned None for that call.
         """
         return self._undecided.get(called)
 
@@ -166,8 +176,8 @@ class Applier:
     ) -> Bound | None:
         """Return the rule certainly meant by a call, with its arguments; None if no rule is, or if one may be.
 
-        `kind` is the spelling, "function", "method", "attribute" or "operator"; `name` is as in the table. A rule which may be meant,
-        by a condition unknown before the call, is noted for `undecided`.
+        `kind` is the spelling, "function", "method", "attribute" or "operator"; `name` is as in the table. A rule
+        which may be meant, by a condition unknown before the call, is noted for `undecided`.
         """
         maybe = list[Undecided]()
         for item in self.table.find(kind, name):
@@ -190,7 +200,10 @@ class Applier:
         positional: Sequence[Op],
         keywords: Mapping[str, Op] | None = None,
     ) -> tuple[Bound, ...]:
-        """Return all rules possibly meant by a call, for an argument to decide at run time: `F.gelu(x, approximate=kind)`."""
+        """Return all rules possibly meant by a call, for an argument to decide at run time: `F.gelu(x, approximate=kind)`.
+
+        The caller makes a choice of them, by their conditions.
+        """
         found = []
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
@@ -203,16 +216,17 @@ class Applier:
     ) -> dict[str, Op] | None:
         """Return the argument of each parameter of a rule, with defaults; None if the call does not fit its parameters.
 
-        Also None if a tensor is given to a parameter that takes none.
+        Also None if a tensor is given to a parameter that takes none. Other names of a parameter count (`axis` for
+        `dim`).
         """
         names = {item.name for item in found.spelled.parameters}
-        usual = {
+        by_name = {
             KEYWORDS.get(key, key) if key not in names else key: value
             for key, value in keywords.items()
         }
-        if len(usual) != len(keywords):  # `dim` and `axis` both
+        if len(by_name) != len(keywords):  # `dim` and `axis` both
             return None
-        bound = bind(found.spelled, positional, usual, self._as_one)
+        bound = bind(found.spelled, positional, by_name, self._as_one)
         if bound is None or any(item.rule == "starred" for item in bound.values()):
             return None  # the parameters of `*several` are unknown
         rule = found.rule
@@ -301,7 +315,8 @@ class Applier:
     def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
         """Return the op of a rule with all its arguments; it is active if a gradient passes to an active argument.
 
-        Raise `UnsupportedError` for a tuple of unknown length, or for the number 0 in the place of a matrix.
+        Raise `UnsupportedError` for a tuple of unknown length, or for the number 0 (a gradient of zeros) in the place
+        of a matrix.
         """
         made = self.program.made(rule.op, args.values())
         if made is not None:
@@ -324,7 +339,11 @@ class Applier:
         )
 
     def named(self, name: str, *positional: Op) -> Op:
-        """Return the op of a primitive by its name in the graph: `named("sum", x, dim)`. A missing argument gets its default."""
+        """Return the op of a primitive by its name in the graph: `named("sum", x, dim)`. A missing argument gets its default.
+
+        Raise `UnsupportedError` for another name. Arguments from the first keyword-only parameter on are bound by
+        name.
+        """
         rule = self.table.of_op(name)
         if rule is None:
             raise UnsupportedError(f"{name} is not a primitive")
@@ -355,7 +374,8 @@ class Applier:
 def _has_zero(rule: Rule, args: Mapping[str, Op]) -> bool:
     """Return whether the number 0, a gradient of zeros, is given in the place of a tensor.
 
-    An unused one among several results has such a gradient. Without declared tensors, parameters without a default count as tensors.
+    An unused one among several results has such a gradient. Without declared tensors, parameters without a default
+    count as tensors.
     """
     required = (item.name for item in rule.parameters if item.default is None)
     names = rule.tensors or frozenset(required)

@@ -1,10 +1,13 @@
 """Tests with a fixed outcome in each call, as `bias is not None`: their outcome, choices by them, implications between them.
 
-In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or a certain outcome. Invariant: nothing unknown
-before the call is guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same op.
+In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or a certain outcome.
+Invariant: nothing unknown before the call is guessed; `not`, `is` and `!=` are turned around, so that equal tests are
+the same op.
 
-Words: a choice (`cond`) is `body if test else orelse`; a test `told` has a certain outcome; branch 0 is taken if the test is true,
-branch 1 if not. A value is `given` if it is not None.
+Of optional inputs and of flags: the backward gets one `if` for all that depends on a test. Words: an op is one
+application of a primitive in the graph. A choice (`cond`) is `body if test else orelse`; a test `told` has a certain
+outcome; branch 0 is taken if the test is true, branch 1 if not. A value is `given` if it is not None. A rule is a
+primitive's section in the table; it holds for the calls in which its `when` is true.
 """
 
 from collections.abc import Mapping
@@ -53,7 +56,10 @@ from scaffold.formula import (
 
 
 def holds(program: Program, test: Node, args: Mapping[str, Op]) -> bool | None:
-    """Return whether a rule's `when` holds for the arguments of a call; None if unknown before the call."""
+    """Return whether a rule's `when` holds for the arguments of a call; None if unknown before the call.
+
+    `args` has the op of each parameter: `when = "p == 2"` holds of `torch.norm(x, 2)`.
+    """
     return truth(evaluated(test, lambda node: _known(program, node, args)))
 
 
@@ -66,10 +72,10 @@ def undecided(program: Program, test: Node, args: Mapping[str, Op]) -> Node:
 
 
 def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
-    """Return a name or a call in a rule's `when`, evaluated before the call: `p`, `rank(x)`, `whole(x)`, `len(sizes)`.
+    """Return a name or a call in a rule's `when`, evaluated before the call: `p`, `rank(x)`, `whole(x)` (of integers), `len(sizes)`.
 
-    `UNKNOWN` if only the call tells. A value known only not to be None is `PRESENT`, and `NO_STRING` if it is no string
-    either: tests as `p is None` and `p == "fro"` are decided by that.
+    `UNKNOWN` if only the call tells. A value known only not to be None is `PRESENT`, and `NO_STRING` if it is no
+    string either: tests as `p is None` and `p == "fro"` are decided by that.
     """
     match node:
         case Node("name", name):
@@ -89,12 +95,12 @@ def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
     return of_math(node, lambda inner: _known(program, inner, args))
 
 
-def _length(several: Op) -> object:
+def _length(sequence: Op) -> object:
     """Return the length of a tuple; `UNKNOWN` if it is not known before the call."""
-    if several.rule == "list":
-        starred = any(item.rule == "starred" for item in several.args)
-        return UNKNOWN if starred else len(several.args)
-    known = known_value(several)
+    if sequence.rule == "list":
+        starred = any(item.rule == "starred" for item in sequence.args)
+        return UNKNOWN if starred else len(sequence.args)
+    known = known_value(sequence)
     return len(known) if isinstance(known, tuple) else UNKNOWN
 
 
@@ -106,7 +112,7 @@ def choose(
 ) -> Op:
     """Return the op of `body if test else orelse`, for a test fixed in each call; one of the two if it is known before.
 
-    `not`, `is` and `!=` are turned around, so that equal choices are one op. With `zeros`, a 0 is a gradient of zeros, with a shape.
+    With `zeros`, a 0 is a gradient of zeros, with a shape. Equal choices are one op: see `positive`.
     """
     if body is orelse:
         return body
@@ -148,7 +154,7 @@ def choose(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChosenSize(UnnamedSize):
-    """One of two sizes."""
+    """One of two sizes, by a test: that of a dim of a chosen tensor."""
 
     test: Op
     body: Dim
@@ -158,7 +164,8 @@ class ChosenSize(UnnamedSize):
 def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
     """Return the shape of a choice between a tensor of a shape and the Python value `other`.
 
-    That is the tensor's shape beside None, or (with `zeros`) beside a 0 standing for a gradient; otherwise an `OrScalar` of it.
+    That is the tensor's shape beside None, or (with `zeros`) beside a 0 standing for a gradient; otherwise an
+    `OrScalar` of it.
     """
     if (zeros and is_number(other, 0)) or literal(other) is None or shape == SCALAR:
         return shape
@@ -177,7 +184,10 @@ def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape:
 
 
 def positive(program: Program, test: Op) -> Op | None:
-    """Return the opposite of a test with `not`, `is` or `!=`, without these words: `a == b` for `a != b`; None for other tests."""
+    """Return the opposite of a test with `not`, `is` or `!=`, without these words: `a == b` for `a != b`; None for other tests.
+
+    With branches exchanged, such a choice is the same as another one's.
+    """
     if test.is_python("unary", "not"):
         return test.args[0]
     for label, other in (("is", "is not"), ("!=", "==")):
@@ -194,11 +204,11 @@ def opposite(program: Program, test: Op) -> Op:
 def given(program: Program, op: Op) -> Op:
     """Return whether a value is not None: a `const` of True or False, or a test for an optional input or a choice with None.
 
-    `x if flag else None` -> `flag`.
+    `x if flag else None` -> `flag`. Of a choice, both branches are asked, under the test's outcome there.
     """
     if may_be_none(program, op):
-        there = program.read(op.name) if op.rule == "input" else op
-        return program.python("compare", "is not", there, program.const(None))
+        value = program.read(op.name) if op.rule == "input" else op
+        return program.python("compare", "is not", value, program.const(None))
     if op.rule != "cond":
         return program.const(literal(op) is not None)
     body, orelse = (
@@ -210,8 +220,8 @@ def given(program: Program, op: Op) -> Op:
     if body is orelse:
         return body
     other = opposite(program, op.test)
-    for sure, maybe, where in ((body, orelse, op.test), (orelse, body, other)):
-        known = literal(sure)
+    for known_branch, maybe, where in ((body, orelse, op.test), (orelse, body, other)):
+        known = literal(known_branch)
         if known is not UNKNOWN:
             test = where if known else opposite(program, where)
             if literal(maybe) is not UNKNOWN:
@@ -295,7 +305,10 @@ def _other_constant(asked: Op, known: tuple[Op, ...]) -> bool | None:
 
 
 def decides(known: Op, branch: int, test: Op, at: int) -> bool:
-    """Return whether branch `branch` of the test `known` is taken only with branch `at` of `test`; 0 is the branch of a true test."""
+    """Return whether branch `branch` of the test `known` is taken only with branch `at` of `test`; 0 is the branch of a true test.
+
+    Inside that branch, a choice by `test` is decided.
+    """
     return known is not test and told_by(test, known, branch == 0) is (at == 0)
 
 
@@ -318,7 +331,10 @@ def is_name(op: Op, name: str) -> bool:
 
 
 def implies(test: Op, branch: int, name: str) -> bool:
-    """Return whether the named value is certainly not None in a branch of a test: 0 if the test held, 1 if not."""
+    """Return whether the named value is certainly not None in a branch of a test: 0 if the test held, 1 if not.
+
+    `x is not None and flag` implies it of x in branch 0; so does a plain `if x`.
+    """
     match test.data:
         case Operator("unary", "not"):
             return implies(test.args[0], 1 - branch, name)

@@ -1,11 +1,15 @@
 """`Op`, an application of a primitive in the graph, its payload, and the `Program` of hash-consed ops.
 
-In: a rule's name, its arguments, and for an op of the engine's own its payload. Out: an `Op`, with the shape and kind found by
-the caller. Invariant: two equal applications in one `Program` are the same object, and an op comes after its arguments.
+In: a rule's name, its arguments, and for an op of the engine's own its payload. Out: an `Op`, with the shape and kind
+found by the caller. Invariant: two equal applications in one `Program` are the same object, and an op comes after its
+arguments.
 
-Words: an op is hash-consed: an equal one made before is returned again. A payload is all that an op has besides its arguments. A
-`static` op is a Python value, a `group` several results of one call; an op is `active` if a gradient may pass through it. A choice
-(`cond`) is `a if test else b`; a `const` is a literal. `facts` are those of the primitive in the table.
+The forward, its gradients and their simplifications are all ops of one program, so an expression common to several is
+met as one object. Words: an op is hash-consed: an equal one made before is returned again. A rule is a primitive's
+section in the table, `exp`. A payload is all that an op has besides its arguments. A `static` op is a Python value, a
+`group` several results of one call; an op is `active` if a gradient may pass through it. A choice (`cond`) is `a if
+test else b`; a `const` is a literal. A cotangent is the gradient of the loss by a value. `facts` are those of the
+primitive in the table.
 """
 
 from collections.abc import (
@@ -219,6 +223,7 @@ class Op:
 
     @property
     def is_tensor(self) -> bool:
+        """Return whether it is one tensor: neither a Python value nor several results."""
         return self.kind not in ("static", "group")
 
     @property
@@ -240,7 +245,7 @@ class Op:
         return self.data.node
 
     def is_python(self, kind: NodeKind, *labels: str) -> bool:
-        """Return whether it is a Python operation of this kind, with one of the labels if given."""
+        """Return whether it is a Python operation of this kind, with one of the labels if given: ("binary", "+") for `n + 1`."""
         return (
             isinstance(self.data, Operator)
             and self.data.kind == kind
@@ -330,8 +335,8 @@ class Operation(NamedTuple):
 class Program:
     """The ops of one program: an equal op is made once, and returned again.
 
-    It also knows the forward's Python values: values assigned to locals, operands of computed values,
-    and unpacked tuples.
+    It also knows the forward's Python values: values assigned to locals, operands of computed values, and unpacked
+    tuples.
     """
 
     def __init__(
@@ -375,7 +380,8 @@ class Program:
     ) -> Op:
         """Return the op of a rule and its arguments; an equal one made before is returned again.
 
-        `kind`, `shape` and `active` describe a new op only. With `shape=None` it gets an unknown shape, equal to no other.
+        `kind`, `shape` and `active` describe a new op only. With `shape=None` it gets an unknown shape, equal to no
+        other.
         """
         given = tuple(args)
         key = (rule, given, data)
@@ -405,7 +411,7 @@ class Program:
     def shaped(self, op: Op, shape: Shape) -> Op:
         """Return the op with a shape known from elsewhere, as a separate op of the program.
 
-        Inputs, cotangents and Python values are returned unchanged.
+        Inputs, cotangents and Python values are returned unchanged: their shape is the declared one.
         """
         if op.shape == shape or not op.is_tensor or op.rule in ("input", "cotangent"):
             return op
@@ -417,7 +423,7 @@ class Program:
         return self._known[key]
 
     def const(self, value: object) -> Op:
-        """Return a Python literal as an op; 1, 1.0 and True stay distinct."""
+        """Return a Python literal as an op; 1, 1.0 and True stay distinct. A tuple becomes a `list` of such."""
         if isinstance(value, tuple | list):
             return self.op("list", map(self.const, value))
         assert isinstance(value, Hashable)
@@ -455,7 +461,10 @@ class Program:
         return self.python("call", "", self.static(callee), *args)
 
     def placeholder(self, op: Op) -> Node:
-        """Return a node standing for an op inside an expression; the printer replaces it by the op's text."""
+        """Return a node standing for an op inside an expression; the printer replaces it by the op's text.
+
+        For expressions that stay text, as a call without a rule.
+        """
         node = self.graph.node("value", str(op.serial))
         self._behind[node] = op
         return node
@@ -470,7 +479,10 @@ class Program:
         return {item.position: item for item in items if item.args[0] is op}
 
     def size_of(self, dim: Op) -> Dim:
-        """Return a Python value as a size: a number, a named size, arithmetic of sizes, or `ValueOf` for any other value."""
+        """Return a Python value as a size: a number, a named size, arithmetic of sizes, or `ValueOf` for any other value.
+
+        The value is noted for the size, to write the size with (`noted_size`).
+        """
         whole = self.value_of(dim)
         value = literal(whole)
         if isinstance(value, int) and value >= 0:
@@ -495,7 +507,7 @@ class Program:
         return ValueOf(dim)
 
     def tell_size(self, size: Dim, value: Op) -> None:
-        """Note a Python value to write an unnamed size with; of several the first one stays."""
+        """Note a Python value to write an unnamed size with, as no input tells it; of several the first one stays."""
         if isinstance(size, UnnamedSize):
             self._sizes.setdefault(size, value)
 
@@ -506,7 +518,7 @@ class Program:
     # Python values and tuples of the forward
 
     def local(self, name: Node, value: Op) -> Op:
-        """Return the op of a local assigned once, and note the value assigned to it.
+        """Return the op of a local assigned once, and note the value assigned to it: facts of the value then hold for the name.
 
         Nothing is noted for `n = n + 1`, where the name on the right means another value.
         """
@@ -537,18 +549,19 @@ class Program:
         return self._operations.get(self.value_of(op))
 
     def set_dtype(self, op: Op, kind: Kind) -> None:
-        """Note the kind of tensors for a Python value used as a dtype."""
+        """Note the kind of tensors for a Python value used as a dtype: "real" for `torch.float32`."""
         self._dtypes[op] = kind
 
     def dtype(self, op: Op) -> Kind | None:
-        """Return the kind of tensors of a dtype; None if unknown."""
+        """Return the kind of tensors of a dtype, as noted; None if unknown."""
         return self._dtypes.get(self.value_of(op))
 
     def unpack(self, op: Op) -> None:
-        """Note that the forward unpacks every part of a tuple."""
+        """Note that the forward unpacks every part of a tuple, so that all its parts are known by position."""
         self._unpacked.add(op)
 
     def is_unpacked(self, op: Op) -> bool:
+        """Return whether `unpack` has noted that of the tuple."""
         return op in self._unpacked
 
 
@@ -596,7 +609,7 @@ def names_read(op: Op) -> frozenset[str]:
 
 
 def literal(op: Op) -> object:
-    """Return the Python value of a `const` or a list of them, as a tuple; `UNKNOWN` for any other op."""
+    """Return the Python value of a `const` or a list of them, as a tuple; `UNKNOWN` for any other op, as only the call tells."""
     if op.rule == "const":
         return op.value
     if op.rule == "list":
@@ -619,7 +632,10 @@ def is_number(op: Op, value: Number) -> bool:
 
 
 def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
-    """Yield some ops and everything they are computed from, each once; the `stops` are yielded too, nothing below them alone."""
+    """Yield some ops and everything they are computed from, each once; the `stops` are yielded too, nothing below them alone.
+
+    With the values that have a name as `stops`, these are the ops that a backward has to compute.
+    """
     seen, waiting = set[Op](), list(roots)
     while waiting:
         op = waiting.pop()
@@ -631,7 +647,7 @@ def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
 
 
 def unlisted(ops: Iterable[Op]) -> Iterator[Op]:
-    """Yield some arguments, and in the place of a list its items."""
+    """Yield some arguments, and in the place of a list its items: `torch.cat([x, y], 0)` -> x, y, 0."""
     for op in ops:
         if op.rule == "list":
             yield from unlisted(op.args)

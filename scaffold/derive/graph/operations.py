@@ -1,6 +1,8 @@
 """Operations made by the engine itself, as methods; formulas of the table name all others.
 
 In: operands. Out: the op of the operation. Invariant: a method is the primitive of its name, made in the same way.
+
+The base of `Maker`: `make.mul(x, y)` can be found and checked where `make("mul", x, y)` cannot.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,12 @@
 """Values certain to have equal dtypes in every call, so that no cast is needed between them.
 
-In: ops, and the result of each cotangent. Out: for each op the tensors with dtypes that promote to its own. Invariant:
-an op with a dtype not known to follow from its arguments is its own source.
+In: ops, and the result of each cotangent. Out: for each op the tensors with dtypes that promote to its own.
+Invariant: an op with a dtype not known to follow from its arguments is its own source.
+
+Words: a source of a value is a tensor that decides the value's dtype: of `x * y` these are x and y, since the result
+has the larger of their dtypes (promotion). A value of a uniform primitive, as a matrix product, has operands of equal
+dtype, or PyTorch raises. A cotangent is the gradient of the loss by a value, and has that value's dtype. Two values
+with the same sources have the same dtype.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,21 +27,24 @@ Sources = frozenset[Op]
 
 @lru_cache(maxsize=4096)  # asked about each op on the way, and everything below it
 def of_default_dtype(op: Op) -> bool:
-    """Return whether a real value is computed from masks and integers alone: PyTorch gives it the default dtype, float32, in any call."""
+    """Return whether a real value is computed from masks and integers alone: PyTorch gives it the default dtype, float32, in any call.
+
+    `mask.sum() / 2` is one.
+    """
     if op.kind != "real" or op.facts.dtype != "promoted":
         return False
-    found = False
+    has_tensor = False
     for arg in tensors(op.args):
         if not (arg.kind in ("int", "bool") or of_default_dtype(arg)):
             return False
-        found = True
-    return found
+        has_tensor = True
+    return has_tensor
 
 
 def says_its_dtype(program: Program, op: Op) -> bool:
     """Return whether the forward fixes a real value's dtype, for any inputs: `y.float()`, `torch.eye(3)`, `mask.sum() + 1e-4`.
 
-    A cast to `x.dtype` does not: that is the dtype of an input.
+    A cast to `x.dtype` does not: that is the dtype of an input. Where it does, a gradient may have to be cast back.
     """
     if op.kind != "real":
         return False
@@ -66,12 +74,12 @@ def _is_created(op: Op) -> bool:
 
 
 def _is_cast_or_given(source: Op) -> bool:
-    """Return whether a source is neither created nor of the default dtype."""
+    """Return whether a source is neither created nor of the default dtype: an input, or a cast of one."""
     return not (_is_created(source) or of_default_dtype(source))
 
 
 class Precision:
-    """The sources of dtypes: tensors of a call that decide the dtype of a value."""
+    """The sources of dtypes: tensors of a call that decide the dtype of a value; call it with an op."""
 
     def __init__(self, results: Mapping[Op, Op]) -> None:
         """Start with the equal dtypes each contraction (a matrix product, an einsum) asks for, in the forward up to `results`.
@@ -113,7 +121,11 @@ class Precision:
         return self.united[op]
 
     def of_gradients(self, op: Op, *, surely: bool = False) -> Sources:
-        """Return the cotangents a value is computed from; with `surely`, only cotangents in both branches of a choice."""
+        """Return the cotangents a value is computed from; with `surely`, only cotangents in both branches of a choice.
+
+        Under vmap some of them may be batched: a value may be updated in place only by values of cotangents that it
+        surely has too.
+        """
         if (op, surely) not in self.known_gradients:
             own = frozenset((op,) if op.rule == "cotangent" else ())
             inner = [self.of_gradients(arg, surely=surely) for arg in op.args]
@@ -133,7 +145,8 @@ class Precision:
     def _compute_sources(self, op: Op) -> Sources:
         """Compute the sources of an op: its arguments' if its dtype is promoted from them, otherwise the op itself.
 
-        The set is empty for an integer or a mask: neither promotes a real value. A cotangent has the dtype of its result.
+        The set is empty for an integer or a mask: neither promotes a real value. A cotangent has the dtype of its
+        result. The table's `dtype` is "promoted", "uniform", or the position of the argument with the same dtype.
         """
         if not op.is_tensor or op.kind in ("int", "bool"):
             return frozenset()
@@ -162,7 +175,10 @@ class Precision:
 
 
 def source_of(op: Op) -> Op | None:
-    """Return the one input of surely the same dtype as a value; None if it depends on several, or on something else."""
+    """Return the one input of surely the same dtype as a value; None if it depends on several, or on something else.
+
+    A gradient of that value can be cast to `x.dtype`.
+    """
     precision = Precision({})
     for inner in op.walk():
         if inner.facts.dtype == "uniform":

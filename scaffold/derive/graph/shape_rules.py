@@ -3,8 +3,11 @@
 In: the arguments of a rule by parameter. Out: a shape, or None if unknown. Invariant: a returned shape is right in
 every call that PyTorch accepts.
 
-Words: `args` maps the parameters of a rule to ops. A literal is written out in the formula, so it is known before the call; any
-other value is `UNKNOWN`. A lead is the one run of dims of unknown number in a shape (`...`, `*batch`).
+`application` asks `shape_said` for each op that it makes; a function here is behind one word (`SHAPES`) or call
+(`CALLS`) of the table. Words: an op is one application of a primitive in the graph; `args` maps the parameters of a
+rule to ops. A literal is written out in the formula, so it is known before the call; any other value is `UNKNOWN`. A
+lead is the one run of dims of unknown number in a shape (`...`, `*batch`); dims behind it are counted from the end. A
+size without a name is known by its origin, as a `Slice` of another.
 """
 
 import ast
@@ -112,7 +115,8 @@ def size_left(dims: Sequence[Dim], given: Sequence[Dim]) -> Dim | None:
 def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim:
     """Return the length of `x[start:end:step]` along a dim of size `size`: a number, a difference, or else a `Slice`.
 
-    `N, 1, None` -> `Slice(N, 1, None)`, as N may be 0; `8, 1, None` -> 7.
+    `N, 1, None` -> `Slice(N, 1, None)`, as N may be 0; `8, 1, None` -> 7. `x[:n]` has length n only if n is surely
+    not above N.
     """
     bounds = [literal(item) for item in (start, end, step)]
     plain = [item for item in bounds if item is None or type(item) is int]
@@ -128,9 +132,9 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
         if all(map(_in_order, (0, first, last), (first, last, size))):
             return sizes.minus(last, first)
     elif bounds[1] is None and len(plain) == 3:
-        every, at = bounds[2], bounds[0] or 0
-        if isinstance(every, int) and isinstance(at, int) and 0 <= at < every:
-            part = sizes.divided(size, every)
+        stride, at = bounds[2], bounds[0] or 0
+        if isinstance(stride, int) and isinstance(at, int) and 0 <= at < stride:
+            part = sizes.divided(size, stride)
             if part is not None:
                 return part
     return Slice(size, start, end, step)
@@ -150,12 +154,12 @@ def _cut_off(start: object, end: object) -> int:
 
 
 def _bound(program: Program, bound: Op, left_out: Dim) -> Dim:
-    """Return a bound of a slice as a size; `left_out` is its value if the forward leaves it out."""
+    """Return a bound of a slice as a size; `left_out` is its value if the forward leaves it out, as in `x[:n]`."""
     return left_out if literal(bound) is None else program.size_of(bound)
 
 
 def _in_order(one: Dim, two: Dim) -> bool:
-    """Return whether a size is certainly not larger than another."""
+    """Return whether a size is certainly not larger than another, in every call."""
     return sizes.is_never_negative(sizes.minus(two, one))
 
 
@@ -227,13 +231,16 @@ MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
 
 
 def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
-    """Return the shape of a tensor made from Python values alone, `torch.arange(n)`; `name` is the function. None if unknown."""
+    """Return the shape of a tensor made from Python values alone, `torch.arange(n)`; `name` is the function. None if unknown.
+
+    These functions have no section in the table of rules.
+    """
     words = (facts.shape for facts in facts_of_call(name) if args)
     return next((MADE[word](program, args) for word in words if word in MADE), None)
 
 
 def new(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `x.new_zeros(2, 3)`."""
+    """Return the shape of a new tensor of given sizes, `x.new_zeros(2, 3)`."""
     return sizes_shape(program, (args["size"],))
 
 
@@ -244,7 +251,7 @@ def compared(program: Program, args: Args) -> Shape | None:
 
 
 def together(program: Program, args: Args) -> Shape | None:
-    """Return the broadcast shape of all tensors."""
+    """Return the broadcast shape of all tensors among the arguments."""
     return shapes.broadcast(*(item.shape for item in tensors(args.values())))
 
 
@@ -254,23 +261,23 @@ def padded(program: Program, args: Args) -> Shape | None:
     None if a dim or the padding is unknown. Pairs of the padding count dims from the last one.
     """
     dims, given = args["x"].shape.dims, args["pad"]
-    known = literal(given)
-    more: list[Dim] = []
-    if isinstance(known, tuple) and all(type(item) is int for item in known):
-        more = [*known]
+    numbers = literal(given)
+    amounts: list[Dim] = []
+    if isinstance(numbers, tuple) and all(type(item) is int for item in numbers):
+        amounts = [*numbers]
     elif given.rule == "list":
-        more = [_amount(program, item) for item in given.args]
-    if dims is None or not more or len(more) // 2 > args["x"].shape.trailing:
+        amounts = [_amount(program, item) for item in given.args]
+    if dims is None or not amounts or len(amounts) // 2 > args["x"].shape.trailing:
         return None
     done = list(dims)
-    for at in range(len(more) // 2):
-        both = sizes.plus(more[2 * at], more[2 * at + 1])
+    for at in range(len(amounts) // 2):
+        both = sizes.plus(amounts[2 * at], amounts[2 * at + 1])
         done[-1 - at] = sizes.plus(done[-1 - at], both)
     return Shape(tuple(done))
 
 
 def _amount(program: Program, item: Op) -> Dim:
-    """Return a number of elements, possibly negative, as a size."""
+    """Return a number of elements, possibly negative, as a size: of padding, `-1` cuts one off."""
     value = literal(item)
     return value if type(value) is int else program.size_of(item)
 
@@ -289,15 +296,15 @@ def flattened(program: Program, args: Args) -> Shape | None:
 def unflattened(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.unflatten(dim, sizes)`: `x[N, 6]`, 1, `(2, -1)` -> `[N, 2, 3]`; None if a size is unknown."""
     shape, parts, dim = args["x"].shape, args["sizes"], dim_of(args["dim"])
-    whole, several = shapes.size(shape, dim), sized(program, parts)
-    if whole is None or several is None or several.dims is None:
+    size_of_dim, asked = shapes.size(shape, dim), sized(program, parts)
+    if size_of_dim is None or asked is None or asked.dims is None:
         return None
-    if any(map(_may_be_minus_one, several.dims)):
+    if any(map(_may_be_minus_one, asked.dims)):
         return None
-    given = [dim for dim in several.dims if not _is_rest(dim, parts)]
+    given = [dim for dim in asked.dims if not _is_rest(dim, parts)]
     # PyTorch refuses a remainder.
-    rest = sizes.quotient(whole, sizes.multiplied(given))
-    made = (rest if _is_rest(size, parts) else size for size in several.dims)
+    rest = sizes.quotient(size_of_dim, sizes.multiplied(given))
+    made = (rest if _is_rest(size, parts) else size for size in asked.dims)
     return shapes.with_dim(shape, dim, *made)
 
 
@@ -325,8 +332,8 @@ def stacked(program: Program, args: Args) -> Shape | None:
 def joined(program: Program, args: Args) -> Shape | None:
     """Return the shape of `torch.cat`: the sizes along `dim` are added.
 
-    `x[:k]` and `x[k:]` are as long as `x` together. Dims of a part of unknown shape are taken from the others: PyTorch asks
-    for equal ones. None if no part has a known shape, or the known ones differ in rank.
+    `x[:k]` and `x[k:]` are as long as `x` together. Dims of a part of unknown shape are taken from the others:
+    PyTorch asks for equal ones. None if no part has a known shape, or the known ones differ in rank.
     """
     parts, dim = list(tensors(args.values())), dim_of(args["dim"])
     # The shapes known; `at` is the place of `dim` in them.
@@ -337,8 +344,8 @@ def joined(program: Program, args: Args) -> Shape | None:
     several = [
         part.shape.dims[at] if part.shape.dims else SizeAt(part, at) for part in parts
     ]
-    whole = _rejoined_size(*several) if len(several) == 2 else None
-    size = sizes.added(several) if whole is None else whole
+    rejoined = _rejoined_size(*several) if len(several) == 2 else None
+    size = sizes.added(several) if rejoined is None else rejoined
     return shapes.with_dim(known[0], dim, size)
 
 
@@ -392,8 +399,8 @@ def einsum(program: Program, args: Args) -> Shape | None:
 def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | None:
     """Add the size of each letter of an operand to `sizes`; return the dims of its `...` as a shape.
 
-    `letters` is the operand's part of the equation. None if a size is unknown, is a 1, or differs from the size noted before:
-    einsum broadcasts a 1, so it does not tell the size of the letter.
+    `letters` is the operand's part of the equation. None if a size is unknown, is a 1, or differs from the size noted
+    before: einsum broadcasts a 1, so it does not tell the size of the letter.
     """
     before, dots, after = letters.partition("...")
     count = len(before) + len(after)
@@ -467,7 +474,7 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
 def convolved(program: Program, args: Args) -> Shape | None:
     """Return the shape of a convolution: `input[N, C, L]`, `weight[K, C, 3]`, padding 1 -> `[N, K, L]`.
 
-    A size not known to stay equal is a `Resized`. None for an unknown rank.
+    A size not known to stay equal is a `Resized`, by the kernel and the other `settings`. None for an unknown rank.
     """
     dims, weight = args["input"].shape.dims, args["weight"].shape
     if dims is None or args["input"].shape.rank is None:
@@ -475,11 +482,11 @@ def convolved(program: Program, args: Args) -> Shape | None:
     kernel: Sequence[Dim] = weight.dims or ()
     if len(kernel) != len(dims) or weight.rank is None:  # not declared
         kernel = [SizeAt(args["weight"], at) for at in range(len(dims))]
-    slides = tuple(args[name] for name in ("stride", "padding", "dilation"))
+    settings = tuple(args[name] for name in ("stride", "padding", "dilation"))
     counts = list[Dim]()
     for at in range(2, len(dims)):
-        numbers = (_number(item, at - 2) for item in slides)
-        unknown = Resized(dims[at], (kernel[at], *slides), at - 2)
+        numbers = (_number(item, at - 2) for item in settings)
+        unknown = Resized(dims[at], (kernel[at], *settings), at - 2)
         counts.append(_count(unknown, kernel[at], *numbers))
     return Shape((dims[0], kernel[0], *counts))
 
@@ -497,18 +504,21 @@ def _count(
     """
     if not isinstance(kernel, int) or not stride or padding is None or not dilation:
         return unknown
-    size, more = unknown.size, 2 * padding - dilation * (kernel - 1) - 1
+    size, change = unknown.size, 2 * padding - dilation * (kernel - 1) - 1
     if isinstance(size, int):
-        return (size + more) // stride + 1
-    return size if stride == 1 and more == -1 else unknown
+        return (size + change) // stride + 1
+    return size if stride == 1 and change == -1 else unknown
 
 
 def _number(value: Op, at: int) -> int | None:
-    """Return one dim's number of an argument as `stride=(2, 1)`, or the number given for all dims; None if unknown."""
-    several = literal(value)
-    if isinstance(several, tuple):
-        several = several[at % len(several)] if several else None
-    return several if type(several) is int else None
+    """Return one dim's number of an argument as `stride=(2, 1)`, or the number given for all dims; None if unknown.
+
+    `at` is the dim's place among those that the kernel slides over.
+    """
+    given = literal(value)
+    if isinstance(given, tuple):
+        given = given[at % len(given)] if given else None
+    return given if type(given) is int else None
 
 
 # --- The table's words for shapes.
@@ -572,6 +582,7 @@ def _moved(program: Program, args: Args) -> Shape | None:
     source = dims_of(args["source"]) or ()
     destination = dims_of(args["destination"]) or ()
     numbers = [dim for dim in (*source, *destination) if isinstance(dim, int)]
+    # Each source has a destination, and all are known.
     if rank is None or not numbers or len(numbers) != 2 * len(source):
         return None
     if any(not -rank <= dim < rank for dim in numbers):
@@ -585,6 +596,7 @@ def _moved(program: Program, args: Args) -> Shape | None:
 
 
 def _unsqueezed(program: Program, args: Args) -> Shape | None:
+    """Return the shape of `x.unsqueeze(dim)`, with a new dim of size 1."""
     return shapes.unsqueezed(args["x"].shape, dim_of(args["dim"]))
 
 
@@ -627,7 +639,7 @@ def _pairwise(program: Program, args: Args) -> Shape | None:
 
 
 def _sizes(args: Args) -> Op:
-    """Return the sizes requested of a view, under any parameter name."""
+    """Return the sizes requested of a view, under any parameter name: the table's is `shape`, `sizes` or `size`."""
     return next(args[name] for name in ("shape", "sizes", "size") if name in args)
 
 
@@ -650,7 +662,7 @@ def _reshaped(program: Program, args: Args) -> Shape | None:
 
 
 def _is_rest(dim: Dim, asked: Op) -> bool:
-    """Return whether a size is the -1 among these requested sizes, not of another view."""
+    """Return whether a size is the -1 among these requested sizes (`asked`), not of another view."""
     return isinstance(dim, Rest) and dim.sizes is asked
 
 
@@ -662,7 +674,8 @@ def _may_be_minus_one(size: Dim) -> bool:
 def _expanded(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.expand(sizes)`; a `-1` keeps the size of x there.
 
-    None if it stands for a dim of x which cannot be counted from the end.
+    None if it stands for a dim of x which cannot be counted from the end. `left` dims of the result are in front of
+    those of x that can.
     """
     whole = sized(program, _sizes(args))
     if whole is None or whole.dims is None or _sizes(args).rule != "list":
@@ -678,7 +691,7 @@ def _expanded(program: Program, args: Args) -> Shape | None:
 
 
 def _operands(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
-    """Return the shapes of the first two tensors; raise UnsupportedError if there are fewer."""
+    """Return the shapes of the first two tensors; raise UnsupportedError if there are fewer, as a number in the place of one."""
     found = [item.shape for item in tensors(args.values())]
     if len(found) < 2:
         raise UnsupportedError("an argument that is not a tensor, where one is needed")
@@ -778,10 +791,10 @@ def _reduced_by(shape: Shape, dims: shapes.Axes | None, args: Args) -> Shape | N
 def _unfolded(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.unfold(dimension, size, step)`: `x[N]` -> `[number of windows, size]`; None for an unknown dim."""
     x, dim = args["x"].shape, dim_of(args["dimension"])
-    given, whole = (args["size"], args["step"]), shapes.size(x, dim)
+    window, whole = (args["size"], args["step"]), shapes.size(x, dim)
     if whole is None:
         return None
-    count = _count(Resized(whole, given, 0), *(_number(item, 0) for item in given))
+    count = _count(Resized(whole, window, 0), *(_number(item, 0) for item in window))
     windows = shapes.with_dim(x, dim, count)
     assert windows is not None and windows.dims is not None
     return Shape((*windows.dims, program.size_of(args["size"])))
@@ -830,7 +843,7 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
 
 
 def _half(size: Dim, given: bool) -> Dim:
-    """Return the number of frequencies `rfft` returns for a real signal's length."""
+    """Return the number of frequencies `rfft` returns for a real signal's length: `N // 2 + 1`, `given` by the call or not."""
     return sizes.plus(sizes.quotient(size, 2), 1)
 
 
@@ -888,14 +901,15 @@ SHAPES: dict[str, Infer] = {
 
 @cache
 def _tree(text: str) -> ast.expr:
-    """Return the parsed shape expression of a table section."""
+    """Return the parsed shape expression of a table section, each once."""
     return ast.parse(text, mode="eval").body
 
 
 def shape_said(program: Program, said: str, args: Args) -> Shape | None:
     """Return the shape of a result by the `shape` of its table section; None if unknown.
 
-    `said` is a parameter, whose shape the result has, a word of `SHAPES`, sizes as `"(*x[:-1], n)"`, or a call of `CALLS`.
+    `said` is a parameter, whose shape the result has, a word of `SHAPES`, sizes as `"(*x[:-1], n)"`, or a call of
+    `CALLS`.
     """
     if said in args:
         return args[said].shape
@@ -916,7 +930,7 @@ def shape_said(program: Program, said: str, args: Args) -> Shape | None:
 def _stated_sizes(
     program: Program, parts: Sequence[ast.expr], args: Args
 ) -> Shape | None:
-    """Return the shape of sizes as in `(*x[:-1], y[-1], n, 2)`; None if one is unknown.
+    """Return the shape of sizes as in `(*x[:-1], y[-1], n, 2)`, the table's text; None if one is unknown.
 
     A shape holds at most one run of dims of unknown number.
     """
@@ -930,14 +944,17 @@ def _stated_sizes(
 
 
 def _stated_dims(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | None:
-    """Return the dims for a part of a shape in the rule table: `n`, `*x`, `x[0]`; None if unknown."""
+    """Return the dims for a part of a shape in the rule table: `n`, `*x`, `x[0]`; None if unknown.
+
+    A parameter that is None or negative is no size.
+    """
     match part:
         case ast.Constant(int(size)):
             return (size,)
         case ast.Name(name):
             known = literal(args[name])
-            unsaid = known is None or isinstance(known, int) and known < 0
-            return None if unsaid else (program.size_of(args[name]),)
+            no_size = known is None or isinstance(known, int) and known < 0
+            return None if no_size else (program.size_of(args[name]),)
         case ast.Starred(ast.Name(name)):
             return args[name].shape.dims
         case ast.Starred(ast.Subscript(ast.Name(name), ast.Slice() as cut)):
@@ -949,13 +966,13 @@ def _stated_dims(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] 
 
 
 def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
-    """Return the dims of a slice of a shape, as `x[:-2]`; None if a bound's place among the known dims is unknown."""
-    ends = [
+    """Return the dims of a slice of a shape, as `x[:-2]` in the table; None if a bound's place among the known dims is unknown."""
+    bounds = [
         None if end is None else ast.literal_eval(end) for end in (cut.lower, cut.upper)
     ]
-    placed = [None if end is None else _end(shape, end) for end in ends]
+    placed = [None if end is None else _end(shape, end) for end in bounds]
     if shape.dims is None or [item is None for item in placed] != [
-        item is None for item in ends
+        item is None for item in bounds
     ]:
         return None
     return shape.dims[placed[0] : placed[1]]
@@ -964,7 +981,8 @@ def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
 def _end(shape: Shape, end: int) -> int | None:
     """Return the index in `shape.dims` of a slice's bound, for `x.shape[1:-1]` as sizes.
 
-    None if unknown dims stand between: a bound from the left must stand before dims of unknown number, one from the right behind.
+    None if unknown dims stand between: a bound from the left must stand before dims of unknown number, one from the
+    right behind.
     """
     if shape.dims is None:
         return None
@@ -984,7 +1002,8 @@ def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
 def _windows(program: Program, x: Shape, count: int, *given: Op) -> Shape | None:
     """Return the shape of pooling over the last `count` dims, each as long as the number of window positions.
 
-    `given` are the kernel, stride, padding, dilation and `ceil_mode` of the call. None if one is unknown, or `ceil_mode` may be true.
+    `given` are the kernel, stride, padding, dilation and `ceil_mode` of the call. None if one is unknown, or
+    `ceil_mode` may be true.
     """
     if x.dims is None or x.trailing < count or len(given) > 4 and literal(given[4]):
         return None
@@ -1002,7 +1021,10 @@ def _windows(program: Program, x: Shape, count: int, *given: Op) -> Shape | None
 def _resampled(
     program: Program, x: Shape, count: int, size: Op, scale: Op | None = None
 ) -> Shape | None:
-    """Return the shape with the last `count` dims of a requested `size`, or scaled by `scale`; None if a size is unknown."""
+    """Return the shape with the last `count` dims of a requested `size`, or scaled by `scale`; None if a size is unknown.
+
+    For `F.interpolate` and adaptive pooling.
+    """
     if x.dims is None or x.trailing < count:
         return None
     found: list[Dim] = []
@@ -1047,7 +1069,8 @@ def _conv_transposed(
 ) -> Shape | None:
     """Return the shape of a transposed convolution over `count` dims: batch, channels, and `Resized` spatial dims.
 
-    `rest` are its other arguments, with `groups` as the last but one. None for an unknown rank.
+    `rest` are its other arguments, with `groups` as the last but one. None for an unknown rank. The channels are
+    known without groups alone.
     """
     rank = x.rank
     if x.dims is None or rank not in (count + 1, count + 2):
@@ -1071,7 +1094,10 @@ CALLS: dict[str, Callable[..., Shape | None]] = {
 
 
 def is_shape(said: str, parameters: Collection[str]) -> bool:
-    """Return whether the text `said` is a valid `shape` of a table section: a parameter, a word, sizes, or a call over `parameters`."""
+    """Return whether the text `said` is a valid `shape` of a table section: a parameter, a word, sizes, or a call over `parameters`.
+
+    Asked when a table is read, of the user's own rules too.
+    """
     if said in SHAPES or said in parameters:
         return True
     size = r"\*?(\w+)(?:\[[-:\d]*\])?"

@@ -1,11 +1,14 @@
 """Shapes as far as known: named sizes, leading dimensions, or only the origin of a shape.
 
-In: declared dims, and the shapes of arguments. Out: the shape of a result. Invariant: two equal shapes are equal in every
-call; an unknown shape is unique, equal to no other.
+In: declared dims, and the shapes of arguments. Out: the shape of a result. Invariant: two equal shapes are equal in
+every call; an unknown shape is unique, equal to no other.
 
-Words: leading dims are any number of dims, `...` or `*batch`, and stand for one entry of `Shape.dims`; `lead` is its position. An
-origin says how an unknown shape came about, so that two of the same origin are equal. One shape fits another if it broadcasts to
-it.
+A gradient must have the shape of its input: by these shapes the derivation knows where to sum over broadcast dims,
+and where not. Words: leading dims are any number of dims, `...` or `*batch`, and stand for one entry of `Shape.dims`;
+`lead` is its position. Dims behind them can be counted from the end alone. An origin says how an unknown shape came
+about (the shape of x without dim 0), so that two of the same origin are equal. One shape fits another if it
+broadcasts to it. An axis is the number of a dim, or the Python value that tells it at run time. The rank is the
+number of dims. `base` of an origin is the shape it was made from.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -122,7 +125,7 @@ class Shape:
 
     @property
     def least(self) -> int:
-        """Return the smallest possible rank."""
+        """Return the smallest possible rank, in any call."""
         if self.dims is not None:
             return len(self.dims) - (self.lead is not None)
         return self.origin.least if self.origin else 0
@@ -336,12 +339,15 @@ def is_lead(dim: Dim) -> bool:
 
 
 def unknown(origin: Origin) -> Shape:
-    """Return a shape known only by its origin."""
+    """Return a shape known only by its origin: equal to another of the same origin."""
     return Shape(None, origin)
 
 
 def position(shape: Shape, dim: Axis) -> int | None:
-    """Return the index of a dim in `shape.dims`; None if dims of unknown number stand between it and the end it is counted from."""
+    """Return the index of a dim in `shape.dims`; None if dims of unknown number stand between it and the end it is counted from.
+
+    In `[..., N, D]` dim -1 has index 2, and dim 0 none.
+    """
     if shape.dims is None or not isinstance(dim, int):
         return None
     if dim < 0:
@@ -385,7 +391,10 @@ def same_rank(one: Shape, two: Shape) -> bool:
 
 
 def fits(small: Shape, large: Shape) -> bool:
-    """Return whether `small` certainly broadcasts to exactly `large`: `[D]` to `[N, D]`, not `[D]` to `[N, E]`."""
+    """Return whether `small` certainly broadcasts to exactly `large`: `[D]` to `[N, D]`, not `[D]` to `[N, E]`.
+
+    A sum over dims kept with size 1 fits whatever its operand fits; so does a part of a broadcast.
+    """
     if small == large or small == SCALAR:
         return True
     parts = _parts(large)
@@ -413,7 +422,7 @@ def _parts(shape: Shape) -> tuple[Shape, ...]:
 def broadcast(*shapes: Shape) -> Shape:
     """Return the shape of an elementwise result: `[N, 1]`, `[D]` -> `[N, D]`.
 
-    If sizes do not tell it, the result is a shape of unknown dims, identified by the shapes broadcast.
+    If sizes do not tell it, the result is a shape of unknown dims, identified by the shapes broadcast (its parts).
     """
     # `parts`: of a shape that is a broadcast itself, the shapes broadcast in it
     whole = _without_smaller(shapes)
@@ -443,8 +452,8 @@ def broadcast(*shapes: Shape) -> Shape:
 def _filled(parts: Sequence[Shape]) -> list[Shape]:
     """Return broadcasting shapes, each 1 behind leading dims replaced by another one's size there.
 
-    `x[..., D]` and `y[..., 1]` broadcast like `x[..., D]` and `y[..., D]`, so that a sum over the last dim broadcasts back
-    to its operand's shape.
+    `x[..., D]` and `y[..., 1]` broadcast like `x[..., D]` and `y[..., D]`, so that a sum over the last dim broadcasts
+    back to its operand's shape.
     """
     sizes: dict[int, Dim] = {}
     for part in parts:
@@ -519,7 +528,7 @@ def _refilled(one: Shape, two: Shape) -> Shape | None:
 
 
 def _size_at(shape: Shape, axis: Axis) -> Dim | None:
-    """Return the size of a dim counted from the end, also of a broadcast of parts agreeing on it; None if unknown."""
+    """Return the size of a dim counted from the end, also of a broadcast of parts agreeing on it (a 1 agrees with any); None if unknown."""
     if not isinstance(axis, int) or axis >= 0:
         return None
     if isinstance(shape.origin, Broadcast):
@@ -529,7 +538,10 @@ def _size_at(shape: Shape, axis: Axis) -> Dim | None:
 
 
 def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
-    """Return the shape after a reduction over `dims`; None for all of them. With `keepdim` they stay, with size 1."""
+    """Return the shape after a reduction over `dims`; None for all of them. With `keepdim` they stay, with size 1.
+
+    Of a broadcast, each part is reduced by itself.
+    """
     if shape == SCALAR:
         return SCALAR
     if dims is None or dims == ():
@@ -564,7 +576,8 @@ def _is_at_end(shape: Shape, dim: Axis, more: int = 0) -> bool:
 def unsqueezed(shape: Shape, dim: Axis) -> Shape:
     """Return the shape of `x.unsqueeze(dim)`, with a new dim of size 1.
 
-    If the dims of x are unknown, it is a shape identified by x's and the dim.
+    If the dims of x are unknown, it is a shape identified by x's and the dim; the dim that a sum has dropped comes
+    back as a 1.
     """
     match shape.origin:
         case Dropped(base, (only,)) if only == dim:
@@ -621,7 +634,10 @@ def permuted(shape: Shape, dims: Sequence[int]) -> Shape:
 
 
 def multiplied(left: Shape, right: Shape) -> Shape | None:
-    """Return the shape of a matrix product, by the rules of `torch.matmul` for vectors and batches; None if unknown."""
+    """Return the shape of a matrix product, by the rules of `torch.matmul` for vectors and batches; None if unknown.
+
+    `[N, K] @ [K, M]` -> `[N, M]`.
+    """
     if left.dims is None or right.dims is None:
         return None
     one, two = left.rank, right.rank  # None if leading dims are among the dims

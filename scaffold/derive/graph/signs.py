@@ -1,7 +1,10 @@
 """Certain signs of values: of tensors and of Python numbers, as far as the graph proves them.
 
-In: an op. Out: whether all its numbers are nonnegative, positive or nonpositive. Invariant: a True holds in every call; an
-unknown sign is False.
+In: an op. Out: whether all its numbers are nonnegative, positive or nonpositive. Invariant: a True holds in every
+call; an unknown sign is False.
+
+For formulas and advice that depend on a sign, and to find gradients that may be infinite.
+An op is one application of a primitive in the graph; `facts` are those of the primitive in the table.
 """
 
 from collections.abc import Collection
@@ -11,7 +14,7 @@ from scaffold.primitives.calls import has_shape
 
 
 def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
-    """Return whether no number of a value is below zero; `bounded` are names of inputs known not to be."""
+    """Return whether no number of a value is below zero; `bounded` are names of inputs known not to be, as indices."""
     if op.kind == "complex":
         return False
     if op.rule == "list":
@@ -25,6 +28,7 @@ def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
         return any(is_number(op.args[1], even) for even in (2, 4, 6))
     if op.rule in ("mul", "div"):
         one, two = op.args
+        # A square, or two values of which none is negative.
         return one is two or is_nonnegative(one, bounded) and is_nonnegative(two)
     if op.rule in ("sum", "mean") or "moves" in op.facts.flags:
         return is_nonnegative(op.args[0], bounded)
@@ -49,8 +53,8 @@ def is_positive(op: Op) -> bool:
         )
     if op.facts.clamps_below:
         return any(map(is_positive, args[1:2]))
-    given = [item for item in args if item.is_tensor]
-    return op.facts.stays_positive and all(map(is_positive, given))
+    tensors = [item for item in args if item.is_tensor]
+    return op.facts.stays_positive and all(map(is_positive, tensors))
 
 
 def is_nonpositive(op: Op) -> bool:
@@ -59,9 +63,9 @@ def is_nonpositive(op: Op) -> bool:
         return is_nonnegative(op.args[0])
     if op.rule in ("mul", "div"):
         one, two = op.args
-        turned = one.rule == "neg" and one.args[0] is two and op.rule == "mul"
+        minus_square = one.rule == "neg" and one.args[0] is two and op.rule == "mul"
         return (
-            turned
+            minus_square
             or (is_nonpositive(one) and is_nonnegative(two))
             or (is_nonnegative(one) and is_nonpositive(two))
         )
@@ -73,7 +77,7 @@ def is_nonpositive(op: Op) -> bool:
 def is_singular(op: Op) -> bool:
     """Return whether an op's gradient may be infinite or divide by zero at an argument of zero: `x.sqrt()`, `1 / x`.
 
-    Not for `(x * x + eps).sqrt()`, whose argument is positive.
+    Not for `(x * x + eps).sqrt()`, whose argument is positive. 0 times such a gradient is NaN.
     """
     if not op.active or not op.is_tensor:
         return False
@@ -87,7 +91,7 @@ def is_singular(op: Op) -> bool:
 
 
 def counts_up(op: Op) -> bool:
-    """Return whether it is `torch.arange(n)`, of 0, 1, 2 and so on."""
+    """Return whether it is `torch.arange(n)`, of 0, 1, 2 and so on: no number is negative."""
     node = op.template.node if op.rule == "call" else None
     if node is None or len(node.args) - len(node.keywords) != 2:
         return False  # the function, and one positional argument

@@ -1,10 +1,11 @@
 """Arithmetic on sizes: sums, products and quotients of named sizes, each in a normal form.
 
-In: sizes. Out: a size, equal to another exactly if both are known to be the same number. Invariant: a result holds for all
-sizes; nonnegativity is used only where requested, since a Python value may be negative.
+In: sizes. Out: a size, equal to another exactly if both are known to be the same number. Invariant: a result holds
+for all sizes; nonnegativity is used only where requested, since a Python value may be negative.
 
-Words: a named size is a dim declared under a name, `N`; an unnamed one is identified by its origin, as a sum of others. `terms`
-maps each product of sizes in a sum to its factor.
+For shapes of results: `torch.cat([x, x[1:]])` has `2*N - 1` rows. Words: a named size is a dim declared under a name,
+`N`; an unnamed one is identified by its origin, as a sum of others. `terms` maps each product of sizes in a sum to
+its factor; a sum is kept so as a `Polynomial`. A `Dim` is a size of any kind.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -108,11 +109,11 @@ def divided(size: Dim, by: Dim) -> Dim | None:
         return None
     ((factors, count),) = divisor.items()  # one product of sizes, times a number
     found: dict[Monomial, int] = {}
-    for product, of in terms_of(size).items():
-        left = _without(product, factors)
-        if left is None or of % count:
+    for product, times_in_size in terms_of(size).items():
+        rest = _without(product, factors)
+        if rest is None or times_in_size % count:
             return None
-        found[left] = of // count
+        found[rest] = times_in_size // count
     return size_of(found)
 
 
@@ -127,7 +128,7 @@ def _without(product: Monomial, factors: Monomial) -> Monomial | None:
 
 
 def quotient(size: Dim, by: Dim) -> Dim:
-    """Return `size // by`: the exact quotient if known, otherwise a `Quotient`."""
+    """Return `size // by`: the exact quotient if known, otherwise a `Quotient`, known by the two."""
     exact = divided(size, by)
     if isinstance(size, int) and isinstance(by, int) and by:
         return size // by
@@ -184,7 +185,8 @@ def replaced(size: Dim, old: Dim, new: Dim) -> Dim:
 def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
     """Return a size's name and its value by the equation `one == two`: `E == 3 * D` -> `(E, 3*D)`.
 
-    None if no name can be solved for, or its value might be negative.
+    None if no name can be solved for, or its value might be negative. A condition of the user's (`require`) tells the
+    equation.
     """
     terms = terms_of(minus(one, two))  # they add up to 0
     found: list[tuple[NamedSize, Dim]] = []
@@ -228,12 +230,12 @@ def _names(size: Dim) -> set[Dim]:
 
 
 def is_made_of_named_sizes(size: Dim) -> bool:
-    """Return whether it is computed from named sizes alone."""
+    """Return whether it is computed from named sizes alone, so that it can be written as text."""
     return is_made_of(size, lambda item: isinstance(item, NamedSize | Quotient))
 
 
 def is_made_of(size: Dim, known: Callable[[Dim], bool]) -> bool:
-    """Return whether it is computed from known sizes alone."""
+    """Return whether all sizes that it is computed from are `known`, by that predicate."""
     return all(map(known, _names(size)))
 
 

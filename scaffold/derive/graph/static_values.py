@@ -1,11 +1,14 @@
 """Python values of the graph: their expressions, arithmetic on them, and facts known before a call.
 
-In: static ops. Out: nodes, static ops, or certain facts. Invariant: the same value; numbers are folded as an author would, so a
-fold is not made if it would print a long decimal. If an expression is needed as text, for a call without a rule, sizes in it
-are placeholders until the printer knows a tensor to read them from.
+In: static ops. Out: nodes, static ops, or certain facts. Invariant: the same value; numbers are folded as an author
+would, so a fold is not made if it would print a long decimal. If an expression is needed as text, for a call without
+a rule, sizes in it are placeholders until the printer knows a tensor to read them from.
 
-Words: a `static` op is a Python value, a number, a tuple or a string, rather than a tensor; a literal is a `const` written out, any
-other value is `UNKNOWN` before the call.
+For scales, exponents, sizes and flags in a forward: its gradient is to show `6 * x`, not `2 * (3 * x)`. Words: a
+`static` op is a Python value, a number, a tuple or a string, rather than a tensor; a literal is a `const` written
+out, any other value is `UNKNOWN` before the call. `op.is_python(kind, ...)`: it is an operation on Python values, as
+`n + 1`. Declarations (`program.declared`) are what the signature says of names: which are ints, which may be None. A
+local assigned once stands for its value (`program.assigned`).
 """
 
 import math
@@ -103,7 +106,7 @@ COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
     """Return the Python value of a primitive applied to Python values: `mul(2, x)` -> `2 * x`, `exp(x)` -> `math.exp(x)`.
 
-    None if Python has no such function.
+    None if Python has no such function. A rule of the table may so be applied to numbers as to tensors.
     """
     if rule in ("conj", "real") and len(args) == 1:
         return _conj_or_real(program, args[0], rule)
@@ -192,7 +195,10 @@ def _conj_or_real(program: Program, value: Op, rule: str) -> Op:
 
 
 def part_of(program: Program, op: Op) -> Dim | None:
-    """Return the size `N` of a Python value `N // k`: for `x.shape[-1] // 2`, the size of the last dim; None for other values."""
+    """Return the size `N` of a Python value `N // k`: for `x.shape[-1] // 2`, the size of the last dim; None for other values.
+
+    A slice up to such a value, or from it on, then has a size that can be written: `n`, or `size - n`.
+    """
     match program.operation(op):
         case Operation("//", (size, count)):
             by = literal(count)
@@ -264,7 +270,7 @@ def is_literal(op: Op) -> bool:
 
 
 def is_sequence(program: Program, op: Op) -> bool:
-    """Return whether a Python value is certainly a tuple or a list."""
+    """Return whether a Python value is certainly a tuple or a list, as sizes may be: `x.shape[1:]`, `(2, n)`."""
     if op.rule in ("list", "shape"):
         return True
     match op.data:
@@ -296,7 +302,7 @@ def is_sequence(program: Program, op: Op) -> bool:
 
 
 def is_no_string(program: Program, op: Op) -> bool:
-    """Return whether a Python value is certainly not a string: a number, or several."""
+    """Return whether a Python value is certainly not a string: a number, or several. Then `p == "fro"` is known to be False."""
     if op.is_tensor or is_int(program, op) or is_sequence(program, op):
         return True
     match op.data:
@@ -335,7 +341,10 @@ def _negated(program: Program, value: Op) -> Op:
 
 
 def is_negative(value: Op) -> bool:
-    """Return whether it is a negative number, or a product with one as first factor: `-0.5 * beta`. A name is never."""
+    """Return whether it is a negative number, or a product with one as first factor: `-0.5 * beta`. A name is never.
+
+    Such a value is printed with a minus in front.
+    """
     plain = number(value.args[0] if value.is_python("binary", "*") else value)
     return isinstance(plain, int | float) and plain < 0
 
@@ -343,13 +352,14 @@ def is_negative(value: Op) -> bool:
 def binary(program: Program, label: str, one: Op, two: Op) -> Op:
     """Return arithmetic on two Python values: the number if both are known and its text is short, else the simplest expression.
 
-    `a + 0` -> `a`, `a + a` -> `2 * a`.
+    `a + 0` -> `a`, `a + a` -> `2 * a`. `label` is the operator.
     """
     left, right = number(one), number(two)
     if left is not None and right is not None:
         result = computed(label, left, right, short=True)
         if result is not None:
             return program.const(result)
+    # Numbers without an effect on the left and on the right of each operator.
     neutral = {"+": (0, 0), "*": (1, 1), "-": (None, 0), "/": (None, 1)}
     before, after = neutral.get(label, (None, None))
     if left is not None and left == before:
@@ -437,15 +447,15 @@ def _times_product(program: Program, factor: Number | None, product: Op) -> Op |
     """
     assert isinstance(product.data, Operator)
     literal_factor, rest = product.args
-    own = _literal_number(literal_factor)
-    if factor is None or own is None:
+    inner_factor = _literal_number(literal_factor)
+    if factor is None or inner_factor is None:
         return None
-    whole = computed("*", factor, own, short=True)
-    if whole is None:
+    result = computed("*", factor, inner_factor, short=True)
+    if result is None:
         return None
-    if whole == 1 and product.data.label == "*":
+    if result == 1 and product.data.label == "*":
         return rest
-    return program.python("binary", product.data.label, program.const(whole), rest)
+    return program.python("binary", product.data.label, program.const(result), rest)
 
 
 def _literal_number(op: Op) -> Number | None:
@@ -475,5 +485,5 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
 
 
 def is_length(op: Op) -> bool:
-    """Return whether a Python value may be 0 as a size may: it is one, or is computed from one."""
+    """Return whether a Python value may be 0 as a size may: it is one, or is computed from one. Simplifications divide by no such."""
     return any(item.rule in ("size", "count", "ratio") for item in op.walk())
