@@ -1,14 +1,18 @@
-"""Common subexpressions of a backward: computed once, on a line of their own.
+"""Compute common subexpressions of a backward once, on a line of their own.
 
-In: its statements. Out: the same with a name for each repeated expression that costs more than a view. Invariant: a
-named expression is computed where it was computed anyway, from the same values; nothing gets a name that draws random
-numbers, changes a tensor in place or is foreign to PyTorch.
+`grad_x = grad * x.exp()` and `grad_y = grad * x.exp() * z` -> `exp = x.exp()`, and both lines read `exp`.
 
-Values shared in the graph have their names from `schedule` already. The rest repeats as text alone, in one derived
-backward of five: forward lines repeated as the user wrote them, and values computed for their shape, `(x * y).shape`,
-which appear only when a line is printed. Hence this second pass over the statements.
+In: the backward's statements, nearly finished: `composition` alone follows. Out: the same with a name for each repeated expression
+that costs more than a view. Invariant: a named expression is computed where it was computed anyway, from the same values; nothing
+gets a name that draws random numbers, changes a tensor in place or is foreign to PyTorch.
 
-Words: `fixed` expressions may share memory with one written to; a foreign expression must not be moved.
+Values shared in the graph have their names from `schedule` already. The rest repeats as text alone, in one derived backward of
+five: forward lines repeated as the user wrote them, and values computed for their shape, `(x * y).shape`, which appear only when a
+line is printed. Hence this second pass over the statements.
+
+Words: a `fixed` expression may share memory with one that is changed in place, so it must stay where it is; a `foreign` one calls
+something unknown, and must not be moved either. A statement serves the inputs whose gradients need it. A use of an expression is
+`sure` if it runs whenever its statement does, not only in one branch of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,25 +51,29 @@ OPERATIONS = frozenset({"binary", "call"})
 
 
 class Use(NamedTuple):
-    """A use of an expression in a block: its statement's position, and whether it runs whenever that statement does."""
+    """A use of an expression in a block: the position of its statement, and whether it runs whenever that statement does."""
 
     position: int
     sure: bool
 
 
 class Backward(NamedTuple):
-    """The statements' surroundings: they decide whether an expression may be moved."""
+    """Facts about the backward around the statements: they decide whether an expression may be moved, and under which name."""
 
     graph: Graph
     kinds: ValueKinds
-    taken: frozenset[str]  # names used outside the statements
+    taken: frozenset[str]  # names used outside the statements: not free here
     foreign: Callable[[Node], bool]  # whether an expression must not be moved
     wanted: tuple[str, ...]  # the inputs whose gradients are computed
     optional: frozenset[str]  # inputs that may be absent
 
 
 def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
-    """Name the repeated expressions of the program; return it unchanged if a user's formula states a gradient."""
+    """Name the repeated expressions of a backward, `program`; return it unchanged if the user states a gradient by a formula.
+
+    The lines are first put in the order they will be printed in, block by block: it decides which use of an expression is the
+    first.
+    """
     wanted = tuple(item.name for item in spec.differentiable)
     if not maths.derived.issuperset(wanted):
         return program
@@ -84,7 +92,10 @@ def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
 
 
 def named_once(known: Backward, statements: Lines) -> Lines:
-    """Return the statements with each costly repeated expression on a line of its own, where it may be moved."""
+    """Return the statements with each costly repeated expression on a line of its own, where it may be moved.
+
+    One step names one expression; its line may be a repeated one too, so steps go on until nothing is found.
+    """
 
     def spelled(node: Node) -> Node | None:
         """Replace `1.` by `1.0`, the formatter's and the engine's spelling."""
@@ -96,7 +107,7 @@ def named_once(known: Backward, statements: Lines) -> Lines:
     statements = rewritten(known.graph, statements, spelled)
     while _stands_twice(statements):  # rare; only then trace in-place changes
         step = _Step(known, statements, Trace(statements).changed)
-        found = step.block(statements, True)
+        found = step.with_one_name(statements, True)
         if found is None:
             return statements
         statements = found
@@ -104,18 +115,21 @@ def named_once(known: Backward, statements: Lines) -> Lines:
 
 
 def _stands_twice(statements: Lines) -> bool:
-    """Return whether any operation occurs twice in the statements."""
+    """Return whether any operation occurs twice in the statements: without one there is nothing to name."""
     several = [node for item in statements for node, _ in _operations(item)]
     return len({*several}) < len(several)
 
 
 class _Step:
-    """One step: gives one expression a name."""
+    """One step: gives a name to one repeated expression, the largest."""
 
     def __init__(
         self, known: Backward, statements: Lines, changed: frozenset[str]
     ) -> None:
-        """Gather facts on the statements: names in use, gradients served, expressions in `fixed` memory, changed in place."""
+        """Gather facts on the statements: names in use, the gradients each serves, expressions in `fixed` memory.
+
+        `changed` are the names of tensors that the statements change in place.
+        """
         self.known, self.changed = known, changed
         inner = {*nodes(*statements)}
         names = {node.label for node in inner if node.kind == "name"}
@@ -133,8 +147,11 @@ class _Step:
         ]
         self.names |= {*self.assigned}
 
-    def block(self, lines: Lines, outermost: bool) -> Lines | None:
-        """Name one more repeated expression, in a branch only if there is none outside; return None if none is left."""
+    def with_one_name(self, lines: Lines, outermost: bool) -> Lines | None:
+        """Return the lines with a name for one more repeated expression, or None if there is none left to name.
+
+        An `if`'s branches are searched only if the lines themselves have none; `outermost` lines are in no branch.
+        """
         uses: dict[Node, list[Use]] = {}
         for position, item in enumerate(lines):
             for node, sure in _operations(item):
@@ -142,7 +159,7 @@ class _Step:
         several = [
             node
             for node, found in uses.items()
-            if len(found) > 1 and self._is_dear(node, len(found))
+            if len(found) > 1 and self._may_be_named(node, len(found))
             if self._may_stand_first(lines, node, found, outermost)
         ]
         if several:
@@ -151,15 +168,15 @@ class _Step:
         for position, item in enumerate(lines):
             if isinstance(item, If):
                 for label, inner in (("body", item.body), ("orelse", item.orelse)):
-                    if (found_inside := self.block(inner, False)) is not None:
+                    if (found_inside := self.with_one_name(inner, False)) is not None:
                         branches = {"body": item.body, "orelse": item.orelse}
                         branches[label] = found_inside
                         choice = If(item.test, **branches, comments=item.comments)
                         return (*lines[:position], choice, *lines[position + 1 :])
         return None
 
-    def _is_dear(self, node: Node, count: int) -> bool:
-        """Return whether an expression, read `count` times, is worth a name, and may be moved.
+    def _may_be_named(self, node: Node, count: int) -> bool:
+        """Return whether an expression, read `count` times, is expensive enough for a name, and may be moved.
 
         A call, a matrix product, or two operations are; one cheap operation only if it is read three times.
         """
@@ -186,16 +203,18 @@ class _Step:
     def _may_stand_first(
         self, lines: Lines, node: Node, uses: Sequence[Use], outermost: bool
     ) -> bool:
-        """Return whether the expression may be computed before its first use: its value is the same, and no branch pays for it in vain.
+        """Return whether the expression may be computed before its first use: its value is the same, and it is never computed in vain.
 
-        The `outermost` lines stand under no test yet: there a line is computed for the gradients it serves.
+        `outermost` lines are under no test yet: `render` later puts each under the test of the gradients it serves. So a name used
+        for several gradients needs a sure use for an input that is always present.
         """
         first, last = uses[0].position, uses[-1].position
         between = lines[first : last + 1]
-        if node.names() & written(*between):
+        if node.names() & written(*between):  # an operand gets another value
             return False
-        held = (item for item in between if isinstance(item, Assign))
-        if any(item.value is node and written(item) & self.changed for item in held):
+        holders = (item for item in between if isinstance(item, Assign))
+        # A local with this value is changed in place before the last use.
+        if any(item.value is node and written(item) & self.changed for item in holders):
             return False
         sure = [lines[use.position] for use in uses if use.sure]
         if not (sure and outermost):
@@ -209,14 +228,14 @@ class _Step:
         return nothing.union(*(self.serves.get(id(item), nothing) for item in several))
 
     def _named(self, lines: Lines, node: Node, first: int) -> Lines:
-        """Return the lines with a name for the expression `node`: an existing local with this value, or a new one.
+        """Return the lines with every `node` replaced by a name: an existing local with this value, or a new one.
 
-        Its line stands before the `first` line with the expression.
+        The line that assigns the name stands before the first one with the expression, at position `first`.
         """
-        own = next(filter(None, (self._holder(item, node) for item in lines)), None)
-        name = own.target if own else self.known.graph.name(self._name(node))
-        begun = own or Assign(name, node)
-        rest = tuple(item for item in lines if item is not own)
+        local = next(filter(None, (self._holder(item, node) for item in lines)), None)
+        name = local.target if local else self.known.graph.name(self._name(node))
+        first_line = local or Assign(name, node)
+        rest = tuple(item for item in lines if item is not local)
 
         def change(part: Node) -> Node | None:
             if part.kind == "lambda":  # its parameters may have these names
@@ -224,7 +243,7 @@ class _Step:
             return name if part is node else None
 
         changed = rewritten(self.known.graph, rest, change)
-        return (*changed[:first], begun, *changed[first:])
+        return (*changed[:first], first_line, *changed[first:])
 
     def _holder(self, item: Statement, node: Node) -> Assign | None:
         """Return the statement if it assigns the expression to a local of its own, not a gradient; else None."""
@@ -235,16 +254,19 @@ class _Step:
         return item if plain and self.assigned.count(name) == 1 else None
 
     def _name(self, node: Node) -> str:
-        """Return a free name for an expression, by its function and what it reads: `exp`, `exp_x`, `exp2`."""
+        """Return a free name for an expression, by its function and what it reads: `exp`, else `exp_x`, else `exp2`.
+
+        What reads a gradient is named `exp_grad`, without its operands: it is not their gradient.
+        """
         label = node.args[0].label if node.kind == "call" else node.label
         stem = _word(node.kind, label) or label.strip("_")
         stem = stem if stem.isidentifier() else "value"  # there is no word for `//`
         reads = [part.label for part in node.walk() if part.kind == "name"]
-        plain = stem in ("zeros", "ones", "shape")
+        of_no_gradient = stem in ("zeros", "ones", "shape")
         words = [name for name in reads if name in self.assigned or name in self.names]
         words = [name for name in words if name not in ("torch", "F", "math")]
-        if not plain and any(name.startswith("grad_") for name in reads):
-            stem, words = f"{stem}_grad", []  # not the gradient of its operands
+        if not of_no_gradient and any(name.startswith("grad_") for name in reads):
+            stem, words = f"{stem}_grad", []
         several = (f"{stem}_{word}" for word in words)
         for name in (stem, *several):
             if name not in self.names and name not in RESERVED:
@@ -253,7 +275,7 @@ class _Step:
 
 
 def _word(kind: str, label: str) -> str:
-    """Return the table's word for the value of a function or an operator, or "" if it has none."""
+    """Return the table's word for the value of a function or an operator, `label`: "exp" for `exp`, "" if it has none."""
     if label == "broadcast_shapes":  # a Python value, hence no primitive
         return "shape"
     of_operator = kind == "binary"

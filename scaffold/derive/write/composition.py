@@ -1,11 +1,15 @@
-"""Short names and few lines for the backward, as an author would write it.
+"""Give the backward short names and few lines, as an author would write it.
 
-In: blocks of lines in which every value has a name of its own. Out: the same; a value read by one block alone is named
-by its role (`inner` under the test of `x` and again under that of `y`, for `inner_x` and `inner_y`), and a value read
-once is inlined if its reader's line stays short enough. Invariant: the same values are computed, in each branch as
-before; the user's names stay, and so do random draws and in-place changes.
+In: blocks of lines in which every value has a name of its own. Out: the same; a value read by one block alone is named by its role
+(`inner` under the test of `x` and again under that of `y`, for `inner_x` and `inner_y`), and a value read once is inlined if its
+reader's line stays short enough: `a = x.exp()`, `grad_x = grad * a` -> `grad_x = grad * x.exp()`. Invariant: the same values are
+computed, in each branch as before; the user's names stay, and so do random draws and in-place changes.
 
 It is the last pass over the lines: a line's length depends on the names in it and on its indentation.
+
+Words: a block has the lines under one test of `needs_input_grad`; the one that serves every input has no test, so its names are
+visible in all others. A role is the preferred name of a value, had it been free: `inner` of `inner_x` or `inner2`. A `fixed` name
+stays, and is given to no other value.
 """
 
 from collections import Counter
@@ -58,27 +62,31 @@ def composed(
     blocks: tuple[Block, ...],
     elements: tuple[Element, ...],
 ) -> tuple[Block, ...]:
-    """Restore the user's names, shorten others and inline values; with a stated gradient, only restore names."""
+    """Return the blocks with the user's names restored, others shortened and values inlined; with a stated gradient, only restored.
+
+    Short names let more values fit into a line, and inlining frees names: both are repeated until nothing changes. Names read in
+    `elements`, the gradients of a variadic input's tensors, stay.
+    """
     blocks = with_names_again(spec, maths, blocks)
-    every = frozenset(item.name for item in spec.differentiable)
-    if not maths.derived.issuperset(every):
+    all_inputs = frozenset(item.name for item in spec.differentiable)
+    if not maths.derived.issuperset(all_inputs):
         return blocks
     outside = {name for item in elements for name in item.value.names()}
     outside |= {name for item in elements for name in read_names(*item.statements)}
-    own = outer_names(spec, maths.forward)  # reserved, as are their gradients'
-    fixed = {*own, *(f"grad_{name}" for name in own), *outside}
+    outer = outer_names(spec, maths.forward)  # reserved, and `grad_x` of each
+    fixed = {*outer, *(f"grad_{name}" for name in outer), *outside}
     fixed |= written(*maths.again) if maths.again is not None else frozenset()
-    known = _Known(spec, maths, every, frozenset(fixed), indent_of(amp_of(spec)))
+    known = _Known(spec, maths, all_inputs, frozenset(fixed), indent_of(amp_of(spec)))
     while True:
-        shorter = known.joined(known.renamed(blocks))
-        if shorter == blocks:
+        better = known.joined(known.renamed(blocks))
+        if better == blocks:
             return blocks
-        blocks = shorter
+        blocks = better
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The surroundings of the lines."""
+    """Facts about the op that all lines share, and the two steps by which its blocks get better."""
 
     spec: OpSpec
     maths: Maths
@@ -93,7 +101,7 @@ class _Known:
     # --- Names.
 
     def renamed(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Rename each value to its role alone, `inner` for `inner_x`, unless another visible value has that name."""
+        """Rename each value to its role, `inner` for `inner_x`, unless another visible value has that name."""
         roles = self.maths.roles
         lines = [item for block in blocks for item in block.statements]
         wanted = dict.fromkeys(filter(roles.__contains__, _assigned(lines)))
@@ -105,7 +113,7 @@ class _Known:
         free = [_free(block.statements) for block in blocks]
 
         def is_free(role: str, name: str, at: int) -> bool:
-            """Return whether `role` can replace `name` in block `at`: unused, or the name of tensors in other branches alone."""
+            """Can `role` replace `name` in block `at`? It is unused, or names tensors in other branches alone."""
             if role in self.fixed | RESERVED or role in inside[at]:
                 return False
             others = [k for k, names in enumerate(inside) if role in names]
@@ -117,20 +125,20 @@ class _Known:
         for name in wanted:
             at, *more = (k for k, names in enumerate(inside) if name in names)
             if more or name in self.fixed or name in free[at]:
-                continue
-            seen = (
+                continue  # other blocks read it, or it is not assigned here first
+            visible = (
                 names
                 for k, names in enumerate(inside)
                 if k == at or self.every in (blocks[at].serves, blocks[k].serves)
             )
-            others = _of_role(roles[name], roles, frozenset().union(*seen)) - {name}
-            possible = _plainer(name, roles[name], bool(others))
-            role = next((one for one in possible if is_free(one, name, at)), None)
+            others = _of_role(roles[name], roles, frozenset().union(*visible)) - {name}
+            shorter = _plainer(name, roles[name], bool(others))
+            role = next((one for one in shorter if is_free(one, name, at)), None)
             if role is not None:
                 change = renaming(self.graph, {name: role})
-                few = rewritten(self.graph, found[at].statements, change)
-                found[at] = found[at]._replace(statements=few)
-                inside[at] = _names(few)
+                renamed = rewritten(self.graph, found[at].statements, change)
+                found[at] = found[at]._replace(statements=renamed)
+                inside[at] = _names(renamed)
         return tuple(found)
 
     # --- Lines.
@@ -158,7 +166,10 @@ class _Known:
     def _in_fewer_lines(
         self, lines: Lines, once: Collection[str], changed: frozenset[str], width: int
     ) -> Lines:
-        """Inline values named in `once` into their readers, in a block and its branches; `changed` names change in place."""
+        """Return lines with each value named in `once` written into its only reader, in a block and its branches.
+
+        `changed` are names of tensors changed in place, which must keep their line; `width` is the longest line allowed.
+        """
         rest = list[Statement]()
         for item in lines:
             if isinstance(item, If):
@@ -182,12 +193,12 @@ class _Known:
                         rest[after] = longer
                         del rest[at]
                     break
-                if written(line) & item.value.names():
+                if written(line) & item.value.names():  # an operand is overwritten
                     break
         return tuple(rest)
 
     def _stays(self, item: Assign) -> bool:
-        """Return whether a line must stay: it has side effects, a comment about more than a name, or an expression not to inline."""
+        """Return whether a line must stay: it has an effect, a comment about more than a name, or an expression not to inline."""
         foreign = effects(self.spec)
         return (
             any(not comment.startswith(ABOUT_A_NAME) for comment in item.comments)
@@ -203,7 +214,7 @@ class _Known:
         return len(f"{name}{': Tensor' * typed} = {emit(item.value)}")
 
     def _with_value(self, line: Statement, item: Assign) -> Assign | None:
-        """Return the line with a value in place of its name, assigned by `item`; None if the line must stay as it is."""
+        """Return `line` with the value of `item`, an assignment, in place of its name; None if `line` must stay as it is."""
         if not _is_plain(line) or changed_in_place(line.value):
             return None
         if _stands_alone(line.value):
@@ -218,7 +229,7 @@ class _Known:
 
 
 def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
-    """Yield the possible shorter names, best first: the role, or a lower number behind it.
+    """Yield the possible shorter names, best first: the role, or the role with a lower number: `inner2` for `inner5`.
 
     A name without a number has no shorter one if others of its role are visible (`among_others`): it tells them apart.
     """
@@ -244,7 +255,7 @@ def _is_counted(name: str, role: str) -> bool:
 
 
 def _stands_alone(value: Node) -> bool:
-    """Return whether a value has a lambda, or is a call that `render` gives a line and a comment."""
+    """Return whether a value needs its own line: it has a lambda, or a call to which `render` adds a comment."""
     return any(
         part.kind == "lambda" or part.label == "broadcast_shapes"
         for part in value.walk()
@@ -262,13 +273,13 @@ def _assigned(lines: Iterable[Statement]) -> list[str]:
 
 
 def _names(lines: Iterable[Statement]) -> frozenset[str]:
-    """Return all names in the lines."""
+    """Return all names in the lines, read or assigned."""
     items = tuple(lines)
     return written(*items).union(*(node.names() for node in expressions(*items)))
 
 
 def _free(lines: Lines) -> frozenset[str]:
-    """Return the names read in the lines before they are assigned there."""
+    """Return the names read in the lines before they are assigned there: their values come from elsewhere."""
     return free_names(lines) | (_names(lines) - written(*lines))
 
 

@@ -1,7 +1,10 @@
-"""The forward's dialect: its choice among equivalent PyTorch spellings, for the backward to follow.
+"""Find the forward's dialect: its choice among equivalent PyTorch spellings, which the backward copies.
 
-In: the expressions of a forward; the gradients. Out: a `Dialect`. Invariant: all spellings have the same value; if the forward mixes
-several, the rule's own spelling is taken.
+A user who writes `x.sum(dim=1)` and `x.transpose(-2, -1)` gets a backward with `dim=1` and `transpose(-2, -1)`, not with `-1` and
+`.mT`.
+
+In: the expressions of a forward, before the backward is written. Out: a `Dialect`, by which `printer` spells ops. Invariant: all
+spellings have the same value; if the forward mixes several, the rule's own spelling is taken.
 """
 
 import re
@@ -22,12 +25,16 @@ ALONG = frozenset({"reduction", "same_shape", "structural"})
 DIMS = re.compile(r"\(?-?\d+(, -?\d+)*\)?")
 # An identity equating a call with another primitive; with `M` it holds for matrices. An
 # identity of real tensors alone, `mH(r) -> mT(r)`, is no alternative spelling for
-# complex ones.
+# complex ones. Groups: M or x, the dims passed, the primitive.
 ANOTHER = re.compile(r"\w+\(([Mx])(?:, ([-\d, ]+))?\) -> (\w+)\(\1\)")
 
 
 class Way(NamedTuple):
-    """An alternative spelling of a primitive: the rule it calls, and the arguments after the tensor."""
+    """Another spelling of a primitive: the rule it calls, and the arguments after the tensor.
+
+    For the primitive `mT`, `x.transpose(-2, -1)` is `Way("transpose", (-2, -1), of_matrix=False)`, `x.t()` is `Way("t", (),
+    of_matrix=True)`: the latter works for matrices only.
+    """
 
     rule: str
     values: tuple[object, ...]
@@ -35,7 +42,7 @@ class Way(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """The spellings used in a forward, and the sums written as `torch.addcmul`."""
+    """The spellings used in a forward, for the backward to copy, and the sums written as `torch.addcmul`."""
 
     by_keyword: bool = False  # `x.sum(dim=-1)`
     from_start: bool = False  # `x.sum((2, 3))`
@@ -43,7 +50,11 @@ class Dialect(NamedTuple):
     fused: Mapping[Op, tuple[Op, Op]] = {}  # a sum -> its product, its other term
 
     def counted(self, dims: object, rank: int | None) -> object:
-        """Return the dims as the forward counts them; a tuple containing the first dim is counted from the start."""
+        """Return dims as the forward counts them; the engine counts from the end: `-1` of 3 dims stays -1, or becomes 2.
+
+        A tuple with the first dim is always counted from the start: `(0, 1)`, not `(-3, -2)`. Without a known `rank` nothing
+        changes.
+        """
         with_first = isinstance(dims, tuple) and rank is not None and -rank in dims
         if not (self.from_start or with_first) or rank is None:
             return dims
@@ -53,7 +64,7 @@ class Dialect(NamedTuple):
 
 
 def _from_start(dim: object, rank: int) -> object:
-    """Count a dim from the start."""
+    """Count a dim from the start: 2 for -1 of 3 dims."""
     return dim + rank if isinstance(dim, int) and dim < 0 else dim
 
 
@@ -63,47 +74,54 @@ PLAIN = Dialect()
 def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
     """Return the spellings used in a forward: dims by keyword, counted from the start, `x.transpose(-2, -1)` for `x.mT`.
 
-    `ways` maps a primitive (`mT`) to the call used in its place, unless the forward uses the primitive too (`own`).
+    `ways` maps a primitive (`mT`) to the call used in its place, unless the forward uses the primitive too (`used`). The table
+    knows by identities (`transpose(x, -2, -1) -> mT(x)`) which calls are the same.
     """
-    named, placed = list[str](), list[str]()
-    ways, own = dict[str, Way](), set[str]()
+    keyword_dims, positional_dims = list[str](), list[str]()
+    ways, used = dict[str, Way](), set[str]()
     for node in dict.fromkeys(node for whole in forward for node in whole.walk()):
         callee = node.args[0] if node.kind == "call" else node
         if callee.kind != "attribute" or callee.label not in table:
             continue
         rule = table.rule(callee.label)
-        own.add(rule.name)
+        used.add(rule.name)
         values = [emit(arg) for arg in node.args[1:]]
         given = dict(zip(reversed(node.keywords), reversed(values), strict=False))
         plain = values[: len(values) - len(given)]
-        for said in filter(None, map(ANOTHER.fullmatch, rule.simpler)):
-            if (said[2] or "") == ", ".join(plain) and not given:
+        for law in filter(None, map(ANOTHER.fullmatch, rule.simpler)):
+            if (law[2] or "") == ", ".join(plain) and not given:
                 numbers = tuple(map(literal_eval, plain))
-                ways.setdefault(said[3], Way(rule.name, numbers, said[1] == "M"))
+                ways.setdefault(law[3], Way(rule.name, numbers, law[1] == "M"))
         if rule.category in ALONG and "dim" in given:
-            named.append(given["dim"])
+            keyword_dims.append(given["dim"])
         elif rule.category in ALONG and plain and DIMS.fullmatch(plain[-1]):
-            placed.append(plain[-1])
-    dims = named + placed
+            positional_dims.append(plain[-1])
+    dims = keyword_dims + positional_dims
     return Dialect(
-        by_keyword=len(named) > len(placed),
+        by_keyword=len(keyword_dims) > len(positional_dims),
         from_start=bool(dims) and not any("-" in item for item in dims),
-        ways={name: way for name, way in ways.items() if name not in own},
+        ways={name: way for name, way in ways.items() if name not in used},
     )
 
 
 def fused_sums(gradients: Iterable[Op]) -> dict[Op, tuple[Op, Op]]:
-    """Return the gradients `a + b * c` to write as `torch.addcmul(a, b, c)`, a pass less, each with its product and its other term."""
+    """Return the gradients to write as `torch.addcmul(a, b, c)`, each with its product `b * c` and its other term `a`.
+
+    For `a + b * c` that is one pass over memory in place of two.
+    """
     sums = (op for op in gradients if op.facts.operator == "+")
     pairs = ((op, op.args[at], op.args[1 - at]) for op in sums for at in (1, 0))
     return {op: (one, two) for op, one, two in pairs if _is_fused(op, one, two)}
 
 
-def _is_fused(op: Op, product: Op, own: Op) -> bool:
-    """Return whether all terms are tensors of one size, and `a` is one value or a multiple of one: a longer sum reads worse."""
-    operator, parts = own.facts.operator, (own, *product.args)
-    plain = operator == "*" and own.args[0].kind == "static" or not operator
-    fits = plain and own.rule not in CHOICES and op.shape != SCALAR
+def _is_fused(op: Op, product: Op, other: Op) -> bool:
+    """Return whether `op`, the sum of `product` and `other`, is written as `torch.addcmul`: all terms are tensors of one shape.
+
+    `other` is one value, or a multiple of one (`2 * x`): a longer sum reads worse inside a call.
+    """
+    operator, parts = other.facts.operator, (other, *product.args)
+    short = operator == "*" and other.args[0].kind == "static" or not operator
+    other_fits = short and other.rule not in CHOICES and op.shape != SCALAR
     same = all(part.kind == "real" and part.shape == op.shape for part in parts)
     product_fits = same and product.facts.operator == "*"
-    return fits and product_fits and not any(map(may_be_number, parts))
+    return other_fits and product_fits and not any(map(may_be_number, parts))

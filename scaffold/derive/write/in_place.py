@@ -1,11 +1,13 @@
-"""In-place arithmetic of the backward on its own temporaries: `(grad_output * x).mul_(y)`.
+"""Write arithmetic of the backward in place, on its own temporaries: `grad_output * x * y` -> `(grad_output * x).mul_(y)`.
 
-In: an op whose arguments are being written. Out: an expression that changes one of them in place, or None. Invariant:
-only a temporary of the expression itself is changed, it has the result's shape and precision, and nothing reads it
-afterwards; under vmap it is batched if another argument is.
+That saves memory where no second derivative is needed; `printer` asks here before it spells an op as usual.
 
-Words: a temporary is a value without another reader; it is `free` if the op may overwrite it. A one-hot is a tensor of zeros with
-ones scattered along a dim.
+In: an op whose arguments are being written. Out: an expression that changes one of them in place, or None. Invariant: only a
+temporary of the expression itself is changed, it has the result's shape and precision, and nothing reads it afterwards; under vmap
+it is batched if another argument is.
+
+Words: a temporary is a value without another reader; it is `free` if the op may overwrite it. A sum (`SUMS`) is `a + b` or `a - b`.
+A one-hot is a tensor of zeros with ones scattered along a dim.
 """
 
 from collections import Counter
@@ -34,7 +36,7 @@ class Temporaries(NamedTuple):
     made: dict[Node, Op]  # filled: their expressions
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
-        """Return the ops run in place more than once by statements: each must have a name."""
+        """Return the ops that run in place in two statements: each must get a name, or the memory would be changed twice."""
         if not self.made:
             return set()
         counts = _counts(statements, self.made)
@@ -42,7 +44,10 @@ class Temporaries(NamedTuple):
 
 
 class InPlace(NamedTuple):
-    """The decision whether an op may reuse an argument's memory."""
+    """The decision whether an op may reuse an argument's memory, and the expression if it may.
+
+    `node` writes an argument: its name, or its expression; `spelled` writes an op as its rule says.
+    """
 
     graph: Graph
     node: Callable[[Op], Node]
@@ -50,7 +55,10 @@ class InPlace(NamedTuple):
     temporaries: Temporaries
 
     def __call__(self, op: Op) -> Node | None:
-        """Return the in-place or fused expression of an op, or None if neither applies; note an in-place one among the temporaries."""
+        """Return the in-place expression of an op, else `torch.addcmul`, else None: the usual spelling remains.
+
+        An op written in place is recorded in `temporaries`.
+        """
         if op.kind != "real":
             return None
         written = self._written(op)
@@ -61,7 +69,7 @@ class InPlace(NamedTuple):
         return written
 
     def _written(self, op: Op) -> Node | None:
-        """Return an op written into the memory of an argument, `g.mul_(x)`; None if none is free."""
+        """Return an op written into the memory of an argument, `g.mul_(x)`; None if no argument is free."""
         if op.rule == "neg":
             return self._negated(op)
         method = op.facts.in_place
@@ -77,7 +85,7 @@ class InPlace(NamedTuple):
         return None
 
     def _free(self, op: Op, value: Op) -> bool:
-        """Return whether an op may overwrite a value: a temporary of its size and dtype, read by nothing else."""
+        """Return whether an op may overwrite a value: a temporary of its shape and dtype, in new memory, read by nothing else."""
         _, single, precision, *_ = self.temporaries
         return (
             value.facts.memory == "fresh"
@@ -91,7 +99,10 @@ class InPlace(NamedTuple):
         )
 
     def _holds_batches(self, op: Op, value: Op) -> bool:
-        """Return whether a value is batched under vmap whenever another argument is: one gradient of several may be."""
+        """Return whether a value is batched under vmap whenever another argument is: else the result would not fit in its memory.
+
+        vmap may batch only one of several incoming gradients.
+        """
         of_gradients = self.temporaries.precision.of_gradients
         sure = of_gradients(value, surely=True)
         others = (arg for arg in op.args if arg is not value)
@@ -101,7 +112,7 @@ class InPlace(NamedTuple):
         return op in self.temporaries.named
 
     def _is_of_a_number(self, op: Op, value: Op) -> bool:
-        """Return whether a sign belongs to a number in the expression: `-(a * x)` is `-a * x`."""
+        """Return whether the sign of `-value` is written on a number in it, at no cost: `-(2 * x)` is `-2 * x`."""
         return (
             op.rule == "neg"
             and value.rule in ("mul", "div")
@@ -117,7 +128,10 @@ class InPlace(NamedTuple):
         return self._method(value, "neg_")
 
     def _by_method(self, op: Op, name: str) -> Node | None:
-        """Write `zeros.scatter_(dim, index, 1)` or `x.exp_()`, by the method `name`; None for an operator, `x ** 2`, or no free memory."""
+        """Return an op in place by its method `name`: `zeros.scatter_(dim, index, 1)` or `x.exp_()`.
+
+        None if the first argument is not free, or if the op is written as an operator, `x ** 2`.
+        """
         if not op.args or not self._free(op, op.args[0]):
             return None
         written = self.spelled(op)
@@ -125,6 +139,7 @@ class InPlace(NamedTuple):
             return None
         callee, *args = written.args
         first = self.node(op.args[0])
+        # `x.exp()` has no `x` among its arguments, `torch.exp(x)` has.
         rest = args if callee.args[:1] == (first,) else args[1:]
         method = self.graph.node("attribute", name, (first,))
         return self.graph.node("call", "", (method, *rest), written.keywords)
@@ -148,14 +163,17 @@ class InPlace(NamedTuple):
         return all(op.kind == "real" and not may_be_number(op) for op in ops)
 
     def _fused(self, op: Op) -> Node | None:
-        """Write `x + y * z` as `torch.addcmul(x, y, z)`, as fast as the product alone."""
+        """Return `x + y * z` as `torch.addcmul(x, y, z)`, as fast as the product alone; None for another op."""
         for at in (1, 0):
             if self.fuses(op, at) and not self._is_named(op.args[at]):
                 return self._with_product("", op.rule, op.args[1 - at], op.args[at])
         return None
 
     def fuses(self, op: Op, at: int) -> bool:
-        """Return whether the term of a sum at a position is a product to fuse with it: for `torch.addcmul`, all must be tensors."""
+        """Return whether the term of a sum at position `at` is a product to be written in `torch.addcmul`, so it needs no name.
+
+        All must be tensors, and `addcmul` has no form for `y * z - x`.
+        """
         if op.rule not in SUMS or op.args[at].rule != "mul":
             return False
         if op.rule == "sub" and at == 0:
@@ -164,7 +182,7 @@ class InPlace(NamedTuple):
         return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)
 
     def _with_product(self, method: str, rule: str, own: Op, product: Op) -> Node:
-        """Return the sum of a value and a product, by the given in-place method or, if it is "", by `torch.addcmul`.
+        """Return `own + product` or `own - product`, by `own.addcmul_` if that is the `method`, by `torch.addcmul` if it is "".
 
         `rule` is "add", or "sub" for `own - product`: then the product counts -1 times, `value=-1`.
         """
@@ -182,7 +200,7 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (*args, minus), ("value",))
 
     def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
-        """Write `probs - onehot` as `probs.scatter_(dim, index, -1, reduce="add")`, without allocating zeros."""
+        """Return `probs - onehot` as `probs.scatter_(dim, index, -1, reduce="add")`, without allocating zeros."""
         _, dim, index, _ = onehot.args
         callee = self.graph.node("attribute", "scatter_", (self.node(own),))
         one = self.graph.constant("1")
@@ -192,7 +210,7 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", args, ("reduce",))
 
     def _masked(self, op: Op) -> Node | None:
-        """Write `where(mask, 0, value)` as `value.masked_fill_(mask, 0)`."""
+        """Return `where(mask, 0, value)` as `value.masked_fill_(mask, 0)`; None for another op, or if `value` is not free."""
         if op.rule != "where":
             return None
         mask, number, value = op.args
@@ -212,7 +230,7 @@ class InPlace(NamedTuple):
 
 
 def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter[Node]:
-    """Count the evaluations of some expressions in statements; of two branches only one runs."""
+    """Count how often statements evaluate each of some expressions, `among`; of two branches only one runs, so the larger count holds."""
     counts = Counter[Node]()
     for item in statements:
         if isinstance(item, If):

@@ -1,11 +1,15 @@
-"""Placement of the backward's lines: the `needs_input_grad` block and the tests each stands under.
+"""Place the backward's lines: in which `if ctx.needs_input_grad[0]:` block each stands, and under which tests.
 
-In: lines and the gradients they serve; statements and the tests they stand under. Out: `Block`s in order; statements
-with `if`s, adjacent ones with the same test merged into one `if`. Invariant: no line moves before one it depends on, so
-every name has the same value after them. `backward_program` says which gradients need a line; `render` writes the `if`
+So a caller who wants one gradient pays for no other. `pipeline` calls this for the finished lines of every backward, derived or
+the user's.
+
+In: lines and the gradients they serve; statements and the tests they stand under. Out: `Block`s in order; statements with `if`s,
+adjacent ones with the same test merged into one `if`. Invariant: no line moves before one it depends on, so every name has the same
+value after them. `backward_program` says which gradients need a line; `render` writes the `if ctx.needs_input_grad[...]` of a block
 itself.
 
-Words: a line serves the inputs whose gradients need it; a choice is an `if`. `made` is a name assigned one line before.
+Words: a line serves the inputs whose gradients need it; a block has lines that serve the same inputs; a choice is an `if`
+statement, with two branches, `body` and `orelse`.
 """
 
 from collections import Counter
@@ -36,7 +40,10 @@ from scaffold.spec import OpSpec
 
 
 def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """Group the lines in blocks by the inputs that need them; with derived gradients, also merge choices by one test."""
+    """Group the lines in blocks by the inputs that need them; in derived backwards, also merge `if`s with one test.
+
+    A backward of the user's keeps its `if`s as written.
+    """
     blocks = place(lines)
     if not maths.derived:
         return blocks
@@ -57,7 +64,9 @@ def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
 def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lines:
     """Write a term present in only one branch as `g = a`, then `g = g + b` under the test.
 
-    Before: `part = a`, and the choice between `g = part + b` and `g = part`. `uses` counts the reads of a name.
+    Before: `part = a`, then `g = part + b` if the test holds, else `g = part`. `uses` counts the reads of each name: the two in
+    these branches must be all of `part`, as it loses its line. In the pattern, `made` is `part`, `target` is `g`, and `total` is
+    `part + b`.
     """
     found = list[Statement]()
     for line in lines:
@@ -65,18 +74,18 @@ def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lin
             case (
                 If(
                     test,
-                    (*before, Assign(target, total, "", more)),
-                    (Assign(other, kept, "", ()),),
+                    (*before, Assign(target, total, "", notes)),
+                    (Assign(other, alone, "", ()),),
                     comments,
                 ),
-                [Assign(made, value, "", said)],
+                [Assign(made, value, "", remarks)],
             ) if (
-                kept is made and other is target and uses[made.label] == 2
+                alone is made and other is target and uses[made.label] == 2
             ):
                 term = _added_to(graph, made, total, target)
                 if made.kind == "name" and term is not None:
-                    found[-1] = Assign(target, value, "", said)
-                    body = (*before, Assign(target, term, "", more))
+                    found[-1] = Assign(target, value, "", remarks)
+                    body = (*before, Assign(target, term, "", notes))
                     line = If(test, body, (), comments)
         found.append(line)
     return tuple(found)
@@ -85,7 +94,7 @@ def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lin
 def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | None:
     """Return `target + x` for the sum `made + x`, `total`, once the value of `made` is assigned to `target`; None for other totals.
 
-    None also if the other term reads `made`, for it would have no value.
+    None also if `x` itself reads `made`, which is assigned no more.
     """
     match total:
         case Node("binary", "+" | "-" as sign, (one, two)):
@@ -99,25 +108,26 @@ def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | Non
 def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """Move lines out of all tests if most of the gradients, and at least three, need them.
 
-    An author tests `needs_input_grad` for one input or two, and for no `dtype = x.dtype`, if x is saved anyway.
+    An author tests `needs_input_grad` for one input or two, and for no `dtype = x.dtype`, if x is saved anyway. A line that serves
+    all inputs gets no test, so it is said here to serve all.
     """
-    every = frozenset(item.name for item in spec.differentiable)
-    there = {x.name for x in spec.tensors if not (x.optional or x.variadic)}
-    read_for = {name: _read_for(lines, name) for name in there}
+    all_inputs = frozenset(item.name for item in spec.differentiable)
+    always_given = {x.name for x in spec.tensors if not (x.optional or x.variadic)}
+    read_for = {name: _read_for(lines, name) for name in always_given}
 
     def serves(line: Line) -> frozenset[str]:
         """Return the inputs to guard a line by: all, to put no test around it; else those it serves."""
-        gradients = {f"grad_{name}" for name in every} & written(line.statement)
+        gradients = {f"grad_{name}" for name in all_inputs} & written(line.statement)
         for_most = len(line.serves) > 2 and is_for_most(spec, line.serves)
         owner = _owner(line.statement)
-        free = owner in there and is_for_most(spec, read_for[owner])
-        return every if (for_most or free) and not gradients else line.serves
+        free = owner in always_given and is_for_most(spec, read_for[owner])
+        return all_inputs if (for_most or free) and not gradients else line.serves
 
     return tuple(line._replace(serves=serves(line)) for line in lines)
 
 
 def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
-    """Return the gradients with a line that reads the data of a tensor."""
+    """Return the inputs whose gradients read the data of a tensor, not only its shape or dtype: it is saved for them."""
     return frozenset().union(
         *(line.serves for line in lines if name in data_read(line.statement))
     )
@@ -132,7 +142,7 @@ def _owner(item: Statement) -> str:
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """Group lines serving the same gradients in blocks, as far as their order allows."""
+    """Group lines in blocks by the inputs they serve, as few blocks as the order of dependent lines allows."""
     blocks: list[Block] = []
     for line in lines:
         position = _last_with(blocks, line)
@@ -147,7 +157,7 @@ def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
 
 
 def _last_with(blocks: list[Block], line: Line) -> int | None:
-    """Return the position of the last block for the same gradients, or None if the line cannot move to it."""
+    """Return the position of the last block for the same inputs, to add the line to it; None if a block between stops the line."""
     for position in reversed(range(len(blocks))):
         if blocks[position].serves == line.serves:
             return position
@@ -176,7 +186,7 @@ def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
 
 
 def depend(first: Statement, second: Statement) -> bool:
-    """Return whether two statements must stay in their order."""
+    """Return whether two statements must stay in their order: one assigns a name that the other reads or assigns."""
     names_first = read_names(first) | written(first)
     names_second = read_names(second) | written(second)
     return bool(written(first) & names_second or names_first & written(second))
@@ -185,7 +195,7 @@ def depend(first: Statement, second: Statement) -> bool:
 def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
     """Return the inputs whose gradient is assigned in a line also needed for others: it is computed even if unwanted.
 
-    Backward has to return None for it then.
+    `grad_x, grad_y = ...` is such a line. If only `grad_y` is wanted, backward has to return None in place of `grad_x`.
     """
     joint = set()
     for line in lines:
@@ -204,22 +214,22 @@ def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
 
 
 def merged(lines: list[Statement]) -> list[Statement]:
-    """Merge adjacent `if`s with the same or opposite tests into one."""
+    """Merge adjacent `if`s with the same or opposite tests: `if t: a`, `if not t: b` -> `if t: a, else: b`."""
     done: list[Statement] = []
     for line in lines:
         last = done[-1] if done else None
-        both = None
+        together = None
         if isinstance(line, If) and isinstance(last, If):
-            both = _as_one(last, line)
-        if both is None:
+            together = _as_one(last, line)
+        if together is None:
             done.append(line)
         else:
-            done[-1] = both
+            done[-1] = together
     return done
 
 
 def gathered(lines: Iterable[Statement]) -> Lines:
-    """Merge `if`s with the same or opposite tests, even across lines independent of the first one, and those inside them likewise."""
+    """Merge `if`s with the same or opposite tests, also across lines that do not depend on the first one, and within branches."""
     done: list[Statement] = []
     for line in lines:
         later = _joined_later(done, line) if isinstance(line, If) else None
@@ -239,17 +249,17 @@ def _inside(item: Statement) -> Statement:
 
 
 def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
-    """Find an earlier choice in `done` that can move down to this one; return its position and both merged, or None."""
+    """Find an earlier choice in `done` that can move down to this one; return its position and together merged, or None."""
     for at, before in enumerate(done):
-        both = _as_one(before, line) if isinstance(before, If) else None
-        if both is not None and not any(depend(before, x) for x in done[at + 1 :]):
-            return at, both
+        together = _as_one(before, line) if isinstance(before, If) else None
+        if together is not None and not any(depend(before, x) for x in done[at + 1 :]):
+            return at, together
     return None
 
 
 def _as_one(one: If, two: If) -> If | None:
-    """Merge two consecutive choices if one test decides both, else return None."""
-    if one.test.names() & written(one):
+    """Return two consecutive choices as one if one test decides both, else None."""
+    if one.test.names() & written(one):  # the first may change the outcome
         return None
     comments = (*one.comments, *two.comments)
     if one.test is two.test:
@@ -266,7 +276,7 @@ def _as_one(one: If, two: If) -> If | None:
 def under(
     graph: Graph, tests: list[tuple[Node, int]], lines: list[Statement]
 ) -> list[Statement]:
-    """Nest statements under tests, each of which holds (0) or does not (1)."""
+    """Nest statements under tests, outermost first: (test, 0) if the test must hold, (test, 1) if it must not."""
     for test, at in reversed(tests):
         test = opposite_of(graph, test) if at else test
         lines = [If(test, tuple(lines))]
@@ -274,9 +284,9 @@ def under(
 
 
 def without_copy(lines: list[Statement], sole: bool) -> Lines:
-    """Drop a final copy `target = made`: assign the target directly in the statement before it; other lines stay.
+    """Drop a final copy: `made = f(x)`, `target = made` -> `target = f(x)`; other lines stay.
 
-    If the copy is the `sole` reader of `made`, also in all branches of an `if` or `elif` chain.
+    If nothing but this copy reads `made` (`sole`), also if `made` is assigned in all branches of an `if` or `elif` chain before it.
     """
     match lines:
         case [*before, Assign(made, value, "", comments), Assign(target, last)] if (
@@ -291,7 +301,7 @@ def without_copy(lines: list[Statement], sole: bool) -> Lines:
 
 
 def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
-    """Assign the target instead in a choice with all branches ending by assigning `made`; else return None."""
+    """Return a choice that assigns `target` in place of `made`; None unless each branch ends by assigning `made`."""
     branches = list[Lines]()
     for body in (choice.body, choice.orelse):
         match body:

@@ -1,11 +1,16 @@
-"""Printing ops as expressions in lines of the backward.
+"""Print ops as expressions in lines of the backward: the op `mul(cos(x), g)` -> the node of `x.cos() * g`.
 
-In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each
-primitive is spelled as its rule says, without default arguments; a size is read from a tensor that lives on anyway, if
-there is one; products keep the order of their factors, at no greater cost.
+`statements` decides which ops get a line and a name; this module writes what stands in a line.
+
+In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each primitive is spelled
+as its rule says, without default arguments; a size is read from a tensor that lives on anyway, if there is one; products keep the
+order of their factors, at no greater cost.
 
 Words: `names` are those in the lines of the backward, `holders.held` those of the forward's values. `owners` has for each shape the
-values to read it from; such a value without a name is `asked` for, so that it gets one. A `scope` is the branches around a line.
+values to read it from; such a value without a name is `asked` for, so that it gets one. A need is a condition for computing a
+value: an input to be present, or the outcome of a test. A `scope` is the branches around a line. A placeholder is a name in a
+Python expression of the user's for a value that is an op, such as a size. An op without a rule in the table is the engine's own
+(`expanded`, `unsliced`); its writer is a method here, listed in `WRITERS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,16 +59,16 @@ from scaffold.formula import Graph, Node
 POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
 SIGNS = {"mul": "*", "div": "/"}
 
-# The values with a given shape, each with the optional inputs that must be present to
-# compute it.
+# The values with a given shape, each with its needs.
 Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
+# Ops that need a shape, or have none to be read.
 OF_A_SHAPE = SHAPED | {"vjp", "shaped_like", "count", "ones"}
 
 
 def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
     """Map each shape to the values to read it from, each with the conditions for computing it.
 
-    A value computed by asking for a shape is left out, as it could ask for its own; so is a number in some calls.
+    A value that itself needs a shape is left out, as it could ask for its own; so is a value that is a number in some calls.
     """
     owners: Owners = {}
     asking, numbers = set[Op](), set[Op]()
@@ -82,7 +87,7 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
 
 
 class Scope(NamedTuple):
-    """The position of a line: it decides which values can be read there."""
+    """The branches around a line: they decide which values can be read there."""
 
     gradient: str | None = None  # the optional input whose test guards the line
     tests: tuple[Outcome, ...] = ()
@@ -94,8 +99,8 @@ ANYWHERE = Scope()
 class Printer:
     """A writer of ops as expressions; `names` are those of locals of forward and backward.
 
-    With `temporaries` it overwrites those it may. Printers of one backward that differ only in scope share the cache
-    `written`: (op, scope) -> its expression.
+    Printers of one backward that differ only in scope share the cache `written`: (op, scope) -> its expression. `dialect` has the
+    forward's spellings.
     """
 
     def __init__(
@@ -110,7 +115,7 @@ class Printer:
         written: dict[tuple[Op, Scope], Node] | None = None,
         dialect: Dialect = PLAIN,
     ) -> None:
-        """Begin with the names of values, and the sources of shapes; values asked for are added to `asked`.
+        """Begin with the names of values, and the sources of shapes; values whose shape is read are added to `asked`.
 
         `temporaries` may be written in place, if given; `written` keeps the expressions printed in each scope.
         """
@@ -131,7 +136,7 @@ class Printer:
         return Printer(*common, self.temporaries, scope, self.written, self.dialect)
 
     def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
-        """Return the cached expressions still right with other `names`: no name in them has changed."""
+        """Return the cached expressions still right if values have the other `names`: a next attempt need not print them again."""
         both = self.names.keys() | names.keys()
         others = {op for op in both if self.names.get(op) != names.get(op)}
         known: dict[Op, bool] = {}
@@ -156,7 +161,7 @@ class Printer:
         return self.expression(op)
 
     def expression(self, op: Op) -> Node:
-        """Return the op's expression, even if it has a name."""
+        """Return the op's expression, even if it has a name: to assign it to that name."""
         # Cached: a line is printed several times, to measure it and its parts.
         key = (op, self.scope)
         if key not in self.written:
@@ -167,6 +172,7 @@ class Printer:
         """Return an op's expression: in place or as `torch.addcmul` if possible, else by its writer or its rule."""
         if self.in_place is not None and (over := self.in_place(op)) is not None:
             return over
+        # Of `a + b * c` to be fused: the product, and `a`; else the op alone.
         product, *rest = self.dialect.fused.get(op, (op,))
         if rest and product not in self.names:
             nodes = map(self.node, (*rest, *product.args))
@@ -190,7 +196,7 @@ class Printer:
         return self.spelled(rule.spelled, args, along)
 
     def _counted(self, op: Op, rule: Rule) -> tuple[Op, ...]:
-        """Return the arguments of an op, its dims counted as in the forward: from the start, 1, or from the end, -1."""
+        """Return the arguments of an op, its `dim` counted as in the forward: from the start, 1, or from the end, -1."""
         rank = op.args[0].shape.rank if op.args and op.args[0].is_tensor else None
 
         def counted(name: str, arg: Op) -> Op:
@@ -221,7 +227,7 @@ class Printer:
     # Rules
 
     def _call(self, op: Op) -> Node:
-        """Return a call of the forward without a rule, its arguments written as in the backward."""
+        """Return a call of the forward for which the table has no rule, its arguments written as in the backward."""
         holes = op.template.filled(op.args)
 
         def filled(node: Node) -> Node | None:
@@ -254,7 +260,7 @@ class Printer:
         return self._called(callee, pairs, linalg, along)
 
     def _signed(self, label: str, value: Node) -> Node:
-        """Put a sign, `label`, on the first factor of a product, `-a * b` for `-(a * b)`; cancel two minus signs."""
+        """Return a signed value, the sign on the first factor of a product: `-a * b` for `-(a * b)`; two minus signs cancel."""
         if label == "-" and value.kind == "unary" and value.label == "-":
             return value.args[0]
         if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
@@ -271,9 +277,10 @@ class Printer:
         by_name: bool = False,
         along: bool = False,
     ) -> Node:
-        """Return a call without default arguments: `pairs` are the others, each with its parameter.
+        """Return a call without default arguments: `pairs` has each parameter with its argument.
 
-        With `by_name` options are passed by keyword; with `along` so is `dim`, if the forward does that.
+        After one left out, arguments are passed by keyword, as are booleans and options; with `by_name` even `dim`, with `along`
+        `dim` if the forward does that. `min` and `max` of a clamp are positional if both are given.
         """
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
@@ -308,7 +315,7 @@ class Printer:
         )
 
     def _is_default(self, default: Node, op: Op) -> bool:
-        """Return whether an argument is the literal that its parameter has as default."""
+        """Return whether an argument is the literal that its parameter has as default, of the same type: 1.0 is not 1."""
         value = literal(self.applier.default(default))
         own = literal(op)
         return type(value) is type(own) and value == own
@@ -344,7 +351,7 @@ class Printer:
         return self.graph.rewrite(node, self._placeholder)
 
     def _placeholder(self, node: Node) -> Node | None:
-        """Return the size behind a placeholder in a Python expression of the engine's, or None."""
+        """Return the size that a placeholder stands for, or None if the node is no placeholder: `rewrite` leaves it then."""
         op = self.program.behind(node)
         return None if op is None else self.node(op)
 
@@ -357,14 +364,14 @@ class Printer:
     # Shapes and their sources
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
-        """Return the expression of a shape: of an available tensor with it, else of a forward value; `like` is preferred."""
+        """Return the expression of a shape: of a tensor in memory anyway, else of a forward value; an input `like` is preferred."""
         try:
             return self.holders.shape(shape, like)
         except UnknownShapeError:
             return self._shape_of_value(shape)
 
     def _shape_of_value(self, shape: Shape) -> Node:
-        """Return the shape of a forward value, or the broadcast of such shapes: no available tensor has it."""
+        """Return the shape of a forward value, or the broadcast of such shapes, for a shape that no tensor in memory has."""
         match shape.origin:
             case Broadcast(parts) if shape not in self.owners:
                 several = map(self.shape, parts)
@@ -372,7 +379,10 @@ class Printer:
         return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
-        """Return a forward value of a shape, present in this scope; best one of the optional input whose gradient is written."""
+        """Return a forward value with a shape, present in this scope; best one that needs the optional input whose gradient is written.
+
+        If there is none, make one from a value of another shape.
+        """
         several = self.owners.get(shape, ())
         for met in (self._is_current, self._is_met):
             for op, needs in several:
@@ -381,7 +391,7 @@ class Printer:
         return self._by_base(shape)
 
     def _is_current(self, need: Need) -> bool:
-        """Return whether a need is the optional input whose gradient this line computes."""
+        """Return whether a need is the optional input whose gradient this line computes: it is present here."""
         return self.scope.gradient == need
 
     def _is_met(self, need: Need) -> bool:
@@ -390,7 +400,10 @@ class Printer:
         return met or self._is_current(need)
 
     def _by_base(self, shape: Shape) -> Node:
-        """Return a value of the shape made from a value of its base shape, `x.mT`; raise `UnsupportedError` if impossible."""
+        """Return a value with the shape, made from a value of the shape that it is derived from: `x.mT`.
+
+        Raise `UnsupportedError` for a shape that came about in another way.
+        """
         match shape.origin:
             case Unsqueezed(base, int() | UnwrittenAxis() as dim):
                 return self._viewed(base, "unsqueeze", dim)
@@ -409,7 +422,7 @@ class Printer:
         raise UnsupportedError(NO_SHAPE)
 
     def _viewed(self, base: Shape, label: str, *dims: Axis) -> Node:
-        """Return a view of a value with the base shape."""
+        """Return a view of a value with the `base` shape: `x.unsqueeze(0)`, `label` is the method."""
         return self.method(self._owner(base), label, *map(self._axis, dims))
 
     def _axis(self, dim: Axis) -> Node:
@@ -420,7 +433,10 @@ class Printer:
         return self.node(dim.value)
 
     def _over_forward(self, op: Op) -> Node:
-        """Return a forward value in the forward's names alone: a name of the backward may be assigned only later."""
+        """Return a forward value in the forward's names alone: a name of the backward may be assigned only later.
+
+        A value without a name is asked for: it gets one in the next attempt.
+        """
         holders, owners = self.holders, self.owners
         if op not in holders.held:
             self.asked.add(op)
@@ -429,7 +445,7 @@ class Printer:
         return printer.node(op)
 
     def _size(self, op: Op) -> Node:
-        """Return the expression of a size: an entry of a shape written out as a tuple, else `shape[dim]`."""
+        """Return the expression of a size: `x.shape[0]`, or an entry of a shape that is written as a tuple."""
         if isinstance(op.data, SizeOf):
             return self.size(op.data.dim)
         (dim,) = op.args
@@ -455,7 +471,7 @@ class Printer:
         return self._of_tensor(op, "ndim")
 
     def _dtype(self, op: Op) -> Node:
-        """Return `x.dtype`; a value without a name is asked for, to get one."""
+        """Return `x.dtype`; a value without a name is asked for, so that it gets one in the next attempt."""
         (value,) = op.args
         if value not in self.names:
             self.asked.add(value)
@@ -465,12 +481,12 @@ class Printer:
         return self._of_tensor(op, "numel")
 
     def _ratio(self, op: Op) -> Node:
-        """Return the number of elements a reduction combines into one."""
-        whole, kept = op.args
-        some = self.method(self._over_forward(kept), "numel")
-        one = self.graph.constant("1")
-        left = self.graph.node("call", "", (self.graph.name("max"), some, one))
-        return self.graph.node("binary", "//", (self.node(whole), left))
+        """Return how many elements a reduction combines into one, the divisor of a mean: `x.numel() // max(y.numel(), 1)`."""
+        total, result = op.args
+        numel = self.method(self._over_forward(result), "numel")
+        one = self.graph.constant("1")  # an empty result must not divide by 0
+        left = self.graph.node("call", "", (self.graph.name("max"), numel, one))
+        return self.graph.node("binary", "//", (self.node(total), left))
 
     def _of_tensor(self, op: Op, label: str) -> Node:
         """Return `x.ndim` or `x.numel()` of a tensor of the op's shape."""
@@ -486,7 +502,7 @@ class Printer:
         return self._times(*op.args)
 
     def _times(self, a: Op, b: Op) -> Node:
-        """Write `a * (b * c)` as `a * b * c`, unless that broadcasts earlier."""
+        """Return `a * (b * c)` as `a * b * c`, unless that broadcasts earlier, and so computes on larger tensors."""
         if b not in self.names and b.rule in SIGNS and self._as_cheap(a, b):
             first, last = b.args
             return self._joined(SIGNS[b.rule], self._times(a, first), self.node(last))
@@ -496,7 +512,7 @@ class Printer:
         return self.graph.node("binary", label, (left, right))
 
     def _as_cheap(self, a: Op, b: Op) -> bool:
-        """Return whether `a * b` may begin with `a` times the first factor of `b`: that is no larger than `b`."""
+        """Return whether `a * b`, `b` a product, may begin with `a` times its first factor: that is no larger than `b`."""
         if a.kind == "static":
             return b.kind != "static"
         first = b.args[0]
@@ -505,7 +521,7 @@ class Printer:
         )
 
     def _unsqueeze(self, op: Op) -> Node:
-        """Write several new dims as an index: `x.unsqueeze(-1).unsqueeze(-1)` -> `x[..., None, None]`."""
+        """Return several new dims as one index: `x.unsqueeze(-1).unsqueeze(-1)` -> `x[..., None, None]`; one alone as a call."""
         dims, inner = [literal(op.args[1])], op.args[0]
         while inner.rule == "unsqueeze" and inner not in self.names:
             dims.insert(0, literal(inner.args[1]))
@@ -527,7 +543,7 @@ class Printer:
     # Values in a known shape, choices, code for any rank
 
     def _expanded(self, op: Op) -> Node:
-        """Write `g.expand_as(x)` if the shape is one of a tensor, else `g.expand(shape)`."""
+        """Return `g.expand_as(x)` if the shape is written `x.shape`, else `g.expand(shape)`."""
         shape = self.shape(op.asked)
         value = self.node(op.args[0])
         if shape.kind == "attribute" and shape.label == "shape":
@@ -547,20 +563,20 @@ class Printer:
         return self.shape(op.asked, op.like)
 
     def _fitted_to(self, op: Op) -> Node:
-        """Write `g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`."""
+        """Return `g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`: `g` may be smaller or larger than `x`."""
         value, shape = self.node(op.args[0]), self._shape_to_sum_to(op)
         own = self._attribute(value, "shape")
         both = self.function("torch.broadcast_shapes", own, shape)
         return self.method(self.method(value, "expand", both), "sum_to_size", shape)
 
     def _shaped_like(self, op: Op) -> Node:
-        """Write `g.reshape(x.shape)` for a forward value `x`."""
+        """Return `g.reshape(x.shape)` for a forward value `x` of unknown shape."""
         g, like = op.args
         shape = self._attribute(self._over_forward(like), "shape")
         return self.method(self.node(g), "reshape", shape)
 
     def _indices(self, op: Op) -> Node:
-        """Write a list of indices as a tensor."""
+        """Return a list of indices as a tensor, on the device of another value: `torch.tensor([0, 2], device=x.device)`."""
         values, like = op.args
         device = self._attribute(self._named_like(like), "device")
         return self.function(
@@ -568,17 +584,17 @@ class Printer:
         )
 
     def _zeros(self, op: Op) -> Node:
-        """Write `torch.zeros_like(x)`, or `x.new_zeros(shape)` if the shape is not that of `x`; `x` gives the dtype and the device."""
+        """Return `torch.zeros_like(x)`, or `x.new_zeros(shape)` if the shape is not that of `x`; `x` gives the dtype and the device."""
         shape = self.shape(op.asked)
         like = self._named_like(op.args[0])
-        plain = shape.kind == "attribute" and shape.args[0] is like
+        same_shape = shape.kind == "attribute" and shape.args[0] is like
         source = op.args[0]
-        if plain or (source.shape == op.asked and self.node(source) is like):
+        if same_shape or (source.shape == op.asked and self.node(source) is like):
             return self.function("torch.zeros_like", like)
         return self.method(like, "new_zeros", shape)
 
     def _named_like(self, op: Op) -> Node:
-        """Return an expression with the dtype and device of a value: its name, else an incoming gradient of its kind, else the value itself.
+        """Return an expression with the dtype and device of a value: its name, else an incoming gradient of its kind, else the value.
 
         Nothing else of it is read, so it should not be computed for that.
         """
@@ -596,7 +612,7 @@ class Printer:
         return self.node(op.args[0])
 
     def _cast(self, op: Op) -> Node:
-        """Return `value.to(like.dtype)`, or to the wider dtype of the two."""
+        """Return `value.to(like.dtype)`; with `promote_types` as the op's data, a cast to the wider dtype of the two."""
         value, like = map(self.node, op.args)
         if op.data is None:
             return self.method(value, "to", self._attribute(like, "dtype"))
@@ -609,14 +625,14 @@ class Printer:
         return self.graph.node("subscript", "", (self.node(op.args[0]), index))
 
     def _cond(self, op: Op) -> Node:
-        """Return `body if test else orelse`."""
+        """Return a choice as an expression, `body if test else orelse`."""
         body, orelse = (self._arm(op, at) for at in (0, 1))
         if body is orelse:  # one call, with a rule for each case
             return body
         return self.graph.node("conditional", "", (self.test(op), body, orelse))
 
     def _arm(self, choice: Op, at: int) -> Node:
-        """Return a branch's value, `at` 0 or 1; if a shape is unknown outside the test, read it from values present under it."""
+        """Return a branch's value, `at` 0 or 1; a shape unknown outside the test is read from values present under it."""
         value = choice.args[at]
         try:
             return self.branch(choice, value)
@@ -626,7 +642,7 @@ class Printer:
             return self.at(inner).branch(choice, value)
 
     def branch(self, choice: Op, value: Op) -> Node:
-        """Return a branch's value; a 0 beside a tensor becomes `grad_output.new_zeros(x.shape)`."""
+        """Return a branch's value; a 0 in a choice that is a tensor becomes `grad_output.new_zeros(x.shape)`."""
         if is_number(value, 0) and choice.is_tensor:
             for other in self.holders.sure:
                 if other.rule == "cotangent" and other.kind == choice.kind:
@@ -635,7 +651,7 @@ class Printer:
         return self.node(value)
 
     def _shape_or_none(self, op: Op) -> Node:
-        """Return the shape of a value, or `()`, which broadcasts, if it is unknown."""
+        """Return the shape of a value; `()`, which broadcasts, if it is unknown."""
         try:
             return self.shape(op.shape)
         except UnsupportedError:
@@ -653,13 +669,13 @@ class Printer:
         return self.graph.node("call", "", (self.graph.name("list"), dims))
 
     def _unless_vector(self, op: Op) -> Node:
-        """Write `g.unsqueeze(-2) if x.ndim == 1 else g`: the product with a vector has no rows."""
+        """Return `g.unsqueeze(-2) if x.ndim == 1 else g`: the gradient of a product with a vector lacks the dim of rows."""
         value, other, ndim = map(self.node, op.args)
         test = self.graph.node("compare", "==", (ndim, self.graph.constant("1")))
         return self.graph.node("conditional", "", (test, other, value))
 
     def _unless_scalar(self, op: Op) -> Node:
-        """Write `g.unsqueeze(-1) if x.ndim else g`: a number has no dim to restore."""
+        """Return `g.unsqueeze(-1) if x.ndim else g`: a reduced dim is restored, unless `x` is a number and had none."""
         value, other, ndim = map(self.node, op.args)
         return self.graph.node("conditional", "", (ndim, value, other))
 
@@ -685,7 +701,7 @@ class Printer:
         return self._subscripted(value, literal(dim), self._range(bounds))
 
     def _range(self, bounds: list[Op]) -> Node:
-        """Return the bounds of a slice, `1::2`; a bound of None is left out."""
+        """Return the bounds of a slice, start, end and step, as `1::2`; a bound of None is left out."""
         absent = self.graph.node("absent")
         parts = (
             absent if literal(item) is None else self.node(item) for item in bounds
@@ -697,7 +713,10 @@ class Printer:
         return self._subscripted(value, literal(dim), self.node(index))
 
     def _subscripted(self, value: Op, dim: object, part: Node) -> Node:
-        """Return `value[..., part]` with the part at a dim, joined to an index already there: `x[:, 1][:, 0]` -> `x[:, 1, 0]`."""
+        """Return `value[..., part]` with the part at a dim, joined to an index already there: `x[:, 1][:, 0]` -> `x[:, 1, 0]`.
+
+        Raise `UnsupportedError` for a dim that is no literal.
+        """
         if not isinstance(dim, int):
             raise UnsupportedError("an index at a dim that is not written out")
         absent = self.graph.node("absent")
@@ -711,7 +730,7 @@ class Printer:
             parts = [*inner.args] if inner.kind == "tuple" else [inner]
             if parts[: len(start)] == start and (start or dots not in parts):
                 found = _with_part(parts, whole, dim, part)
-        if found:  # `x[:, 1][:, 0]` as `x[:, 1, 0]`
+        if found:  # joined: index the inner value
             node = node.args[0]
         else:
             found = _with_part(start, whole, dim, part) or []
@@ -721,7 +740,7 @@ class Printer:
         return self.graph.node("subscript", "", (node, index))
 
     def _index(self, op: Op) -> Node:
-        """Write `x[index]`, or `x[rows, columns]`, with slices among the parts."""
+        """Return an index by tensors: `x[index]`, or `x[rows, columns]`, with slices among the parts."""
         value, *parts = op.args
         nodes = tuple(
             self._range(list(part.args)) if part.rule == "range" else self.node(part)
@@ -737,11 +756,11 @@ class Printer:
 
 
 def index_of(dims: list[object]) -> list[str] | None:
-    """Return the index that adds the new dims one after another, `["...", "None"]` for [-1]; None if they count from both ends."""
+    """Return the index that adds new dims one after another: `["...", "None"]` for [-1]; None if they count from both ends."""
     plain = [dim for dim in dims if isinstance(dim, int)]
     if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
         return None
-    # The explicit dims, counted from the nearest end.
+    # From the nearest end on, `:` for each dim that was there.
     parts: list[str] = []
     for dim in plain:
         at = -dim - 1 if dim < 0 else dim
@@ -753,10 +772,10 @@ def index_of(dims: list[object]) -> list[str] | None:
 def _with_part(
     parts: Sequence[Node], whole: Node, dim: int, part: Node
 ) -> list[Node] | None:
-    """Add a part to an index, at a dim of the partly indexed value; return None if that dim has another part.
+    """Return an index with one more part, at a dim of the partly indexed value; None if that dim has a part already.
 
-    `x[:, 1]`, dim 1, `0` -> `x[:, 1, 0]`: a number has taken its dim away, only slices (`whole` is `:`) count. A negative dim stands
-    behind `...`, and is counted from the end.
+    `x[:, 1]`, dim 1, `0` -> `x[:, 1, 0]`: a number has taken its dim away, only slices (`whole` is `:`) count. A negative dim
+    stands behind `...`, and is counted from the end.
     """
     line = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
     left = [at for at, item in enumerate(line) if item.kind == "slice"]
@@ -770,11 +789,12 @@ def _with_part(
     return [parts[0], *line[::-1]] if dim < 0 else line
 
 
-# --- The gradient of a slice: placed into zeros. It supports double backward and vmap.
+# --- The gradient of a slice: `g` placed into zeros, so that double backward and vmap work. An `unsliced` op has as arguments
+# `g`, the dim, and the bounds of the slice: start, end, step. Its shape is that of the tensor that was sliced.
 
 
 def unsliced(printer: Printer, op: Op) -> Node:
-    """Write the gradient of a slice: `torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
+    """Return the gradient of a slice: `torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
     g, dim, start, end, step = op.args
     if g.kind == "complex":
         return _slice_backward(printer, op)
@@ -798,6 +818,7 @@ def _bound(printer: Printer, op: Op, bound: Op) -> Node:
         return _counted(printer, op, value)
     part, dim, start, end, step = op.args
     other = end if bound is start else start
+    # The part's size tells one bound only if the other is known.
     known = literal(other) is None or bound is end and not _is_negated(other)
     if literal(step) is not None or not (known and _is_negated(bound)):
         return printer.node(bound)
@@ -816,7 +837,7 @@ def _is_negated(bound: Op) -> bool:
 
 
 def _counted(printer: Printer, op: Op, behind: int) -> Node:
-    """Return a bound `behind` the end, counted from the start: `x.shape[1] - 1` for -1."""
+    """Return a bound that is `behind` (-1, -2, ...) the end, counted from the start: `x.shape[1] - 1` for -1."""
     graph = printer.graph
     count = graph.constant(str(-behind))
     size = graph.node("binary", "-", (_size_along(printer, op), count))
@@ -835,7 +856,7 @@ def _size_along(printer: Printer, op: Op) -> Node:
 
 
 def _slice_backward(printer: Printer, op: Op) -> Node:
-    """Write the gradient of a complex slice by autograd's own primitive: `slice_scatter` has no derivative for complex tensors."""
+    """Return the gradient of a complex slice by autograd's own primitive: `slice_scatter` has no derivative for complex tensors."""
     g, dim, *bounds = op.args
     graph, sizes = printer.graph, printer.shape(op.shape)
     # Bounds written out in place of None.

@@ -1,11 +1,14 @@
-"""The schedule: which backward values get a statement of their own, and under which tests.
+"""Schedule the backward: which of its values get a statement of their own, and under which tests each stands.
 
-In: the graph of the gradients, and the values that may be absent. Out: a `Schedule`; for each value, the conditions for
-computing it (`Safety`). Invariant: a value is computed only under the tests that guard its uses, and reads nothing
-absent; a value shared by several places is computed once, unless no common place is safe.
+`statements` asks before it writes lines: a value read twice gets a line `inner = ...` in place of being written twice.
 
-Words: `held` ops have a name from the forward; a choice is a `cond`, `a if test else b`; a region is the branches around a
-statement, a place the region of one reader.
+In: the graph of the gradients, and the values that may be absent. Out: a `Schedule`; for each value, the conditions for computing
+it (`Safety`). Invariant: a value is computed only under the tests that guard its uses, and reads nothing absent; a value shared by
+several places is computed once, unless no common place is safe.
+
+Words: `held` ops have a name from the forward; a choice is a `cond`, `a if test else b`; an outcome is a test and whether it holds;
+a need is a condition without which a value cannot be computed. A region is the branches around a statement, a place the region of
+one reader. A root is the gradient of an input. A guard is a test around a statement, for a need of its value.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -37,7 +40,7 @@ Need = str | Outcome
 
 
 class Safety:
-    """The conditions for computing an op; `held` ops have names, `optional` ones may be absent."""
+    """The conditions for computing each value: inputs that must be present, tests that must hold. `x * y` needs an optional `y`."""
 
     def __init__(
         self,
@@ -47,34 +50,40 @@ class Safety:
         present: Mapping[int, str],
         ops: Iterable[Op] = (),
     ) -> None:
-        """Begin with the values known to be absent in some calls; `present` maps a gradient's step to its optional input.
+        """Begin with the values that are None in some calls: `optional` inputs, and choices among the `held` values of the forward.
 
-        `takes_none` tells of an op and an argument if None is accepted for it.
+        `present` maps the step of a gradient in a region to the optional input that the gradient is of. `takes_none(op, arg)` says
+        whether None is accepted for that argument. `ops` are all of the graph.
         """
         self.optional, self.held, self.takes_none = optional, held, takes_none
-        self.present = present  # steps taken only if that input is present
+        self.present = present
+        # Attributes that may be None, by name.
         self.absent = frozenset(_named(op) for op in optional if op.rule == "static")
         self.choices = tuple(op for op in held if op.rule == "cond")
+        # Of a local assigned in one branch alone, the value there -> when it is there.
         inside = {op: _assigning(op) for op in self.choices}
         self.inside = {op.args[0]: needs for op, needs in inside.items() if needs}
         self.known: dict[Op, frozenset[Need]] = {}
-        self.tellers: dict[Shape, list[Op]] = {}  # values with such a shape
+        self.tellers: dict[Shape, list[Op]] = {}  # of a matrix product -> values to ask
         for op in ops:
             if op.is_tensor and _is_product(op.shape) and not _asks(op):
                 self.tellers.setdefault(op.shape, []).append(op)
 
     def there(self, steps: Collection[tuple[int, int]]) -> frozenset[str]:
-        """Return the inputs surely present in a region: a gradient's branch is taken only if its input is."""
+        """Return the inputs surely present in a region, given by its `steps`: the branch of a gradient is taken only if its input is."""
         return frozenset(self.present[step] for step, _ in steps if step < 0)
 
     def needs(self, op: Op) -> frozenset[Need]:
-        """Return the inputs to be present, and the test outcomes required, before an op is computed."""
+        """Return the needs of a value: inputs to be present, and outcomes of tests, before it is computed."""
         if op not in self.known:
             self.known[op] = self._needs(op)
         return self.known[op]
 
     def _needs(self, op: Op) -> frozenset[Need]:
-        """Return the conditions for computing a value: an optional input or a local of one branch is read below it."""
+        """Find the needs of a value: those of all values it reads, down to optional inputs and locals of one branch.
+
+        A choice needs nothing that its own test shows: `x * 2 if x is not None else 0` needs no `x`.
+        """
         if op in self.optional:
             return self.inside.get(op) or frozenset({_named(op)})
         if op.rule == "static":
@@ -88,14 +97,14 @@ class Safety:
                 for need in self.needs(arg)
                 if not meets((op.test, at), need)
             )
-        needed = (arg for arg in op.args if not self.takes_none(op, arg))
-        asked = self._asked(op.shape) if op.rule in SHAPED else frozenset[Need]()
-        return asked.union(*map(self.needs, needed))
+        args = (arg for arg in op.args if not self.takes_none(op, arg))
+        more = self._by_shape(op.shape) if op.rule in SHAPED else frozenset[Need]()
+        return more.union(*map(self.needs, args))
 
-    def _asked(self, shape: Shape) -> frozenset[Need]:
-        """Return the conditions for knowing the shape of a matrix product: those of one value with that shape; none for other shapes.
+    def _by_shape(self, shape: Shape) -> frozenset[Need]:
+        """Return the needs of knowing a matrix product's shape: those of the value with that shape that needs least; none for other shapes.
 
-        No known op needs one, except a LoRA of undeclared shapes.
+        No known op has any, except a LoRA of undeclared shapes.
         """
         if not _is_product(shape):
             return frozenset()
@@ -109,12 +118,12 @@ def _is_product(shape: Shape) -> bool:
 
 
 def _asks(op: Op) -> bool:
-    """Return whether a value depends on the shape of another one."""
+    """Return whether a value depends on the shape of another one: it cannot be asked for its own then."""
     return any(inner.rule in SHAPED for inner in op.walk())
 
 
 def meets(outcome: Outcome, need: Need) -> bool:
-    """Return whether a test's outcome meets a need: it implies a name is not None, or decides the test asked for."""
+    """Return whether a test's outcome meets a need: it implies that a name is not None, or decides the test asked for."""
     if isinstance(need, str):
         return implies(*outcome, need)
     return outcome == need or decides(*outcome, *need)
@@ -123,9 +132,10 @@ def meets(outcome: Outcome, need: Need) -> bool:
 def guard_of(
     need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
 ) -> Outcome | None:
-    """Return the outcome of one of the tests to guard a need and no more; None without one, or if a place does not meet the need.
+    """Return the outcome of one of the `tests` that guards a need and no more: `x is not None`, 0 for the need "x".
 
-    A need is the name of an optional input, or an outcome itself: a test, with 0 for true and 1 for false.
+    None if there is no such test, or if `is_met` says that some reader of the value stands where the need is not met: it would lack
+    the value. A need is the name of an input, or an outcome: a test, with 0 for true and 1 for false.
     """
     if not isinstance(need, str):
         return need if need[0] in tests and is_met(need) else None
@@ -137,17 +147,18 @@ def guard_of(
 
 
 def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[Outcome]:
-    """Return the tests with a guard before the first one that reads the name it guards."""
-    found = list(tests)
-    readers = (at for at, (test, _) in enumerate(found) if need in names_read(test))
-    found.insert(next(readers, len(found)), guard)
-    return found
+    """Return the outcomes to nest a statement under, with a guard before the first test that reads the guarded name (`need`)."""
+    outcomes = list(tests)
+    readers = (at for at, (test, _) in enumerate(outcomes) if need in names_read(test))
+    outcomes.insert(next(readers, len(outcomes)), guard)
+    return outcomes
 
 
 def _assigning(op: Op) -> frozenset[Need]:
-    """Return the conditions under which a name is assigned, if only one branch of a choice assigns it.
+    """Return the needs of a choice that is None in one branch: they hold where the other branch assigns it; none for other ops.
 
-    The other branch is None then. A condition is an input to be present, or a test with the branch taken (0 if it is true).
+    `y = x * 2 if x is not None else None` needs `x`; with another test it needs the outcome (test, 0), or (test, 1) for the other
+    branch.
     """
     needed = frozenset[Need]()
     if op.rule != "cond":
@@ -155,6 +166,7 @@ def _assigning(op: Op) -> frozenset[Need]:
     test = op.test
     for at, arg in enumerate(op.args):
         if arg.rule == "const" and arg.value is None:
+            # The other branch is taken wherever the value is no None.
             implied = [name for name in names_read(test) if implies(test, 1 - at, name)]
             needed |= {
                 implied[0] if implied and _asks_presence(test) else (test, 1 - at)
@@ -174,7 +186,7 @@ def _asks_presence(test: Op) -> bool:
 
 
 def _named(op: Op) -> str:
-    """Return the name a test for None would read; `<12>` for an unnamed value, which no test reads."""
+    """Return the name that a test for None would read; `<12>` for an unnamed value, which no test reads, so no outcome meets it."""
     if op.rule == "static":
         return op.expression.label
     return op.name if op.rule == "input" else f"<{op.serial}>"
@@ -190,7 +202,7 @@ SHARED = 1 << 40
 
 
 class Schedule(NamedTuple):
-    """The named ops, each with its statement's region."""
+    """The ops that get a statement, each with its region; for every op, the regions of its readers, and how often it is read."""
 
     named: dict[Op, Region]
     regions: dict[Op, set[Region]]
@@ -198,7 +210,7 @@ class Schedule(NamedTuple):
 
 
 class Scheduler:
-    """The placement of the ops below the roots; `held` ones have names already."""
+    """The choice of ops that get a statement; called again and again, with more ops whose lines were too long."""
 
     def __init__(
         self,
@@ -207,7 +219,7 @@ class Scheduler:
         safe: Safety,
         sparing: bool = False,  # whether to avoid every repeated pass over a tensor
     ) -> None:
-        """Begin with the roots, each with the region it is assigned in."""
+        """Begin with the roots, each with the region it is assigned in; `held` ops have names already, so they get no statement."""
         self.roots, self.held, self.safe = tuple(roots), held, safe
         ends = (*(root for root, _ in self.roots), *safe.choices)
         self.below = {op.serial: op for end in ends for op in end.walk()}
@@ -217,6 +229,7 @@ class Scheduler:
                 readers[arg] = readers.get(arg, 0) + 1
         self.several = {op for op, count in readers.items() if count > 1}
         in_order = (self.below[serial] for serial in sorted(self.below, reverse=True))
+        # Readers before what they read; each with the uses from which it gets a name.
         self.users_first = [
             (op, self._least_uses(op, held, sparing), is_at_hand(op))
             for op in in_order
@@ -234,13 +247,13 @@ class Scheduler:
             if op.rule == "accumulated" and op.args[0] not in self.several
         }
         self.choices = set[Op]()  # choices known to need an `if` of their own
-        # Cache for ops without needs: their places -> the common region.
+        # For ops without needs, which are safe anywhere: their places -> the region.
         self.shared: dict[frozenset[Region], Region | None] = {}
 
     def _least_uses(self, op: Op, held: Collection[Op], sparing: bool) -> float:
-        """Return the number of reads from which an op gets a name: 2 in general, 3 for `1 - x` and `x**2`.
+        """Return the number of reads from which an op gets a name: 2 in general, 3 for `1 - x` and `x**2`, which are short and cheap.
 
-        A view never gets one, nor does the negative of a named value.
+        A view never gets one, nor does the negative of a named value. With `sparing` the short ones get it at 2, to save the pass.
         """
         if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
             return inf
@@ -251,34 +264,39 @@ class Scheduler:
         return 3 if is_brief(op) and not sparing else 2
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
-        """Place every op, given that the `forced` ones get a name; a choice with a named value in a branch gets one too."""
+        """Place every op, given that the `forced` ones get a name.
+
+        A choice with a named value in a branch must be an `if` statement, so it gets a name too; that may add others, hence the
+        loop.
+        """
         wanted = self.choices.union(forced)
         while True:
-            found = self._placed(wanted)
-            inside = {step for region in found.named.values() for step, _ in region}
-            missing = {op for op in self.conds if self._needs_name(op, found, inside)}
+            plan = self._placed(wanted)
+            inside = {step for region in plan.named.values() for step, _ in region}
+            missing = {op for op in self.conds if self._needs_name(op, plan, inside)}
             if not missing - wanted:
-                return found
+                return plan
             wanted |= missing
             self.choices |= missing
 
-    def _needs_name(self, op: Op, found: Schedule, inside: set[int]) -> bool:
-        """Return whether a choice needs an `if` of its own, and so a name: `inside` are choices with a named value in a branch.
+    def _needs_name(self, op: Op, plan: Schedule, inside: set[int]) -> bool:
+        """Return whether a choice must get a name because it is an `if` of its own: `inside` are those with a named value in a branch.
 
-        A root, or a term of a sum, gets its `if` without another name.
+        A root, or the first term of a sum, gets its `if` under the name it is assigned to anyway.
         """
         return (
             op.serial in inside
-            and op in found.regions
-            and op not in found.named
+            and op in plan.regions
+            and op not in plan.named
             and op not in self.summed
             and all(op is not root for root, _ in self.roots)
         )
 
     def _placed(self, wanted: set[Op]) -> Schedule:
-        """Choose the values to name and the region of each, walking from results to inputs; the ops in `wanted` get a name.
+        """Choose the values to name and the region of each, from results to inputs, so that all readers of a value are known.
 
-        A value gets one if it is read often enough, and its readers have a region in common where it is safe to compute.
+        A value gets a name if it is read often enough, or in `wanted`, and if a region around all its readers is safe to compute it
+        in.
         """
         regions: dict[Op, set[Region]] = {}
         uses: dict[Op, int] = {}
@@ -295,8 +313,9 @@ class Scheduler:
                 if common is not None:
                     named[op] = common
                     places = {common}
-            # Computed anew by each reader, it reads its own arguments more than once.
-            again = uses[op] > 1 and not at_hand and op not in named
+            # Without a name it is computed anew for each reader: it reads its arguments
+            # more than once.
+            repeated = uses[op] > 1 and not at_hand and op not in named
             for at, arg in enumerate(op.args):
                 inside = places
                 if op.rule == "cond":
@@ -307,7 +326,7 @@ class Scheduler:
                 else:
                     there |= inside
                 # The gradient of a slice is written with its value twice.
-                twice = again or (op.rule == "unsliced" and at == 0)
+                twice = repeated or (op.rule == "unsliced" and at == 0)
                 uses[arg] = uses.get(arg, 0) + 1 + twice
         return Schedule(named, regions, uses)
 
@@ -324,7 +343,10 @@ class Scheduler:
         return self.shared[key]
 
     def _shared(self, places: set[Region], op: Op) -> Region | None:
-        """Return the innermost region around all places: one of them, or else one extended by the tests they share and the op needs."""
+        """Return the innermost region around all places, or that region extended by tests that all places share and the op needs.
+
+        None if the op is safe in neither.
+        """
         common = _common(places)
         if common in places:
             return common
@@ -348,7 +370,7 @@ def _common(places: set[Region]) -> Region:
 
 
 def _need_order(need: Need) -> tuple[int, str, int]:
-    """Return the sort key of a need: names alphabetically, then tests in graph order."""
+    """Return the sort key of a need, so that each run nests tests alike: names alphabetically, then tests in graph order."""
     if isinstance(need, str):
         return (0, need, 0)
     test, at = need
@@ -363,9 +385,10 @@ def _guarded(
     safe: Safety,
     op: Op,
 ) -> Region | None:
-    """Return the common region extended by the tests shared by all places, and by guards for the op's needs.
+    """Return the region `common` to all places, extended by tests shared by all of them and by guards for the needs of `op`.
 
-    Return None if a need has no guard. `below` are the ops by serial, `tested` the first choice with each test.
+    Return None if a need has no guard. `below` are the ops by serial, `tested` the first choice with each test: its serial, plus
+    `SHARED`, stands for that test in a region.
     """
 
     def tests(place: Region) -> list[Outcome]:
@@ -375,23 +398,24 @@ def _guarded(
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
     tests_there = list(reversed(tested))
-    there = safe.there(common)
+    present = safe.there(common)
 
     def is_met(need: str | Outcome) -> bool:
-        """Return whether every place meets a need: its input is present there, or a test around it says so."""
+        """Return whether every place meets a need: its input is present present, or a test around it says so."""
         return all(
             need in safe.there(place) or any(meets(pair, need) for pair in tests(place))
             for place in places
         )
 
     for need in sorted(safe.needs(op), key=_need_order):
-        if need not in there and not any(
+        if need not in present and not any(
             meets(pair, need) for pair in (*known, *shared)
         ):
             guard = guard_of(need, tests_there, is_met)
             if guard is None:
                 return None
             shared = guarded_by(guard, need, shared)
+    # A test decided by another one is not asked again.
     shared = [
         pair for pair in shared if not any(decides(*other, *pair) for other in shared)
     ]

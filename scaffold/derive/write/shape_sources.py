@@ -1,10 +1,13 @@
-"""Shape sources: where the backward reads a shape or size - a cotangent, an input, or another value of that shape.
+"""Find where the backward reads a shape or size: from an incoming gradient, an input, or another value with that shape.
 
-In: shapes. Out: expressions. Invariant: only an optional input's own gradient reads its shape; no whole tensor is kept
-alive for a size available from a cotangent or an input.
+`grad_x = grad.expand(x.shape)` needs a tensor with the shape of `x` that is in memory anyway; `printer` asks here for each shape.
 
-Words: `held` maps the forward's values with a name to it. Leading dims are any number of dims, as a size they have no number.
-The origin of a shape is the op it comes from: a broadcast, a reduction, a transpose.
+In: shapes. Out: expressions, `x.shape`, `(x.shape[0], 1)`. Invariant: only an optional input's own gradient reads its shape; no
+whole tensor is kept alive for a size available from a cotangent or an input.
+
+Words: `held` maps the forward's values with a name to it. `sure` tensors are present in every call: incoming gradients, and inputs
+that are not optional. Leading dims are any number of dims, `*batch`; as a size they have no number. A shape's `lead` are those it
+begins with, `trailing` the number of dims behind them. Its origin is the op it comes from: a broadcast, a reduction, a transpose.
 """
 
 from collections.abc import Collection, Iterable
@@ -40,12 +43,16 @@ class Holders:
         current: str | None = None,
         last: Collection[Op] = (),
     ) -> None:
-        """Begin with tensors surely present, `first`, the best ones in front; with `optional` inputs and values with a name."""
+        """Begin with the tensors that are surely present, `first`, the best ones in front; with `optional` inputs and values with a name.
+
+        `current` is the input whose gradient is being written: if it is optional, it is present there. `last` are values that would
+        be computed for their shape alone, so they are asked after all others.
+        """
         self.program = program
         self.graph: Graph = program.graph
         self.sure, self.optional, self.held = tuple(first), tuple(optional), held
-        self.current = current  # the input whose gradient is being written
-        self.last = last  # values that would be computed for their shape alone
+        self.current = current
+        self.last = last
 
     def for_gradient_of(self, current: str | None) -> "Holders":
         """Return the holders for the gradient of that input: an optional one is present there."""
@@ -67,7 +74,7 @@ class Holders:
             raise
 
     def _shape(self, shape: Shape, like: Op | None) -> Node:
-        """Return an expression for a shape: of `like`, of a tensor with the shape, or size by size."""
+        """Return an expression for a shape: of the input `like`, of any tensor with the shape, or size by size."""
         if like is not None and like.rule == "input":
             if shape == SCALAR:
                 return self.graph.node("tuple")
@@ -96,7 +103,10 @@ class Holders:
         return self.graph.node("call", "", (function, *parts))
 
     def _by_origin(self, shape: Shape) -> Node:
-        """Derive a shape from its origin: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`."""
+        """Return a shape of unknown rank by its origin: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`.
+
+        `Dropped` is the shape without the first or the last dim, `Kept` that with a 1 in its place.
+        """
         match shape.origin:
             case Broadcast(parts):
                 return self._broadcast(parts)
@@ -108,7 +118,7 @@ class Holders:
                 rest = graph.node("subscript", "", (self.shape(base), index))
                 if isinstance(shape.origin, Dropped):
                     return rest
-                if not base.least:  # a scalar keeps no dim
+                if not base.least:  # perhaps a scalar, which keeps no dim
                     return self._refuse(shape)
                 one = number_node(self.program, 1)
                 both = (graph.node("starred", "", (rest,)), one)
@@ -116,11 +126,11 @@ class Holders:
         return self._refuse(shape)
 
     def _by_prefix(self, shape: Shape) -> Node | None:
-        """Build a shape from the start of an available one and known sizes: `(*x.shape[:-1], 1)`, or return None."""
+        """Return a shape as the start of another one and known sizes: `(*x.shape[:-1], 1)`; None if no tensor has such a start."""
         assert shape.dims is not None
         for op in self._holding():
             for cut in range(1, op.shape.trailing + 1):
-                same = (op.shape.dims or ())[:-cut]  # dims both start with
+                same = (op.shape.dims or ())[:-cut]  # both must start with these
                 if same != shape.dims[: len(same)] or not same:
                     continue
                 first = self._beginning(op, cut)
@@ -134,7 +144,7 @@ class Holders:
         return None
 
     def _beginning(self, op: Op, cut: int) -> Node:
-        """Return `x.shape[:-1]`, without the last `cut` dims."""
+        """Return the shape of a value without its last `cut` dims: `x.shape[:-1]`."""
         graph, absent = self.graph, self.graph.node("absent")
         bounds = (absent, number_node(self.program, -cut), absent)
         whole = self._attribute(self._name(op), "shape")
@@ -142,7 +152,7 @@ class Holders:
         return graph.node("subscript", "", (whole, index))
 
     def _known_size(self, dim: Dim) -> Node | None:
-        """Return a size read or computed from tensors surely present; None if unknown."""
+        """Return a size read or computed from tensors surely present; None if that is impossible."""
         if isinstance(dim, int):
             return number_node(self.program, dim)
         if is_lead(dim):
@@ -150,15 +160,15 @@ class Holders:
         return self.read_size(dim, self.sure) or self._computed_size(dim)
 
     def _refuse(self, shape: Shape) -> Node:
-        """Raise `UnknownShapeError`: the last way to a shape has failed."""
+        """Raise `UnknownShapeError`: the last way to a shape has failed. The result type allows `return self._refuse(shape)`."""
         raise UnknownShapeError(shape)
 
     def _holding(self) -> Iterable[Op]:
-        """Yield the tensors surely present: cotangents and inputs, locals, and the optional input of this gradient."""
+        """Yield the tensors surely present, in order of preference: gradients and inputs, locals, the optional input of this gradient."""
         yield from self.sure
         for op in self.held:
-            known = op in self.sure or op in self.optional or op in self.last
-            if not known and is_there(op):
+            elsewhere = op in self.sure or op in self.optional or op in self.last
+            if not elsewhere and is_there(op):
                 yield op
         yield from (op for op in self.optional if op.name == self.current)
 
@@ -185,14 +195,14 @@ class Holders:
         return found
 
     def read_size(self, dim: Dim, holding: Iterable[Op]) -> Node | None:
-        """Return the size of a dim, read from one of some tensors, or None."""
+        """Return the size of a dim, read from the first of the tensors `holding` that has it, `x.shape[0]`; else None."""
         for op in holding:
             if op.shape.dims is not None and dim in op.shape.dims:
                 return self._size_of(op, op.shape.dims.index(dim))
         return None
 
     def _size_of(self, op: Op, at: int) -> Node:
-        """Return `x.shape[-1]`."""
+        """Return the size of the dim at position `at`: `x.shape[0]` for the first, else counted from the end, `x.shape[-1]`."""
         behind = len(op.shape.dims or ()) - at
         last = behind <= op.shape.trailing
         first = at == 0 and behind > 1 and op.shape.lead is None
@@ -201,9 +211,10 @@ class Holders:
         return self.graph.node("subscript", "", (shape, index))
 
     def _computed_size(self, dim: Dim) -> Node | None:
-        """Compute a size from sizes the backward can read, or return None.
+        """Return a size computed from sizes the backward can read, or None.
 
-        It is a part of a size of a tensor present in every call (`sure`), `x.shape[-1] // 2`, or a sum or quotient of known sizes.
+        It is a part of a size of a `sure` tensor, `x.shape[-1] // 2`, or a sum or quotient of known sizes: `x.shape[0] + 2` after
+        padding.
         """
         for other in (other for op in self.sure for other in op.shape.dims or ()):
             count = None if is_lead(other) else sizes.divided(other, dim)
@@ -219,7 +230,7 @@ class Holders:
             return None
 
     def _sum(self, terms: sizes.Terms) -> Node | None:
-        """Return the sum of multiples of sizes, `2 * x.shape[0] - 1`; subtracted ones come last. None if there are none."""
+        """Return a sum of products of sizes, each with its count: `2 * x.shape[0] - 1`; subtracted ones come last. None if there are none."""
         found: Node | None = None
         for product, count in sorted(terms.items(), key=lambda item: item[1] < 0):
             number = (abs(count),) if abs(count) > 1 or not product else ()
@@ -250,13 +261,13 @@ class Holders:
             except UnsupportedError:  # a size known from the value alone
                 raise UnknownShapeError(shape) from None
         found = self._by_origin(shape) if shape.dims is None else self.shape(shape)
-        if found.kind == "tuple":
+        if found.kind == "tuple":  # which has no method `numel`
             raise UnknownShapeError(shape)
         numel = self.graph.node("attribute", "numel", (found,))
         return self.graph.node("call", "", (numel,))
 
     def _multiplied(self, dims: Iterable[Dim]) -> Node:
-        """Return the product of sizes."""
+        """Return the product of sizes; a 1 is left out unless it is all."""
         several = tuple(dims)
         first, *others = map(self.size, [d for d in several if d != 1] or several[:1])
         for size in others:
@@ -274,14 +285,14 @@ def _is_known(dim: Dim) -> bool:
 
 
 def is_there(op: Op) -> bool:
-    """Return whether a value is a tensor in every branch, never unassigned or a number."""
+    """Return whether a value is a tensor in every branch of its choices, never unassigned or a number."""
     if op.rule == "cond":
         return all(map(is_there, op.args))
     return op.is_tensor
 
 
 class UnknownShapeError(UnsupportedError):
-    """No available tensor has the shape."""
+    """No tensor available in the backward has the shape: `printer` then takes a forward value with it."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(NO_SHAPE)

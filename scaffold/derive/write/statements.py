@@ -1,12 +1,18 @@
-"""The graph of the gradients as statements, and the forward with names for the values of it that these read.
+"""Write the graph of the gradients as statements, and the forward with names for its values that these read.
 
-In: the gradients as a graph, and what is saved. Out: `GradientStatements`. Invariant: run in order the statements give the gradients' values,
-whatever names the forward has; no line is longer than an author would let it be, since parts of a long one get names, unless it is a
-sum with a line for each term.
+The last step of the engine, after `plan`: `gradients` calls `gradient_statements` once for each style, `pipeline` then places the
+lines.
 
-Words: `held` maps the forward's values with a name to it; `own` has locals of the forward computed by new lines of the backward, not by
-repeating the forward's; a value is `asked` for if its shape is read though it has no name. `of` maps a cotangent to its forward value, `via`
-one reader's part of a cotangent to that value and the reader. A region is the branches around a line, outermost first.
+In: the gradients as a graph, and what is saved. Out: `GradientStatements`: `grad_x = grad_output * x.cos()`. Invariant: run in
+order the statements give the gradients' values, whatever names the forward has; no line is longer than an author would let it be,
+since parts of a long one get names, unless it is a sum with a line for each term.
+
+Words: `held` maps the forward's values with a name to it; `own` has locals of the forward computed by new lines of the backward,
+not by repeating the forward's; a value is `asked` for if its shape is read though it has no name. `of` maps a cotangent to its
+forward value, `via` one reader's part of a cotangent to that value and the reader. A region is the branches around a line,
+outermost first. A root is the gradient of an input. A temporary is a value of the backward with one reader, which may be written
+over in place. An attempt writes all statements for one choice of names; what it lacks (names of values asked for, of parts of long
+lines) is given to the next.
 """
 
 from collections import Counter
@@ -77,7 +83,7 @@ LEAST_OVER = 2  # temporaries to be written over, for a second derivative to be 
 
 
 class _Attempt(NamedTuple):
-    """Statements, what else they ask the shape of, how many temporaries they write over, and what names would be if they were free."""
+    """Statements, and what they lack or cost: values asked for, how many temporaries are written over, and each name's preferred one."""
 
     statements: Lines
     asked: set[Op]
@@ -86,15 +92,15 @@ class _Attempt(NamedTuple):
 
 
 def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatements:
-    """Write the statements of the backward, and the forward to go with them.
+    """Write the statements of the backward in a style, and the forward to go with them.
 
-    Names decide how long lines are and which shapes they can read, and lines decide which names are worth it: so statements
-    are written (`_first_fit`) until they ask for no further name.
+    Names decide how long lines are and which shapes they can read, and lines decide which names are worth it: so statements are
+    written (`_first_fit`) until they ask for no further name.
     """
     saved, own, once = save_plan(backward)
     in_place = backward.saves and style == "combined"
     names = _Names(backward, saved)
-    # What is computed twice is seen before a line is written, unless lines ask for shapes, as they do where nobody declares any.
+    # Values computed twice get names before any line is written, unless lines ask for shapes, as they do where none are declared.
     declared = all(item.dims is not None for item in backward.spec.tensors)
     named = declared and names.repeat(saved, own)
     attempt = _first_fit(backward, names.repeated, own, in_place)
@@ -107,9 +113,10 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
     if names.repeat(saved, own, attempt):
         attempt = _first_fit(backward, names.repeated, own, in_place)
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
+    # A second derivative is not given up for a single temporary.
     if attempt.over and not forgoes and attempt.over < LEAST_OVER:
         attempt = _first_fit(backward, names.repeated, own, False)
-    if style != "combined":  # which keeps a shape on ctx
+    if style != "combined":  # that style keeps a shape on ctx
         attempt = _with_shapes_of_others(backward, names, own, in_place, attempt)
     return GradientStatements(
         attempt.statements,
@@ -125,12 +132,15 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
 
 
 def _incoming(backward: BackwardGraph) -> IncomingGradients:
-    """Describe the gradients that come in, for outputs and for values that forward returns to be saved."""
+    """Describe the gradients that autograd hands to backward, for outputs and for values that forward returns to be saved.
+
+    `pipeline` needs it to write what happens if one of them is None.
+    """
     spec, lowered = backward.spec, backward.lowered
     names = (output.name for output in spec.outputs)
     outputs = dict(zip(names, lowered.results, strict=True))
     kinds = {result.kind for result in lowered.results}
-    # Autocast decides of the dtype of a norm in parts, and its backward asks for it.
+    # Under autocast a norm's results may have other dtypes than its inputs, and its backward asks for theirs.
     apart = any(
         op.rule == "item" and op.args[0].facts.autocast for op in outputs.values()
     )
@@ -158,21 +168,22 @@ def _with_shapes_of_others(
     in_place: bool,
     attempt: _Attempt,
 ) -> _Attempt:
-    """Return an attempt without forward values needed for their shape alone, if others have that shape; else `attempt` itself.
+    """Return an attempt without forward values computed for their shape alone, if others have that shape; else `attempt` itself.
 
-    The new statements must read as well: no longer line for a broadcast shape, unless that value is expensive to compute.
+    The new statements must read as well: no longer line for a broadcast shape, unless that value is expensive to compute. `own` and
+    `in_place` are as in `_first_fit`.
     """
     known = {**names.all, **names.again}
     saved = {*backward.returned, *backward.lowered.results}
     best, left = attempt, _read_for_shapes(known, saved, attempt.statements)
-    last = set(left)
+    last = set(left)  # asked for a shape only if no other value has it
     while left:
         try:
             other = _first_fit(backward, names.repeated, own, in_place, last)
         except UnsupportedError:  # no other value tells it
             return best
         found = _read_for_shapes(known, saved, other.statements)
-        # A line for what shapes broadcast to reads worse than one for a value of that shape, unless that is dear to compute.
+        # `torch.broadcast_shapes(...)` reads worse than a value of that shape, unless this is expensive to compute.
         longer = _broadcasts(other.statements) > _broadcasts(attempt.statements)
         longer = longer and not any(map(is_dear, down_to(left - found, saved)))
         if len(found) < len(left) and other.asked <= attempt.asked and not longer:
@@ -186,9 +197,9 @@ def _with_shapes_of_others(
 def _read_for_shapes(
     names: Mapping[Op, str], saved: Collection[Op], lines: Lines
 ) -> set[Op]:
-    """Return the recomputed forward values that the lines read for their shape alone: it may be found elsewhere.
+    """Return the recomputed forward values that the lines read for their shape alone: another value may have it.
 
-    `names` are those of the forward's values in the lines.
+    `names` are those of the forward's values in the lines; `saved` values are not recomputed.
     """
     ops = {name: op for op, name in names.items()}
     reads = [read for read, _ in free_reads(lines) if read.name in ops]
@@ -204,9 +215,10 @@ def _broadcasts(lines: Lines) -> int:
 
 
 def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Traits]:
-    """Return the shape and dtype of each named tensor with the shape of another, as numbers, if it is surely present.
+    """Return the shape and dtype, as numbers, of each named tensor that shares its shape with another one.
 
-    Where a tensor is not at hand, its shape is then read from the other one.
+    `saving` keeps fewer tensors by it: a shape is read from a tensor that is saved anyway. Only tensors present in every call
+    count.
     """
     inputs, inside = backward.lowered.inputs, backward.lowered.held_in_branches
     tensors = backward.spec.tensors
@@ -239,9 +251,9 @@ def _kept(
     saved: Collection[Op],
     lines: Lines,
 ) -> frozenset[str]:
-    """Return the locals to save; random values always, as they cannot be drawn again.
+    """Return the names of locals to save: those `saved` by plan, and random values, as they cannot be drawn again.
 
-    If the op is once differentiable and saves no values by plan, these are all the tensors the lines read.
+    If the op is once differentiable and saves no values by plan, these are all the tensors the `lines` read.
     """
     ops = backward.applier.program.ops
     drawn = frozenset(op.name for op in ops if op.rule == "drawn")
@@ -258,10 +270,11 @@ def _first_fit(
     in_place: bool,
     last: Collection[Op] = (),
 ) -> _Attempt:
-    """Write the statements over the names in `new` and the forward's, which compute some locals of the forward as their `own`.
+    """Write the statements; of the forward's locals, `own` ones are computed by new lines if possible, `new` names are added.
 
-    Those locals are sources of shapes, if their lines come early enough. All stay lines of the forward if a repeated line of
-    it reads one, or if a shape is asked for that only they have. Values in `last` are sources of shapes if no other is.
+    They are sources of shapes, if their lines come early enough. None is computed so if a repeated line of the forward reads one,
+    or if a shape is asked for that only they have. `in_place` lets lines write over temporaries. Values in `last` are sources of
+    shapes if no other is.
     """
     for sources in (own, {}) if own else ():
         try:
@@ -269,6 +282,7 @@ def _first_fit(
         except UnsupportedError:
             continue
         names = _repeated(backward.forward.statements, found.statements)
+        # Without them as sources, a shape is asked for that only they have.
         late = not sources and _asks_inside(found.asked, own)
         if not (late or names & {*own.values()}):
             return found
@@ -283,7 +297,7 @@ def _attempt(
     in_place: bool,
     last: Collection[Op],
 ) -> _Attempt:
-    """Write the backward for `new` names and `own` locals, with its open questions; `sources` are own locals to read shapes from."""
+    """Write the backward once: with `new` names, `own` locals in new lines, and `sources` among these to read shapes from."""
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
     kept = {op: name for op, name in backward.held.items() if op not in own}
     outer = {**kept, **new}
@@ -293,9 +307,9 @@ def _attempt(
     inside = (op for op in lowered.held_in_branches if op not in backward.held)
     sure = [op for op in inputs if op not in optional]
     first = (*_coming(backward), *sure)
-    # What is saved tells a shape without being computed for it.
-    telling = {**backward.returned, **outer, **sources}
-    holders = Holders(applier.program, first, optional, telling, last=last)
+    # Saved or named values need not be computed to read their shape.
+    shaped = {**backward.returned, **outer, **sources}
+    holders = Holders(applier.program, first, optional, shaped, last=last)
     precision = Precision(backward.seeds) if in_place else None
     dialect = dialect_of(applier.table, backward.forward.expressions())
     if spec.save_policy == "balanced":
@@ -326,7 +340,7 @@ def _attempt(
 
 
 def _coming(backward: BackwardGraph) -> Iterable[Op]:
-    """Yield the incoming gradients surely present: not None, and of a result that is a tensor in every call."""
+    """Yield the incoming gradients to read shapes from: never None, and of a result that is a tensor in every call."""
     for seed, result in backward.seeds.items():
         # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
         if is_there(result) and seed not in backward.undefined:
@@ -334,7 +348,7 @@ def _coming(backward: BackwardGraph) -> Iterable[Op]:
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
-    """Return the attributes that may be None."""
+    """Return the attributes that may be None, as ops: lines that read one need a test."""
     program = backward.applier.program
     names = [item.name for item in backward.spec.attributes]
     maybe = [name for name in names if name not in program.declared.never_none]
@@ -342,24 +356,24 @@ def _absent(backward: BackwardGraph) -> list[Op]:
 
 
 def _asks_inside(asked: Collection[Op], own: Collection[Op]) -> bool:
-    """Return whether a value asked for its shape is computed from an own local."""
+    """Return whether a value asked for its shape is computed from an `own` local, whose line may come too late for it."""
     return any(op in own for value in asked for op in value.walk())
 
 
 def _repeated(forward: Sequence[Statement], lines: Lines) -> frozenset[str]:
-    """Return the names read by the backward, also in the forward lines that it repeats."""
+    """Return the names read by the lines of the backward, and by the forward's lines that it repeats for them."""
     names = free_names(lines)
     return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
 
 
 def names_of_returned(backward: BackwardGraph, returned: Sequence[Op]) -> dict[Op, str]:
-    """Return the names of the values that forward returns."""
+    """Return names for the values that forward returns to be saved: those they have, or new ones."""
     names = _Names(backward, returned).all
     return {op: names[op] for op in returned}
 
 
 class _Names:
-    """Names for values of the forward that have none: those saved, and those whose shape is asked for."""
+    """Names for values of the forward that have none, so that it can save them, or that the backward can repeat their lines."""
 
     def __init__(self, backward: BackwardGraph, saved: Collection[Op]) -> None:
         """Name the values returned by forward to be saved, or else those `saved` without a name."""
@@ -374,7 +388,8 @@ class _Names:
             denominators_of(backward.applier.program.ops),
         )
         self.new: dict[Op, str] = {}
-        self.again: dict[Op, str] = {}  # only where the forward comes again
+        # Names in the statements that the backward repeats, not in the forward itself.
+        self.again: dict[Op, str] = {}
         if backward.returned:
             named = backward.returned.items()
             self.new |= {op: name for op, name in named if op not in backward.held}
@@ -383,7 +398,7 @@ class _Names:
             self.new |= self._named_new(op for op in saved if op not in backward.held)
 
     def _siblings(self, ops: Collection[Op]) -> list[Op]:
-        """List the other results, read by the forward, of calls with one result in `ops`: `values` for `indices`.
+        """Return the other results, read by the forward, of calls with one result in `ops`: `values` for `indices` of `x.topk(2)`.
 
         They get names together, since a call is unpacked on one line.
         """
@@ -393,7 +408,7 @@ class _Names:
             op
             for op, places in self.backward.lowered.places.items()
             if op not in ops and not calls.isdisjoint(op.args[:1])
-            # What is returned as it is computed is held under the output's name alone.
+            # A result computed in `return` itself has the output's name, and no line.
             if op not in held or all(place.position == last for place in places)
         ]
 
@@ -403,11 +418,11 @@ class _Names:
 
     @property
     def repeated(self) -> dict[Op, str]:
-        """Return these names, and those of forward values that exist only where the forward is repeated."""
+        """Return the new names, with those in the statements that the backward repeats."""
         return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
-        """Name the values asked for their shape; return whether there was any without a name."""
+        """Name values asked for their shape; return whether any had no name, so that statements must be written again."""
         places = self.backward.lowered.places
         more = [op for op in asked if op in places and op not in self.new]
         self.new |= self._named_new(sorted(more, key=lambda op: op.serial))
@@ -421,15 +436,15 @@ class _Names:
     ) -> bool:
         """Name the values computed both by a repeated line of the forward and by a gradient; return whether there are any.
 
-        `saved` values are not repeated; those of `own` are computed by new lines.
-        Without an `attempt` only the graph says what the backward reads.
+        With a name, the gradient reads the value from the repeated line. `saved` values are not repeated; `own` ones are computed
+        by new lines. Without an `attempt` only the graph says what the backward reads.
         """
         forward = self.backward.forward
         asked = attempt.asked if attempt else ()
         lines: Lines = attempt.statements if attempt else ()
         read = free_names(lines)
         known = {**self.all, **self.again}
-        held = {op: of for op, of in known.items() if op not in own or of in read}
+        held = {op: n for op, n in known.items() if op not in own or n in read}
         twice = computed_twice(
             (*self.backward.roots.values(), *asked),
             read,
@@ -456,11 +471,11 @@ class _Names:
         return named.statements, named.results
 
     def forward_again(self) -> Lines | None:
-        """Return the statements that the backward may repeat, if they differ from the forward."""
+        """Return the statements that the backward may repeat, if they differ from the forward; else None."""
         return self._named(self.repeated).statements if self.again else None
 
     def _named(self, names: Mapping[Op, str]) -> Forward:
-        """Return the forward with these values on lines of their own, under these names."""
+        """Return the forward with these values on lines of their own, under these names: `x.exp().sum()` -> `exp = x.exp()`, `exp.sum()`."""
         places = self.backward.lowered.places
         graph = self.backward.applier.program.graph
         named = named_apart(graph, self.backward.forward, places, names)
@@ -471,19 +486,22 @@ class _Names:
 
 # What is left of a line under `if ctx.needs_input_grad[0]:`.
 WIDTH = LINE - METHOD - STEP
-LEAST = 12  # characters that a name is worth
-# Of a sum on several lines; of two a formatter would break the last one, inside its brackets.
+LEAST = 12  # a shorter part of a line gets no name
+# How many terms a sum on several lines has; of two, a formatter would break the last one inside its brackets.
 TERMS = range(3, 10)
 WIDEST_TERM = 56
 
-# What has no better name than how it is made.
+# Ops whose value is best named by something else: `product` says little.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
 
 def part_to_name(
     printer: Printer, op: Op, width: int, of: Mapping[Op, Op], held: Container[Op]
 ) -> Op | None:
-    """Return the part of a long line to give a name: about half of it, rather no mere product; None if there is none."""
+    """Return the part of a long line, `op`, to give a name: about half of its `width`, preferably more than arithmetic.
+
+    None if there is no such part.
+    """
     best, distance = None, 2 * width
     for part in _inline_ops(printer, op, of, held):
         size = len(emit(printer.expression(part)))
@@ -496,26 +514,29 @@ def part_to_name(
 
 
 def stands_on_lines(value: Node) -> bool:
-    """Return whether a formatter breaks it as an author would: a sum with a line for each of its few terms."""
+    """Return whether a formatter breaks the value as an author would: it is a sum, with a line for each of its few terms."""
     terms = list(_terms(value))
     return len(terms) in TERMS and all(len(emit(one)) <= WIDEST_TERM for one in terms)
 
 
 def is_broken_well(value: Node, width: int) -> bool:
-    """Return whether a formatter puts the arguments of an ATen call, or the slices that a `cat` joins, on a line of their own."""
+    """Return whether a formatter breaks the value well: all arguments of an ATen call, or the slices in a `cat`, fit on a second line.
+
+    So no part of it needs a name. A call with an index behind, `torch.ops.aten.f(...)[0]`, would get no shorter by a name.
+    """
     item = value.kind == "subscript" and value.args[1].kind == "constant"
     call = value.args[0] if item else value
     callee = emit(call.args[0]) if call.kind == "call" else ""
     aten = callee.startswith("torch.ops.aten.")
     if item and aten:
-        return True  # with a name, the call would be as long
+        return True
     arguments = len(emit(value)) - len(callee) - 2
     wide = aten or (callee == "torch.cat" and all(map(_is_slice, value.args[1].args)))
     return wide and arguments <= width - STEP
 
 
 def _is_slice(value: Node) -> bool:
-    """Return whether it is a name, or a part of what has a name, perhaps with a minus."""
+    """Return whether a value is short: a name, a part of a value, or one of them with a minus."""
     base = value.args[0] if value.kind == "unary" else value
     return base.kind in ("name", "subscript")
 
@@ -532,7 +553,7 @@ def _terms(value: Node) -> Iterator[Node]:
 def _inline_ops(
     printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
 ) -> Iterator[Op]:
-    """Yield the ops written inside the expression of another one, to choose one of them to be named.
+    """Yield the ops written inside the expression of `op`, candidates for a name.
 
     Left out are those with a name, and those a name would break: a product in a fused `addcmul`, a one-hot as an index.
     """
@@ -543,7 +564,7 @@ def _inline_ops(
         if part in printer.names or part.rule in ("input", "cotangent"):
             continue
         if printer.in_place is not None and is_one_hot(part):
-            continue  # it may stand there as an index only
+            continue  # written as the index of a `scatter_`
         plain = part.rule in ("zeros", "neg") and of.get(part) not in held
         fused = part in printer.dialect.fused.get(user, ())[:1]
         fused |= printer.in_place is not None and printer.in_place.fuses(user, at)
@@ -557,7 +578,7 @@ def _inline_ops(
 
 
 class Emission(NamedTuple):
-    """What the statements are written from: the graph, the names that are there, and what was found on the way."""
+    """All that the statements are written from: the graph, the names of values, options; and sets filled while they are written."""
 
     applier: Applier
     holders: Holders
@@ -567,11 +588,11 @@ class Emission(NamedTuple):
     optional: Collection[Op]
     taken: set[str]
     asked: set[Op]  # filled: values without a name whose shape is read
-    roles: dict[str, str]  # filled: a name, and what it would be if that were free
-    precision: Precision | None  # to write over temporaries
+    roles: dict[str, str]  # filled: a name -> the preferred one, had it been free
+    precision: Precision | None  # of values, if temporaries may be written over
     over: set[Op]  # filled: the ops that write over one
-    own: Mapping[Op, str]  # locals of the forward that are computed here
-    indent: int  # by which all lines of the backward stand further in
+    own: Mapping[Op, str]  # locals of the forward that get new lines here
+    indent: int  # of all lines, besides that of a method's body
     region: bool  # autocast may give cotangents other dtypes than their values
     dialect: Dialect
 
@@ -582,8 +603,12 @@ class Emission(NamedTuple):
 
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
-    """Write the statements of all gradients, again and again until no line is too long: a part of each long one gets a name."""
+    """Return the statements of all gradients, written again and again until no line is too long: a part of each long one gets a name.
+
+    `forced` ops must have a name whatever their use: they are read twice, or stand in several lines.
+    """
     ops = {op for root in roots.values() for op in root.walk()}
+    # Calls that autograd differentiates, and their arguments: parameters of a lambda.
     pulled = [op for op in ops if op.rule in ("vjp", "jvp")]
     below = {arg for op in pulled for arg in (op, *op.pullback.args)}
     below -= {op for op in roots.values() if op.rule == "jvp"}
@@ -609,22 +634,25 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
 
 
 class _Known(NamedTuple):
-    """What all attempts at the statements have in common, whichever ops get names."""
+    """Facts that all attempts at the statements have in common, whichever ops get names."""
 
     roots: Mapping[str, Op]
     regions: Mapping[str, Region]  # of each root
-    present: Mapping[int, str]  # the input that a gradient's step is about
+    present: Mapping[int, str]  # a gradient's step in a region -> its input
     safe: Safety
     scheduler: Scheduler
     shapes: Owners
     owners: Mapping[Op, list[str]]
-    first_below: Mapping[str, frozenset[Op]]  # each root, what no earlier one is above
+    first_below: Mapping[str, frozenset[Op]]  # a root -> ops of no earlier root
     namer: Namer
     words: Printer  # over the names of the forward alone, for comments
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
-    """Gather facts common to all attempts: regions, names, presence of optional inputs, sources of shapes."""
+    """Gather facts common to all attempts: regions, needs, names, sources of shapes.
+
+    The gradient of an optional input gets a region with one step, a negative number: the test that the input is present.
+    """
     program, held = emission.applier.program, emission.held
     present = {-at: name for at, name in enumerate(roots, 1)}
     regions: dict[str, Region] = {
@@ -662,7 +690,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
 
 
 def _first_below(roots: Mapping[str, Op]) -> dict[str, frozenset[Op]]:
-    """Map each gradient's name to its ops not part of an earlier gradient: their lines stand just before it."""
+    """Map each gradient's name to its ops not part of an earlier gradient: their lines stand just before its own."""
     found: dict[str, frozenset[Op]] = {}
     done = set[Op]()
     for name, root in roots.items():
@@ -672,7 +700,7 @@ def _first_below(roots: Mapping[str, Op]) -> dict[str, frozenset[Op]]:
 
 
 class _Writer:
-    """One attempt, with a choice of the ops that get names; what of an `earlier` one still reads the same is not written again."""
+    """One attempt at the statements, with a choice of the ops that get names."""
 
     def __init__(
         self,
@@ -681,7 +709,7 @@ class _Writer:
         forced: Collection[Op],
         earlier: "_Writer | None" = None,
     ) -> None:
-        """Plan the statements with a name for each op in `forced`; take what is still right from the `earlier` attempt."""
+        """Plan the statements with a name for each op in `forced`; expressions of the `earlier` attempt that read the same are reused."""
         self.emission, self.known = emission, known
         self.roots, self.regions = known.roots, known.regions
         self.program: Program = emission.applier.program
@@ -690,12 +718,13 @@ class _Writer:
         self.plan: Schedule = known.scheduler(forced)
         self.names: dict[Op, str] = dict(held)
         self.namer = known.namer.afresh(emission.taken)
+        # A call with several results -> the names that its line assigns.
         self.pulled: dict[Op, tuple[str, ...]] = {}
         self._name_all()
         emission.over.clear()
         self.temporaries = self._temporaries()
         written = None
-        # What is written over a temporary is found as a line is written.
+        # Reused expressions would not record which temporaries they write over.
         if earlier is not None and self.temporaries is None:
             written = earlier.printer.still_written(self.names)
         common = emission.applier, emission.holders, self.names, known.shapes
@@ -707,8 +736,8 @@ class _Writer:
             dialect=emission.dialect,
         )
         self.printers: dict[Region, Printer] = {}
-        self.long: list[tuple[Op, int, Printer]] = []
-        self.told_of_casts = False
+        self.long: list[tuple[Op, int, Printer]] = []  # ops of long lines, their width
+        self.told_of_casts = False  # whether a comment has explained a cast
 
     def _name_all(self) -> None:
         """Give names to all ops with a statement of their own; results of one call get theirs together."""
@@ -724,13 +753,13 @@ class _Writer:
         self.names |= self.namer.name_all(rest)
 
     def _place(self, op: Op) -> tuple[int, int]:
-        """Return the key to sort by before names are numbered: values read by several gradients come first."""
+        """Return the sort key by which values get names, and numbers: those read by several gradients first, then gradient by gradient."""
         owners = self.known.owners.get(op, [])
         sole = [*self.roots].index(owners[0]) if len(owners) == 1 else -1
         return sole, op.serial
 
     def _temporaries(self) -> Temporaries | None:
-        """Return the values to be written over in place, read by a single line each; None if nothing is written in place."""
+        """Return the values that may be written over in place, read by a single line each; None if the op does not allow it."""
         precision = self.emission.precision
         if precision is None:
             return None
@@ -738,23 +767,23 @@ class _Writer:
         return Temporaries(self.names, single, precision, self.emission.over, {})
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
-        """Return the ops that would change one temporary twice, as they stand in two lines."""
+        """Return the ops written in place in two lines: with a name, each changes its temporary only once."""
         return over.repeated(statements) if (over := self.temporaries) else set()
 
     def _name_pulled(self, op: Op) -> None:
-        """Name the results of autograd of one call: its gradients, `_` for those nobody reads."""
+        """Name a pullback, by which autograd differentiates one call, and its results; unread ones get `_`."""
         self.names[op] = "pullback"
         items = self.program.items_of(op)
         self.names |= {item: self.namer.name(item) for item in items.values()}
         self._unpack(op, items, len(op.pullback.args))
 
     def _unpack(self, op: Op, items: Mapping[int, Op], count: int) -> None:
-        """Note the names of a call's values, and the unread ones `_`."""
+        """Note the names that a call's line assigns to its `count` results: `_` for an unread one."""
         names = {at: self.names[item] for at, item in items.items()}
         self.pulled[op] = tuple(names.get(at, "_") for at in range(count))
 
     def _is_unpacked(self, op: Op) -> bool:
-        """Return whether a backward call returns several values and no gradient: the statistics of a norm."""
+        """Return whether a call of the backward has several results to unpack, none of them a gradient: the statistics of a norm."""
         parts = self._parts(op)
         known = not any(part.active or part.kind == "int" for part in parts.values())
         return known and len(parts) > 1 and not self.namer.is_gradient(op)
@@ -765,7 +794,7 @@ class _Writer:
         return {at: item for at, item in items.items() if item in self.known.owners}
 
     def _name_parts(self, op: Op) -> None:
-        """Name the values of a call."""
+        """Name the results of a call that is unpacked: `mean, rstd = ...`; the call itself has no name."""
         items = self._parts(op)
         self.names |= self.namer.name_all(items.values())
         self.names[op] = ""  # of none as a whole
@@ -785,8 +814,12 @@ class _Writer:
     def _region(
         self, region: Region, among: Collection[Op] | None = None
     ) -> list[Statement]:
-        """Return the statements of the named values of a region, or those among some ops; each under the tests it shares with others."""
+        """Return the lines of a region: for the values named in it, each under the tests it shares with others.
+
+        With `among`, only for these ops. Lines in a branch of a choice or of a gradient are left to that branch.
+        """
         depth = len(region)
+        # Steps from SHARED on are shared tests; all others are branches.
         ops = [
             op
             for op, place in self.plan.named.items()
@@ -807,13 +840,13 @@ class _Writer:
         return lines
 
     def _at(self, region: Region) -> Printer:
-        """Return the writer of lines in a region: under its tests, for the input of its gradient."""
+        """Return the printer for lines in a region."""
         if region not in self.printers:
             self.printers[region] = self._printer_in(region)
         return self.printers[region]
 
     def _printer_in(self, region: Region) -> Printer:
-        """Return a printer for a region: it knows the tests around a line, and the input of its gradient."""
+        """Make a printer for a region: it knows the outcomes of tests around a line, and the optional input of its gradient."""
         steps = [(step % SHARED, at) for step, at in region if step >= 0]
         tests = tuple((self.program.ops[step].test, at) for step, at in steps)
         present = self.known.present
@@ -868,20 +901,20 @@ class _Writer:
         return tuple(comments)
 
     def _why_recorded(self, op: Op) -> tuple[str, ...]:
-        """Return the comment on a choice by whether autograd records the backward: its fused call has no derivative.
+        """Return the comment on a choice by whether autograd records the backward: the call without recording has no derivative.
 
         () for a choice by another test.
         """
         if op.test is not is_recorded(self.program):
             return ()
-        call = op.args[1]
+        call = op.args[1]  # the branch taken if nothing is recorded
         while call.rule == "item":
             (call,) = call.args
         rule = self.emission.applier.table.of_op(call.rule)
         return (f"{rule.name} has no derivative",) if rule else ()
 
     def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:
-        """Return a cotangent, plus the gradient autograd hands in for the saved value if there is one: `if extra is not None`."""
+        """Return the lines for a cotangent, plus the gradient autograd hands in for the saved value: `if extra is not None`."""
         graph, target = self.graph, self.graph.name(name)
         value, extra = op.args[0], graph.name(op.args[1].name)
         total = graph.node("binary", "+", (target, extra))
@@ -889,7 +922,7 @@ class _Writer:
         return [*self._assigned(name, value, region), added]
 
     def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:
-        """Return `w.r.t. x * y` for a cotangent named only by an operator, `grad_product`; () for others."""
+        """Return the comment `w.r.t. x * y` for a cotangent named only by an operator, `grad_product`; () for others."""
         value = self.emission.of.get(op)
         if value is None or op not in self.plan.named or not value.facts.operator:
             return ()
@@ -904,7 +937,7 @@ class _Writer:
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
     def _branch(self, name: str, op: Op, at: int, region: Region) -> Lines:
-        """Return the statements of one branch of a choice, `at` 0 or 1, to bind the name in it."""
+        """Return the statements of one branch of a choice, `at` 0 or 1; the last one assigns its value to `name`."""
         inner = (*region, (op.serial, at))
         value = op.args[at]
         lines = self._region(inner)
@@ -929,7 +962,11 @@ class _Writer:
         return inner or zeros or chained or len(emit(printer.expression(op))) > 60
 
     def _pulled_back(self, op: Op, region: Region) -> list[Statement]:
-        """Return `pullback = torch.func.vjp(lambda x: ..., x)[1]` for a call without a rule, and the line for the gradients it gives."""
+        """Return the lines that let autograd differentiate a call without a rule.
+
+        `pullback = torch.func.vjp(lambda x: f(x), x)[1]`, then `(pulled_x,) = pullback(grad)`. The results have their names by
+        `_name_pulled`.
+        """
         (call, args), g = op.pullback, op.args[0]
         graph, printer = self.graph, self._at(region)
         names = [self.names.get(arg) or arg.name for arg in args]
@@ -947,9 +984,9 @@ class _Writer:
         ]
 
     def _pushed_forward(self, name: str, op: Op, region: Region) -> list[Statement]:
-        """Return the tangent of one call: the gradient of its gradient, which is linear in the cotangent.
+        """Return the lines for the tangent of a call without a rule, by its gradient's gradient, which is linear in the cotangent.
 
-        Where autograd has tangents of its own, those of `torch.func.jvp` would be nested, which it refuses.
+        `torch.func.jvp` in a `jvp` would nest forward mode, which autograd refuses.
         """
         (call, args), graph, printer = op.pullback, self.graph, self._at(region)
         names = [self.names.get(arg) or arg.name for arg in args]
@@ -972,14 +1009,14 @@ class _Writer:
         return [Assign(pulled, first, "", (comment,)), Assign(target, value)]
 
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
-        """Record a line as too long, unless a formatter breaks it well."""
+        """Record a line that is too long in `long`, unless a formatter breaks it well."""
         width = len(name) + 3 + len(emit(value))
         most = WIDTH - self.emission.indent
         if width > most and not (stands_on_lines(value) or is_broken_well(value, most)):
             self.long.append((op, width, printer))
 
     def too_long(self) -> set[Op]:
-        """Return a part of each overlong line, to be given a name."""
+        """Return a part of each line recorded as too long, to be given a name in the next attempt."""
         found = set[Op | None]()
         of, held = self.emission.of, self.emission.held
         for op, width, printer in self.long:

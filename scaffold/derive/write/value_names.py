@@ -1,12 +1,14 @@
-"""Names for values of the backward, by the role they play.
+"""Name the values of the backward by the role they play: `grad_scores`, `x_hat`, `mask`, as an author would.
 
-In: an op. Out: an identifier; the words for a primitive's value are in its section of the table. Invariant: no name is
-used twice, and none is a builtin's or a keyword's. An expression repeated in the finished statements is named in
-`common_subexpressions`.
+`statements` asks for names of the values that get a line, and of forward values to be saved.
 
-Words: a stem is a possible name, numbered if it is taken; a role is a word for what a value is in its formula (`normalized`, `mask`).
-`held` maps the forward's values with a name to it; `of` maps a cotangent to its forward value, `via` one reader's part of a cotangent to
-that value and the reader. The owners of an op are the inputs whose gradients read it.
+In: an op. Out: an identifier; the words for a primitive's value are in its section of the table. Invariant: no name is used twice,
+and none is a builtin's or a keyword's. An expression repeated in the finished statements is named in `common_subexpressions`.
+
+Words: a stem is a possible name, numbered if it is taken; a role is a word for what a value is in its formula (`normalized`,
+`mask`). `held` maps the forward's values with a name to it; `of` maps a cotangent to its forward value, `via` one reader's part of
+a cotangent to that value and the reader. The owners of an op are the inputs whose gradients read it. A gradient is a value computed
+from a cotangent; all others are forward values. A word of the table with `{}` in it takes an operand's name (`{}_over_{}`).
 """
 
 import re
@@ -64,13 +66,13 @@ MASK, WEIGHTS = re.compile(r"(?:\w+_)?mask"), re.compile(r"w|(?:\w+_)?weights?")
 # shorter.
 OF_SEVERAL, OF_WORD, OF_ROLE = 18, 24, 30
 
-# Ops that read only the shape and the dtype of a cotangent, like those that create a
-# tensor: no gradient is in them.
+# Ops that read at most the shape and the dtype of a cotangent: their value is no
+# gradient.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
 
 
 class Namer:
-    """A source of free names for ops."""
+    """A source of free names for ops; each name given is reserved."""
 
     def __init__(
         self,
@@ -82,7 +84,10 @@ class Namer:
         owners: Mapping[Op, list[str]],
         denominators: Collection[Op],
     ) -> None:
-        """Begin with the names `taken`; the other arguments are facts about ops, by which they are named."""
+        """Begin with the names `taken`; the other arguments are facts about ops, by which they are named.
+
+        `users` has the forward ops that read a forward op, `denominators` the ops that something is divided by.
+        """
         self.taken, self.held = taken, held
         self.of, self.via = of, via
         self.sides = _sides(of)
@@ -92,21 +97,22 @@ class Namer:
         self.forward = frozenset((*users, *of.values()))
         # An op whose negative is a cotangent -> the forward value of that cotangent.
         self.negated = {g.args[0]: op for g, op in of.items() if _is_negative(g)}
+        # How many gradients there are.
         self.count = len({name for names in owners.values() for name in names})
-        self.known: dict[Op, bool] = {}
+        self.known: dict[Op, bool] = {}  # is it a gradient?
         self.roles: dict[Op, list[str]] = {}
-        # By the op and the forward value of its cotangent; `exact` names say more than
-        # a role.
+        # By the op and its forward value if it is a cotangent; `exact` names say more
+        # than a role.
         self.stems: dict[tuple[Op, Op | None], tuple[str, ...]] = {}
         self.exact: dict[tuple[Op, Op | None], tuple[str, ...]] = {}
         self.words: dict[Op, str] = {}
         self.alike: dict[Op, str] = {}  # names of values that play the same role
         self.given: dict[Op, str] = {}  # names given in here to forward values
         self.whole = set[Op]()  # all ops that get a name
-        self.first: dict[str, str] = {}  # the preferred name, had it been free
+        self.first: dict[str, str] = {}  # name -> the preferred one, had it been free
 
     def afresh(self, taken: Iterable[str]) -> "Namer":
-        """Return a namer with these names taken and none given; it shares the cached facts about ops."""
+        """Return a namer with these names taken and none given, for another attempt at the statements; it shares the facts about ops."""
         other = copy(self)
         other.taken, other.alike, other.whole, other.given = {*taken}, {}, set(), {}
         other.first = {}
@@ -123,7 +129,7 @@ class Namer:
         return {op: self.given[op] for op in ops}
 
     def tell_apart(self, ops: Iterable[Op]) -> None:
-        """Choose names for ops with one role for several inputs: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
+        """Note names in `alike` for ops that would get the same one: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
         groups: dict[str, list[Op]] = {}
         several = list(ops)
         self.whole |= {*several}
@@ -150,7 +156,7 @@ class Namer:
                     self.alike[op] = next((n for n in found if n not in chosen), stem)
 
     def _more_exact(self, op: Op) -> Iterator[str]:
-        """Return the free names of an op more exact than its role: `x_norm` for `norm`."""
+        """Return the free names of an op that say more than its role: `x_norm`, not `norm`."""
         value = self._value(op)
         key = (op, value)
         if key not in self.exact:
@@ -172,9 +178,9 @@ class Namer:
                 yield name
 
     def name(self, op: Op) -> str:
-        """Choose a name for the op's value, and reserve it; the stem of an equal value (`alike`) goes first.
+        """Return a name for the op's value, and reserve it; one that tells it from others like it (`alike`) goes first.
 
-        `first` notes the best stem of a value named otherwise: `composition` takes it where it is free.
+        `first` notes the best stem of a value that got another name: `composition` takes it where it is free.
         """
         stems = self._stems(op)
         known = (self.alike[op],) if op in self.alike else ()
@@ -186,7 +192,7 @@ class Namer:
         return name
 
     def another(self, stem: str) -> str:
-        """Return the stem, numbered if taken: `mask2`, and reserve it."""
+        """Return the stem if it is free, else with a number, `mask2`; reserve it."""
         chosen = stem if self._is_free(stem) else numbered(stem, self.taken)
         self.taken.add(chosen)
         return chosen
@@ -195,7 +201,7 @@ class Namer:
         return name not in self.taken and name not in RESERVED
 
     def _stems(self, op: Op) -> tuple[str, ...]:
-        """Return the possible names of an op, best first; for a cotangent, the name after its forward value comes first.
+        """Return the possible names of an op, best first; for the cotangent of a named value that is `grad_<its name>`.
 
         A name after another forward value with a name, `grad_scores`, would mislead and is left out.
         """
@@ -203,6 +209,7 @@ class Namer:
         key = (op, value)
         if key not in self.stems:
             self.stems[key] = tuple(self._possible(op, value))
+        # Of the negative of a cotangent: `neg_grad_x`.
         value, sign = (value, "") if value else (self.negated.get(op), "neg_")
         if value is None or value in self.held or not self.is_gradient(op):
             return self.stems[key]
@@ -215,9 +222,10 @@ class Namer:
         return (*first, *stems) or self.stems[key]
 
     def _multiple(self, value: Op) -> str:
-        """Return the name of a value's multiple, if only that reads it and its cotangent gets no name; else "".
+        """Return the name of a multiple of the value, if nothing else reads the value; else "".
 
-        `scores`, for `x @ query` in `scores = x @ query / t`.
+        `scores`, for `x @ query` in `scores = x @ query / t`. Not if the multiple's cotangent gets a name, as it will be
+        `grad_scores`.
         """
         while (user := self._sole_user(value)) and _is_multiple(user, value):
             value = user
@@ -233,6 +241,7 @@ class Namer:
 
     def _possible(self, op: Op, value: Op | None) -> Iterator[str]:
         """Yield possible names of a value in the backward, best first: after its forward value (`value`), its reader, its role."""
+        # A result of autograd of one call: the gradient of an argument.
         if op.rule == "item" and op.args[0].rule == "vjp":
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
@@ -252,7 +261,7 @@ class Namer:
             yield from self._by_operands(op, roles)
 
     def _by_owner(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
-        """Yield names for a part of a gradient by the input it is for (`masked_grad_x`): it is not the gradient of its operands."""
+        """Yield names for a part of a gradient by the input it is for, `masked_grad_x`: not by its operands, whose gradient it is not."""
         factors = [arg for arg in op.args if not self.is_gradient(arg)]
         names = list(filter(None, map(self._exact, factors)))
         filled = (
@@ -267,7 +276,7 @@ class Namer:
         yield from roles
 
     def _by_operands(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
-        """Yield names for a forward value: its roles, then roles with operands, `exp_x` or `x_norm`, if the role alone is taken."""
+        """Yield names for a forward value: its roles, then roles with operands, `exp_x` or `x_norm`, in case the role alone is taken."""
         if _which_part(op) is not None and (name := self._exact(op)):
             yield name
         if (both := self._of_both(op)) is not None:
@@ -283,7 +292,7 @@ class Namer:
             yield from (f"{role}_{words[0]}" for role in roles)
 
     def _of_both(self, op: Op) -> str | None:
-        """Return `x_cos` for `x * cos` if both have names, else None."""
+        """Return a name made of both operands' names, by the table's word: `x_cos` for `x * cos`; None if one has no name."""
         for word in _of_names(op.facts.words):
             names = [self._exact(arg) for arg in op.args]
             found = word.format(*names)
@@ -292,7 +301,7 @@ class Namer:
         return None
 
     def _exact(self, op: Op) -> str:
-        """Return the name of a value, of the value it views, or of the value it is a part of: `x_odd` for `x[1::2]`; else ""."""
+        """Return the name of a value, of the value it is a view of, or of the value with its index: `x_odd` for `x[1::2]`; else ""."""
         if op.kind == "static":
             return ""
         if op in self.held:
@@ -310,7 +319,7 @@ class Namer:
     def _value(self, op: Op) -> Op | None:
         """Return the forward value of a cotangent, else None.
 
-        A side of a choice without a name is named like the choice, so it has the forward value of that.
+        A side of a choice that gets no name itself is named like the choice, so it has the forward value of that.
         """
         if op in self.of:
             return self.of[op]
@@ -318,7 +327,7 @@ class Namer:
         return None if choice is None or choice in self.whole else self._value(choice)
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
-        """Yield names for a part of a cotangent, by the reader it comes from: `grad_x_via_xz`."""
+        """Yield names for one `reader`'s part of the cotangent of `value`: `grad_x_via_xz` for what comes from `xz = x * z`."""
         name = self.held.get(value) or (value.name if value.rule == "input" else "")
         if not name:
             return
@@ -329,7 +338,7 @@ class Namer:
         yield from (f"grad_{name}_via_{role}" for role in left)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
-        """Yield names for the cotangent of a forward value."""
+        """Yield names for the cotangent of a forward value: `grad_scores`, by its name, else by its roles."""
         if value in self.held:
             yield f"grad_{self.held[value]}"
             yield f"total_grad_{self.held[value]}"
@@ -340,7 +349,7 @@ class Namer:
         yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
 
     def _forward_roles(self, value: Op) -> list[str]:
-        """Return a value's roles as an argument of its readers, then its own; a function's own go first.
+        """Return a value's roles as an argument of its readers and its own; those of a function's result first.
 
         `preactivation` for a product below a `tanh`, but `softplus` for the argument in `tanh(softplus(x))`.
         """
@@ -369,7 +378,7 @@ class Namer:
         return self.roles[op]
 
     def _roles_played(self, op: Op) -> list[str]:
-        """Return candidate names for a value by its role: `masked_grad`, `x_hat`, `normalized`."""
+        """Find words for a value by its operation, operands and readers: `masked_grad`, `x_hat`, `normalized`."""
         if (fixed := _fixed_roles(op)) is not None:
             return fixed
         if self.is_gradient(op):
@@ -409,11 +418,11 @@ class Namer:
         return [*self._by_argument(op), *self._in_sum(op), *words]
 
     def _cast_of(self, op: Op) -> list[str]:
-        """Return names for a cast: the value's name and roles with `_cast` behind."""
+        """Return names for a cast value: its name and roles with `_cast` behind."""
         return [f"{name}_cast" for name in (self._exact(op), *self._roles(op)) if name]
 
     def _by_argument(self, op: Op) -> Iterator[str]:
-        """Yield names by an operand's: `var` for `exp(logvar)`, `gate` for `F.linear(x, w_gate)`, `scaled_x` for `a * x`.
+        """Yield words by an operand's name: `var` for `exp(logvar)`, `gate` for `F.linear(x, w_gate)`, `scaled_x` for `a * x`.
 
         An operand with no name of its own but a role gives none.
         """
@@ -440,7 +449,7 @@ class Namer:
                 yield both
 
     def _as_scaled(self, by: Op, name: str) -> Iterator[str]:
-        """Yield a name for the product of a named value, by its other factor: `scaled_x`, `masked_x`, `weighted_x`."""
+        """Yield a word for a product of a value called `name`, by its other factor `by`: `scaled_x`, `masked_x`, `weighted_x`."""
         plain, own = name.removeprefix("new_"), self._exact(by)
         word = "" if by.is_tensor else "scaled"
         word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
@@ -468,7 +477,10 @@ class Namer:
         return found
 
     def _without_log(self, op: Op) -> Iterator[str]:
-        """Yield a name for the exponential of a logarithm: `var` of `logvar`, `inv_var` of `-logvar`, `ratio` of `logps - ref_logps`."""
+        """Yield a word for the exponential of `op`, a logarithm by its name: `var` of `logvar`, `inv_var` of `-logvar`.
+
+        Of a difference, `logps - ref_logps`, it is a `ratio`.
+        """
         if op.facts.operator == "-" and len(op.args) == 2:
             one, two = (OF_LOGARITHMS.fullmatch(self._exact(arg)) for arg in op.args)
             # `logits - logsumexp`: the logarithm of probabilities
@@ -518,7 +530,7 @@ class Namer:
         return op.args[0] if "scale" in below.facts.flags else None
 
     def _part_played(self, op: Op) -> str | None:
-        """Name an arithmetic result by its reader: `hidden` between two layers, `num` of a quotient; None if unknown."""
+        """Return a word for an arithmetic result by its reader: `hidden` between two layers, `num` of a quotient; None if unknown."""
         if op.facts.operator not in ("*", "+", "@"):
             return None
         if op.facts.operator == "*":
@@ -535,7 +547,7 @@ class Namer:
         return "hidden" if layers and all(item.is_tensor for item in op.args) else None
 
     def _word(self, op: Op) -> str:
-        """Return the user's name for a value, or for its first named operand, or ""."""
+        """Return the user's name for a value, or for the first of its operands that has one, or ""."""
         if op.kind == "static" or op.rule == "cotangent":
             return ""
         if op in self.held and not self.is_gradient(op):
@@ -550,7 +562,7 @@ class Namer:
 
 
 def _are_alike(several: Iterable[Sequence[str]]) -> bool:
-    """Return whether all ops would get the same first-choice name; `several` has the names of each."""
+    """Return whether all ops would get the same name; `several` has the possible names of each, the best first."""
     return len({name for names in several for name in names[:1]}) < 2
 
 
@@ -565,12 +577,12 @@ def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _roles_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words without such places."""
+    """Return the words without places for names: they are roles."""
     return tuple(word for word in words if "{" not in word)
 
 
 def spread_role(op: Op) -> str | None:
-    """Return `std` for the root of a variance, `rms` for that of a mean square, epsilon or not; else None."""
+    """Return `std` for the root of a variance, `rms` for that of a mean square, with an epsilon added or not; else None."""
     if not op.facts.spread:
         return None
     of_variance, of_mean_square = op.facts.spread
@@ -678,7 +690,10 @@ def _function(op: Op) -> str:
 
 
 def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
-    """Map each side of a choice to it, if the choice is a cotangent: the side is named after the choice's forward value."""
+    """Map each side of a choice to it, if the choice is a cotangent: the side is named after the choice's forward value.
+
+    A side that is a choice itself has its sides mapped too.
+    """
     found: dict[Op, Op] = {}
     waiting = [g for g in of if g.rule == "cond"]
     while waiting:
