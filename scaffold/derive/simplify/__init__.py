@@ -1,1 +1,1 @@
-"""Simplification: each op simplified as it is made, and passes over whole gradients."""
+"""Simplify the gradients, between `reverse` and `plan`: each op as it is made, then in passes over whole gradients."""

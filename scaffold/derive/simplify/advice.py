@@ -1,7 +1,9 @@
-"""Advice on numerically delicate formulas in a forward, with a stable spelling; nothing is rewritten.
+"""Advise a stable spelling for numerically delicate formulas in a forward, `log(1 + exp(x))`; nothing is rewritten.
 
-In: the results of a lowered forward. Out: a line for each formula of the table found in it, in any spelling.
-Invariant: the forward stays as it is; if two patterns match one value, the first of the table is reported.
+`gradients` adds the lines to the notes that a user sees for an op.
+
+In: the results of a lowered forward. Out: a line for each formula of the table found in it, in any spelling. Invariant: the forward
+stays as it is; if two patterns match one value, the first of the table is reported.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +16,7 @@ from scaffold.primitives.unstable_formulas import ADVICE, Advice
 
 
 def advice(results: Iterable[Op]) -> tuple[str, ...]:
-    """Return a line of advice for each delicate formula in a forward, as `log(1 + exp(x))`: its trouble, and a stable spelling."""
+    """Return a line for each delicate formula in a forward: its trouble, and a stable spelling. `results` are the forward's."""
     told: dict[str, None] = {}
     inside = set[Op]()  # ops of a formula already told of
     matches = Matcher()
@@ -31,14 +33,14 @@ def advice(results: Iterable[Op]) -> tuple[str, ...]:
 
 
 def _from_outside(results: Iterable[Op]) -> list[Op]:
-    """Return the ops of a forward, each before its operands."""
+    """Return the ops of a forward, each before its operands: a formula is found before a smaller one in it."""
     found = {op.serial: op for result in results for op in result.walk()}
     return [found[serial] for serial in sorted(found, reverse=True)]
 
 
 @cache
 def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
-    """Return the rows of the table with their patterns, in order, by the primitive of the outermost op to match."""
+    """Return the rows of the table with their patterns, by each primitive that the outermost matching op may have."""
     found: dict[str, list[tuple[Advice, Pattern]]] = {}
     for item in ADVICE:
         for text in item.patterns:
@@ -49,7 +51,7 @@ def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
 
 
 def _matched_ops(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
-    """Return the ops matched by a pattern, to be skipped by others; empty without a match, or if it does no harm there."""
+    """Return the ops matched by the pattern `form` of a row, to be skipped by others; empty without a match, or where it does no harm."""
     harmless = HARMLESS.get(item.unless)
     for bound in matches(form, op, {}):
         if not (harmless and harmless(bound["x"])):
@@ -62,7 +64,7 @@ def _matched_ops(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[O
 
 
 def _is_shifted(op: Op) -> bool:
-    """Return whether it is like `x - x.amax()`, whose exponential cannot overflow."""
+    """Return whether an exponent is like `x - x.amax()`: its exponential cannot overflow."""
     below = op.args[1].walk() if op.rule == "sub" else ()
     return any("largest" in item.facts.flags for item in below) or is_nonpositive(op)
 

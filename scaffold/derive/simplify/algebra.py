@@ -1,15 +1,17 @@
-"""Sums, products and quotients, as an author would write them.
+"""Simplify sums, products and quotients, as an author would write them: `g * x + g * y` -> `g * (x + y)`.
 
-In: the operands; for `scalars_first` the gradients. Out: the op, or None without a simplification; the gradients with
-`grad_output / n * (x * y)` for `grad_output * (x * y) / n`. Invariant: same value in exact arithmetic and the
-same shape; an op with a name in the forward, or with several uses, is not taken apart; no 0/0 appears, and one disappears only
-if a quotient meets a factor equal to its divisor.
+In: the operands; for the passes over whole gradients (`divided_first`, `shared_multiples`, `scalars_first`) the gradients, of which
+`grad_output * (x * y) / n` becomes `grad_output / n * (x * y)`. Out: the op, or None without a simplification; the new gradients.
+Invariant: same value in exact arithmetic and the same shape; an op with a name in the forward, or with several uses, is not taken
+apart; no 0/0 appears, and one disappears only if a quotient meets a factor equal to its divisor.
 
-An identity that spelling alone decides is no function here but a line of the table, `simpler = ["x * 1 -> x"]`, applied by `identities`
-before these. These are code since a factor may stand anywhere in a product.
+An identity that spelling alone decides is no function here but a line of the table, `simpler = ["x * 1 -> x"]`, applied by
+`identities` before these. These are code since a factor may stand anywhere in a product.
 
 Words: an opaque or `whole` op is never taken apart, since it has a name in the forward or several uses. A factor of a product is
-`below` if it divides. A root is the gradient of an input. A static factor is a Python number.
+`below` if it divides. `make.products` gives the factors of an op; `make.deep_products` looks into cotangents read by several
+gradients too. A root is the gradient of an input, the seed the gradient of the op's result. A static factor is a Python number. `g`
+is a gradient.
 """
 
 from collections import Counter
@@ -33,7 +35,10 @@ CHOICES = frozenset({"where", "cond"})  # their values stand last
 
 @ALGEBRA.on("mul")
 def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `c * s**c` for `c * s ** (0 if c == 0 else c - 1) * s`, `c` a Python number: both are 0 if c is 0. For a focal loss."""
+    """Return `c * s**c` for `c * s ** (0 if c == 0 else c - 1) * s`, `c` a Python number: both are 0 if c is 0. For a focal loss.
+
+    The power is the gradient of `s**c`, with a guard against `0 * s**-1`.
+    """
     if a.kind != "static" or not b.is_tensor or b.facts.operator not in ("*", "/"):
         return None
     product = make.products.of(b)
@@ -65,8 +70,8 @@ def guarded_power(exponent: Op) -> Op | None:
 def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     """Return `g * x` for `g * s * (x / s)`, `g / x` for `g / s * (s / x)`, `x` for `x / exp(y) * exp(y)`, in either order.
 
-    Of `x / s` alone times `s`, 0/0 would disappear: it stays, unless `s` is an exponential, which is not zero: for a
-    variance given as its logarithm, `diff ** 2 / exp(logvar)`.
+    Of `x / s` alone times `s`, 0/0 would disappear: it stays, unless `s` is an exponential, which is not zero: for a variance given
+    as its logarithm, `diff ** 2 / exp(logvar)`.
     """
     if not (a.is_tensor and b.is_tensor):
         return None
@@ -110,7 +115,7 @@ def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
 def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
     """Return `2 * x` for `4 * x / 2`, `x / n` for `2 * x / (2 * n)`, `x / (m * n)` for `1 / m * x / n`; `n` and `m` Python values.
 
-    A quotient of numbers is taken only if it has a short text. In 12 of 661 known ops, four of them norms.
+    A quotient of numbers is taken only if it has a short text: not for `x / 3`. In 12 of 661 known ops, four of them norms.
     """
     if b.kind != "static" or not make.is_(a, "mul"):
         return None
@@ -142,7 +147,8 @@ def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
 def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     """Return `g / n - s / n` for `g / n - s / where(n == 0, 1, n)`: if `n` is 0, the other term is not a number anyway.
 
-    For `x / x.norm()`, in 8 of 661 known ops: the gradient of the norm is guarded, and the quotient's cannot be.
+    So the terms have a common divisor. For `x / x.norm()`, in 8 of 661 known ops: the gradient of the norm is guarded, and the
+    quotient's cannot be.
     """
     terms = [make.products.of(arg) if arg.is_tensor else None for arg in args]
     for at, other in ((0, 1), (1, 0)):
@@ -159,13 +165,13 @@ def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _without_guards(term: Product[Op], others: Collection[Op]) -> Product[Op]:
-    """Return the product with each guarded divisor unguarded, if `others` include it without a guard."""
+    """Return the product with guarded divisors replaced by the bare ones that are among `others`, the other term's divisors."""
     below = tuple(own if (own := _of_guard(op)) in others else op for op in term.below)
     return term._replace(below=below)
 
 
 def _of_guard(op: Op) -> Op:
-    """Return the divisor `n` guarded in `where(n == 0, 1, n)`; any other value unchanged."""
+    """Return the divisor `n` of `where(n == 0, 1, n)`, a guard against division by zero; any other value unchanged."""
     if op.rule != "where" or not is_number(op.args[1], 1):
         return op
     mask, _, own = op.args
@@ -212,7 +218,7 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 def _is_read_elsewhere(
     make: Maker, one: Product[Op], two: Product[Op], terms: Collection[Op]
 ) -> bool:
-    """Return whether a factor of a term is a cotangent with another product in the program, apart from these two terms.
+    """Return whether a factor of a term, a cotangent, is in another product of the program too, besides these two `terms`.
 
     Such a product gets a name, so the terms stay as they are: with a factor taken out they could not read it.
     """
@@ -225,21 +231,21 @@ def _is_read_elsewhere(
 
 
 def _is_fraction(op: Op) -> bool:
-    """Return whether a Python value contains a division by anything but a literal, which raises if that is a size of 0."""
+    """Return whether a Python value contains a division by anything but a literal: by a size of 0, Python would raise."""
     return not op.is_tensor and any(
         part.is_python("binary", "/") and not is_literal(part.args[1])
         for part in op.walk()
     )
 
 
-# The mean of a loss: the incoming gradient is divided by the count once
+# The mean of a loss: the incoming gradient is divided once by the number of elements, `count`, not each gradient
 
 
 class DividedFirst:
     """The gradients of a mean, computed from `seed / count` in place of the incoming gradient `seed`.
 
-    `g / n * x` and `g / n * y` share the quotient of a scalar, in place of one division of a tensor each. `roots` is None if
-    fewer than two divisions disappear, or a gradient is not divided.
+    `g / n * x` and `g / n * y` share the quotient of a scalar, in place of one division of a tensor each. `roots` are the new
+    gradients, None if fewer than two divisions disappear, or if a gradient is not divided.
     """
 
     def __init__(
@@ -257,7 +263,7 @@ class DividedFirst:
         self.roots = whole if several else None
 
     def __call__(self, op: Op, divided: bool = False) -> Op | None:
-        """Return the same value, computed from the quotient; with `divided`, `count` times the value, for an operand of a dropped division.
+        """Return the value of an op computed from the quotient; with `divided`, the value over `count`, for an operand of a dropped division.
 
         None if it is impossible.
         """
@@ -267,7 +273,7 @@ class DividedFirst:
         return self.known[key]
 
     def _found(self, op: Op, divided: bool) -> Op | None:
-        """Compute the answer of `__call__` for one op, by its operands."""
+        """Find the answer of `__call__` for one op, by those for its operands."""
         if op is self.seed:
             return self.quotient if divided else None
         if op.rule == "zeros":  # only its dtype and device are read
@@ -283,7 +289,7 @@ class DividedFirst:
                 if above is None or is_number(rest, 1):
                     return above
                 return self.make.program.over(op, (above, rest))
-        if op.rule == "accumulated" and not divided:  # n times both
+        if op.rule == "accumulated" and not divided:  # of a division, both terms change
             rest = self(op.args[0])
             return rest and self.make.program.over(op, (rest, op.args[1]))
         read = [arg for arg in op.args if self._reads(arg)]
@@ -297,7 +303,7 @@ class DividedFirst:
         return self.make.program.over(op, there) if len(there) == len(args) else None
 
     def _without_count(self, below: Op) -> Op | None:
-        """Return a divisor without its factor `count`: `n * m` -> `m`; None if it has no such factor."""
+        """Return a divisor without its factor `count`: `n * m` -> `m`, `n` -> 1; None if it has no such factor."""
         if below is self.count:
             return self.make.const(1)
         if not below.is_python("binary", "*") or self.count not in below.args:
@@ -308,7 +314,7 @@ class DividedFirst:
     def _is_linear(self, op: Op, read: Sequence[Op]) -> bool:
         """Return whether an op's value is linear in `read`, the operands computed from the incoming gradient.
 
-        Then `count` times the operands give `count` times the value.
+        Then its value over `count` is computed from these operands over `count`.
         """
         operator = op.facts.operator if len(op.args) == 2 else ""
         if op.rule in CHOICES or operator in ("+", "-"):
@@ -334,9 +340,9 @@ class DividedFirst:
 def divided_first(
     make: Maker, roots: Mapping[str, Op], seeds: Iterable[Op]
 ) -> DividedFirst | None:
-    """Return the gradients computed from `grad_output / n`, for a forward with a scalar result as a mean.
+    """Return the gradients computed from `grad_output / n`, for a forward whose only result is a scalar, as a mean.
 
-    None unless several of their divisions disappear.
+    `seeds` are the incoming gradients. None unless several divisions by one count disappear.
     """
     several = [*seeds]
     if len(several) != 1 or several[0].shape != SCALAR:
@@ -353,12 +359,12 @@ def divided_first(
 
 
 def _counts(below: Op) -> Iterable[Op]:
-    """Return the Python values a divisor is a product of, except literals."""
+    """Return the Python values that a divisor is a product of, except literals: candidates for `count`."""
     parts = below.args if below.is_python("binary", "*") else (below,)
     return (op for op in parts if not op.is_tensor and not is_literal(op))
 
 
-# A number that two products have in common, with a factor: multiplied once
+# Two products have a number and a factor in common: they are multiplied once
 
 
 def shared_multiples(
@@ -366,12 +372,13 @@ def shared_multiples(
 ) -> dict[Op, Op]:
     """Return the replacements of `g * x / 6` and `g * y / 6` by `g / 6 * x` and `g / 6 * y`, with one pass less; `whole` ops stay.
 
-    An integer is no such factor: multiples of one can overflow, or lose digits in the default dtype.
+    The multiple `g / 6` then stands twice, so it gets a name. An integer `g` is no such factor: multiples of one can overflow, or
+    lose digits in the default dtype.
     """
     ops = {op for root in roots.values() for op in root.walk()} - {*whole}
     readers = Counter(arg for op in ops for arg in op.args)
     alone = {op for op in ops if op.facts.operator == "*" and readers[op] == 1}
-    # For each multiple of a product: the same multiples of the factors alone.
+    # For each multiple `g * x / 6` of a product: `g / 6` and `x / 6`, as arguments, each with the factor in it.
     multiples = {
         op: {
             tuple(factor if arg is product else arg for arg in op.args): factor
@@ -430,7 +437,7 @@ class _Scalars:
     def renewed(self, op: Op, of: Renewal) -> Op:
         """Return the replacement of an op: scalar factors first, and the minus of an expanded scalar before it is expanded.
 
-        So these operations work on a scalar, not on a tensor. `of` replaces an argument.
+        So these operations work on a scalar, not on a tensor. `of` returns the replacement of an argument.
         """
         minus = op.facts.operator == "-" and len(op.args) == 1
         inner = op.args[0] if minus else op
@@ -504,7 +511,7 @@ class _Scalars:
         )
 
     def _times(self, one: Op, two: Op) -> Op:
-        """Return a product as it is, without simplification, which would undo the order."""
+        """Return a product of just these two, in this order; a simplification would undo the order."""
         return self.make.applier.named("mul", one, two)
 
     def _scalar(
@@ -514,7 +521,7 @@ class _Scalars:
         below: Iterable[Op],
         of: Renewal,
     ) -> Op:
-        """Return the scalar part of a product, Python numbers first."""
+        """Return the scalar part of a product: the Python numbers, times the `small` factors, over the divisors `below`."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):
             whole = item in self.whole and not is_number(total, 1)
@@ -525,9 +532,9 @@ class _Scalars:
 
 
 def _smallest(tensors: Sequence[Op]) -> list[Op]:
-    """Return the scalar factors of a product; without any, the factors with a dim reduced to size 1, as `rstd` in `x * rstd**3`.
+    """Return the factors of a product to multiply first: the scalars; without any, factors with a dim of size 1, as `rstd` in `x * rstd**3`.
 
-    Of several reduced shapes the most common one is taken; none if all factors are reduced.
+    Of several such shapes the most common one is taken; none if all factors are reduced.
     """
     scalars = [item for item in tensors if _is_small(item)]
     if scalars:

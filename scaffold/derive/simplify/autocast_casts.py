@@ -1,7 +1,12 @@
-"""Casts in a backward under the autocast of its forward: a cotangent may have another dtype than its value.
+"""Add casts to a backward that runs under the autocast of its forward: a cotangent may have another dtype than its value there.
 
-In: gradients. Out: the same, with casts of operands to one dtype for calls that require it and are not cast by autocast: `scatter`, a product
-over leading dims, which is `torch.tensordot`. Invariant: with autocast off, no cast changes anything.
+Autocast lets a matrix product return `bfloat16` for `float32` operands; a `scatter` of it into `float32` zeros would raise.
+
+In: gradients. Out: the same, with casts of operands to one dtype for calls that require it and are not cast by autocast: `scatter`,
+a product over leading dims, which is `torch.tensordot`. Invariant: with autocast off, no cast changes anything.
+
+Words: a statistic is the mean or the deviation that a norm returns besides its value; `facts.autocast` says what autocast does with
+a primitive: "lower" casts its operands to the low precision, "float32" to the full one.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,6 +32,7 @@ def with_casts(
     """
 
     def with_cast(op: Op, of: Renewal) -> Op:
+        """Return the op over its replaced arguments, cast if it takes only equal dtypes; zeros get their dtype where it is cheap."""
         args = tuple(map(of, op.args))
         if op.facts.dtype == "uniform" and op.facts.autocast not in CAST_BY_PYTORCH:
             args = _in_one_dtype(make, op, args, results, known)
@@ -46,8 +52,8 @@ def _in_one_dtype(
 ) -> tuple[Op, ...]:
     """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
 
-    `results` has the value of each cotangent, `known` the cotangents with the dtype of their values. Statistics of a norm, its mean and
-    deviation, are either kept as the forward computed them, or computed again of the arguments as they are cast.
+    Inputs have the dtype the user gave them; computed values that of autocast. `results` and `known` are those of `with_casts`.
+    Statistics of a norm are either kept as the forward computed them, or computed again of the arguments as they are cast.
     """
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
@@ -85,19 +91,20 @@ def _is_statistic(op: Op) -> bool:
 
 
 def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
-    """Return a statistic of the tensors as they are cast."""
+    """Return a statistic computed again, by its norm of the tensors as they are cast; `cast` maps a tensor to its cast."""
     (call,) = statistic.args
     again = make.program.over(call, (cast.get(arg, arg) for arg in call.args))
     return make.program.over(statistic, (again,))
 
 
 def _of_its_dtype(op: Op) -> Op:
-    """Return the innermost operand certain to have the same dtype, so that nothing is computed for it alone."""
+    """Return the innermost operand certain to have the dtype of `op`: zeros are made like it, so that nothing is computed for them alone."""
     given = [arg for arg in tensors(op.args) if _has_dtype_of(op, arg)]
     return _of_its_dtype(given[0]) if given else op
 
 
 def _cast(make: Maker, arg: Op, like: Op, by: Named | None = None) -> Op:
+    """Return a value cast to the dtype of `like`, or to the wider of both dtypes if `by` is `promote_types`; None stays None."""
     if _has_dtype_of(arg, like):
         return arg
     if arg.rule == "zeros":
@@ -111,21 +118,21 @@ def _cast(make: Maker, arg: Op, like: Op, by: Named | None = None) -> Op:
 
 
 def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
-    """Return the tensors of an op's kind among its arguments, without indices and masks; for a group, of the first one's kind."""
+    """Return the tensors of the op's kind (real, complex) among arguments, without indices and masks; of a group, of the first one's."""
     given = [*tensors(args)]
     kind = given[0].kind if op.kind == "group" and given else op.kind
     return [arg for arg in given if arg.kind == kind]
 
 
 def _precision_of(op: Op) -> tuple[bool, bool, bool]:
-    """Return a sort key for values: full precision first, zeros last."""
+    """Return a sort key by which the dtype to cast to is chosen: full precision first, zeros last."""
     # Of low precision, each addend of a sum is rounded to its dtype.
     autocast = op.facts.autocast
     return op.rule == "zeros", autocast == "lower", autocast != "float32"
 
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
-    """Return whether autocast may have changed its dtype, which then is not an input's alone."""
+    """Return whether autocast may have given a value another dtype than that of the inputs it is computed from."""
     while op.rule == "cast" or op.facts.category == "view":
         op = op.args[op.rule == "cast"]  # a cast has the dtype of another value
     return any(
@@ -136,7 +143,7 @@ def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
 
 
 def _has_dtype_of(op: Op, like: Op) -> bool:
-    """Return whether a value certainly has the dtype of `like`, one of its operands."""
+    """Return whether a value certainly has the dtype of `like`, a value that it is computed from: then no cast is needed."""
     if op is like:
         return True
     if op.rule == "cast":

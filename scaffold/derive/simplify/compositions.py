@@ -1,8 +1,14 @@
-"""Compositions of primitives equal to a single one: `x * sigmoid(x)` is silu, `exp(log_softmax(x))` is softmax.
+"""Find compositions of primitives equal to a single one: `x * sigmoid(x)` is silu, `exp(log_softmax(x))` is softmax.
+
+The single one has a shorter gradient, as its rule in the table says. `reverse` asks for it at each op of the forward; `gradients`
+asks for the two passes at the end, over finished gradients.
 
 In: an op of the forward, and the compositions of the rule table; the gradients. Out: the rule and its arguments; the gradients with
-`softmax(x)`. Invariant: the op has the rule's value for all arguments; constants agree to the last digits, factors and terms may stand
-in any order. In a backward, logarithms already available, or needed by another value, are read.
+`softmax(x)`. Invariant: the op has the rule's value for all arguments; constants agree to the last digits, factors and terms may
+stand in any order. In a backward, logarithms already available, or needed by another value, are read.
+
+Words: `bound` maps the names in a composition to the ops they stand for. An op has a flag `distribution` in the table if its values
+sum to 1.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +36,7 @@ class Composition(NamedTuple):
 
 
 class Composer:
-    """A finder of rules composed by ops of one program."""
+    """A finder of the rule for an op of one program that composes several primitives."""
 
     def __init__(self, applier: Applier) -> None:
         """Search among the compositions of the applier's table."""
@@ -39,7 +45,7 @@ class Composer:
         self.known: dict[Op, Composition | None] = {}
 
     def __call__(self, op: Op) -> Composition | None:
-        """Return the rule of a value computed in several steps, `x * sigmoid(x)`, with its arguments; None without one."""
+        """Return the rule of a value computed in several steps, `x * sigmoid(x)`, with its arguments; None if the table has none."""
         if op.kind != "real":
             return None
         if op not in self.known:
@@ -57,7 +63,7 @@ class Composer:
         return None
 
     def _with_defaults(self, rule: Rule, bound: Bound) -> Bound:
-        """Return the arguments with defaults; a parameter the formulas do not read may be missing."""
+        """Return the arguments with defaults for those missing; a parameter that the rule's formulas do not read has none."""
         defaults = {
             item.name: self.applier.default(item.default)
             for item in rule.parameters
@@ -68,7 +74,7 @@ class Composer:
 
 @lru_cache(maxsize=8)
 def _by_head(table: Table) -> Mapping[str, Iterable[tuple[RuleName, Pattern]]]:
-    """Return the compositions with their rules, by the primitive of the outermost op they may match."""
+    """Return the table's compositions with their rules, by each primitive that the outermost matching op may have."""
     found: dict[str, list[tuple[RuleName, Pattern]]] = {}
     for home, name, text in table.composed():
         item = pattern(text, op_of=home.op_of)
@@ -78,22 +84,22 @@ def _by_head(table: Table) -> Mapping[str, Iterable[tuple[RuleName, Pattern]]]:
 
 
 def _fits(op: Op, args: Bound) -> bool:
-    """Return whether nothing is broadcast: the rule's tensors have the result's shape."""
+    """Return whether nothing is broadcast among the arguments, as the rule assumes: all tensors have the shape of the result."""
     tensors = [item for item in args.values() if item.is_tensor]
     return bool(tensors) and all(
         item.shape == op.shape and item.kind == "real" for item in tensors
     )
 
 
-# --- The composition in gradients: a softmax of the same logits, and logarithms with no other use.
+# --- Passes over gradients: use a softmax that is there; compute a softmax, not the exponential of logarithms.
 
 
 def with_one_softmax(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op]
 ) -> dict[Op, Op]:
-    """Return replacements of ops with `softmax(x)` for `exp(x - logsumexp(x))`, if the gradients have both: in a loss with a z-loss.
+    """Return replacements of `exp(x - logsumexp(x))` by a `softmax(x)` that the gradients have too: in a loss with a z-loss.
 
-    Ops in `held` have names and stay.
+    Ops in `held` have names and stay. All sums above such an op are made again, as their terms may join now.
     """
     seen = down_to(roots.values(), held)
     known = {op.args[0]: op for op in seen if "distribution" in op.facts.flags}
@@ -111,7 +117,7 @@ def with_one_softmax(
 
 
 def _is_probability(op: Op) -> bool:
-    """Return whether it is the exponential of a difference, as `exp(x - logsumexp(x))`."""
+    """Return whether an op is the exponential of a difference, as `exp(x - logsumexp(x))`."""
     exponential = op.facts.argument == "exponent" and len(op.args) == 1
     return (
         exponential and op.args[0].facts.operator == "-" and len(op.args[0].args) == 2
@@ -131,7 +137,7 @@ def _is_along(make: Maker, restored: Op, softmax: Op) -> bool:
 def with_probabilities(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op], there: Collection[Op]
 ) -> dict[Op, Op]:
-    """Return replacements of ops with `softmax(x)` for `exp(log_softmax(x))`, if the logarithms have no other use.
+    """Return replacements of `exp(log_softmax(x))` by `softmax(x)`, if the logarithms have no other use.
 
     Ops in `held` have names; ops in `there` are available to the backward anyway. In 11 of 661 known ops, each a loss over classes.
     """
@@ -161,5 +167,5 @@ def with_probabilities(
 
 
 def _is_logarithm(op: Op) -> bool:
-    """Return whether it is a log_softmax."""
+    """Return whether an op is a log_softmax."""
     return "log_distribution" in op.facts.flags

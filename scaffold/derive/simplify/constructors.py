@@ -1,10 +1,12 @@
-"""Smart constructors: primitives of the backward, simplified as they are made.
+"""Make ops of the backward, each simplified as it is made: `make.mul(g, make.const(1))` -> `g`.
+
+`reverse` and the rules of the table make every op of the gradients by a `Maker`; so no unsimplified graph is ever built.
 
 In: a rule's name and ops. Out: the simplest op of that value. Invariant: the value and the shape are those of the plain
 application; a value with a name in the forward is read there rather than taken apart.
 
 The other modules of this package register simplifications of each primitive: functions that return an op of the same value and
-shape, or None. They are called in the order of their module.
+shape, or None. They are called in the order of their module, which `gradients` decides.
 
     @REWRITES.on("conj")
     def conj_of_a_real_value(make: Maker, a: Op) -> Op | None: ...
@@ -12,8 +14,9 @@ shape, or None. They are called in the order of their module.
     @HOISTED.on_each("mul", "div")
     def out_of_a_mask(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None: ...
 
-Words: an opaque op is read by its name in the forward, never taken apart. A `static` op is a Python value. A shared cotangent is
-read by the gradients of several inputs.
+Words: to take an op apart is to look at its arguments, as `x` in `-x`, and to make another op of these. An opaque op is read by its
+name in the forward, never taken apart; a whole one is opaque, or a shared cotangent: one read by the gradients of several inputs,
+which gets a name. A `static` op is a Python value.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,13 +41,13 @@ Function = Callable[..., Any]
 
 
 class Registry:
-    """The simplifications of one module."""
+    """The simplifications of one module, by the primitive they simplify, in the order of their definition."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[Simplification]] = {}
 
     def on(self, *names: str) -> Callable[[Function], Function]:
-        """Return a decorator to register a simplification of the primitives `names`, called with the maker and the arguments."""
+        """Return a decorator that registers a simplification of the primitives `names`: it is called with the maker and the arguments."""
 
         def register(function: Function) -> Function:
             for name in names:
@@ -54,7 +57,7 @@ class Registry:
         return register
 
     def on_each(self, *names: str) -> Callable[[Function], Function]:
-        """Return a decorator for a simplification of some primitives, called with the maker, the primitive's name, and a tuple of arguments."""
+        """Return a decorator that registers a simplification of several primitives: it gets the maker, the primitive's name, the arguments."""
 
         def register(function: Function) -> Function:
             for name in names:
@@ -65,12 +68,12 @@ class Registry:
 
 
 def _of_name(function: Function, name: str) -> Simplification:
-    """Return a simplification with the primitive's name passed on."""
+    """Return a simplification that passes the primitive's name and a tuple of arguments to a function registered by `on_each`."""
     return lambda make, *args: function(make, name, args)
 
 
 def in_order(registries: Iterable[Registry]) -> Simplifications:
-    """Return the simplifications of each primitive, the ones of the first module first."""
+    """Return the simplifications of each primitive, from several registries; the first result of them is taken, so order matters."""
     found: dict[str, list[Simplification]] = {}
     for registry in registries:
         for name, functions in registry.of.items():
@@ -79,7 +82,7 @@ def in_order(registries: Iterable[Registry]) -> Simplifications:
 
 
 class Maker(Algebra):
-    """A maker of ops of the backward; `opaque` decides which have a name, and stay whole."""
+    """A maker of ops of the backward: `make("exp", x)`, or `make.exp(x)`, returns the simplest op of that value."""
 
     def __init__(
         self,
@@ -91,19 +94,19 @@ class Maker(Algebra):
     ) -> None:
         """Make ops by an applier, simplified by `simplifications`; `opaque` says which ops have a name and stay whole.
 
-        `forward_products` are products of the forward to reuse, `precision` decides which dtypes are equal.
+        `forward_products` maps products of the forward, to be reused, to their factors; `precision` decides which dtypes are equal.
         """
         self.applier, self.program = applier, applier.program
         self.simplifications = simplifications
         self.opaque = opaque
         matcher = Matcher(self.may_be_read_through)
         self.identities = Identities(applier.table, matcher, self.program.real)
-        self.forward_products = forward_products  # op of the forward -> its factors
+        self.forward_products = forward_products
         self.precision = precision
         self.results = tuple(precision.results.values())  # of the forward
         self.shared = set[Op]()  # cotangents read by several gradients
         self.made: dict[tuple[str, tuple[Op, ...]], Op] = {}  # for this `shared`
-        # `deep_products` also takes shared cotangents apart
+        # The factors of ops; `deep_products` also takes shared cotangents apart.
         self.products = Products(self.program, self, self.is_whole)
         self.deep_products = Products(self.program, self, self.is_forward)
 
@@ -115,14 +118,14 @@ class Maker(Algebra):
         return found
 
     def _simplest(self, name: str, args: tuple[Op, ...]) -> Op:
-        """Return the simplest op of a primitive; Python values alone are computed, or written as an expression.
+        """Return the simplest op of a primitive; Python values alone are computed, or written as an expression: `2 * n`.
 
         Raise `UnsupportedError` for Python values of a primitive of tensors alone.
         """
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
             if folded is None and self._keeps_zero(name, args[0]):
-                return args[0]  # the gradient of an unused result
+                return args[0]
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded
@@ -136,7 +139,7 @@ class Maker(Algebra):
         return self.applier.named(name, *args)
 
     def _keeps_zero(self, name: str, first: Op) -> bool:
-        """Return whether a linear primitive is applied to the number 0, an unused result's gradient: then it gives 0.
+        """Return whether a linear primitive of one tensor is applied to the number 0, the gradient of an unused result: it gives 0.
 
         No known op needs it, but `torch.aminmax(x, dim=-1).max` would raise.
         """
@@ -144,13 +147,16 @@ class Maker(Algebra):
         return facts is not None and facts.linear and len(facts.differentiable) == 1
 
     def take_for_real(self, ops: Iterable[Op]) -> None:
-        """Note that values are used in a formula valid for real ones only."""
+        """Note that values are used in a formula valid for real ones only: complex inputs are then refused."""
         self.program.real.update(tensors(ops))
 
     # Ops to be taken apart
 
     def share(self, cotangent: Op) -> None:
-        """Note a cotangent read by several gradients: from now on it stays whole, so results computed before are dropped."""
+        """Note a cotangent read by several gradients: it stays whole from now on.
+
+        Ops made before may have taken it apart, so they are forgotten.
+        """
         if cotangent not in self.shared:
             self.shared.add(cotangent)
             self.products.forget(cotangent)
@@ -163,16 +169,16 @@ class Maker(Algebra):
     def is_whole(self, op: Op) -> bool:
         """Return whether an op is not taken apart: a value of the forward, or a cotangent read by several gradients.
 
-        To factor a sum, the latter is.
+        Some simplifications take the latter apart all the same, by `deep_products`: to factor a sum.
         """
         return op in self.shared or self.is_forward(op)
 
     def is_(self, op: Op, *rules: str) -> bool:
-        """Return whether an op has one of these rules, and no name in the forward, so that a rewrite may take it apart."""
+        """Return whether an op has one of these rules, and no name in the forward: then a simplification may take it apart."""
         return op.rule in rules and not self.opaque(op)
 
     def may_be_read_through(self, op: Op) -> bool:
-        """Return whether an identity may take an op apart; if it has a name, only a view, which computes nothing."""
+        """Return whether an identity may take an op apart: one with a name only if it is a view, which computes nothing."""
         if not self.opaque(op):
             return True
         return op.facts.rearranges
@@ -188,7 +194,10 @@ class Maker(Algebra):
         return choose(self.program, test, body, orelse)
 
     def summed_to(self, op: Op, shape: Shape, like: Op | None) -> Op:
-        """Return a value summed to the shape it was broadcast from; `like` is an input of that shape, if any."""
+        """Return a value summed to the shape it was broadcast from; `like` is an input of that shape, if any, to read it from.
+
+        A minus goes outside, to meet others.
+        """
         if op.rule == "neg" and not self.opaque(op):
             return self.neg(self.summed_to(op.args[0], shape, like))
         data = SummedTo(shape, like)
@@ -197,7 +206,7 @@ class Maker(Algebra):
         )
 
     def expanded(self, op: Op, shape: Shape) -> Op:
-        """Return a value expanded to a shape; a minus goes outside, to meet others, and the number 0 has any shape."""
+        """Return a value expanded to a shape; a minus goes outside, to meet others, and the number 0 stays, as it has any shape."""
         if op.shape == shape or is_number(op, 0):
             return op
         if op.rule == "expanded":
@@ -214,7 +223,7 @@ class Maker(Algebra):
         )
 
     def reshaped(self, op: Op, shape: Shape) -> Op:
-        """Return a value reshaped to a shape with as many elements."""
+        """Return a value reshaped to a shape with as many elements; reshapes before it, and dims kept by a reduction, are dropped."""
         if op.shape == shape:
             return op
         while op.rule in ("reshaped", "unsqueeze") and not self.opaque(op):
@@ -238,7 +247,10 @@ class Maker(Algebra):
         )
 
     def _keeps_dims_of(self, op: Op, shape: Shape) -> bool:
-        """Return whether a value is a reduction with `keepdim` of exactly this shape without its reduced dims: for `w.view(1, -1, 1)`."""
+        """Return whether an op is a reduction with `keepdim`, and `shape` is its shape without the reduced dims: then `keepdim` is dropped.
+
+        So for the gradient of `w` in `w.view(1, -1, 1) * x`.
+        """
         if op.facts.category != "reduction" or self.is_whole(op) or len(op.args) != 3:
             return False
         x, dims, keepdim = op.args

@@ -1,7 +1,9 @@
-"""Products available from the forward: `xc * rstd` is its `xhat`, even if its factors are apart in a gradient.
+"""Find products of the forward in the backward: `xc * rstd` is the forward's `xhat`, even if its factors are apart in a gradient.
 
-In: the factors of a product of the backward. Out: the op with a forward product in their place, or None. Invariant: the same
-value in exact arithmetic; no result is kept that the gradients do not read anyway.
+A name that the forward has already is read, so nothing is multiplied again: `g * xc * rstd` -> `g * xhat`.
+
+In: the factors of a product of the backward. Out: the op with a forward product in their place, or None. Invariant: the same value
+in exact arithmetic; no result is kept that the gradients do not read anyway.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -21,9 +23,9 @@ FORWARD_PRODUCTS = Registry()
 def forward_products(
     forward: Iterable[Op], apart: Collection[Op], named: Callable[[Op], bool]
 ) -> dict[Op, Product[Op]]:
-    """Return the forward's products worth reusing, with their factors; not products in `apart`, to be computed in parts.
+    """Return the forward's products worth reusing, with their factors: those with a name, quotients, and those with a smaller factor.
 
-    `named` says whether a value has a name. Others are reused if they are a quotient, or have a smaller factor, as `xc * rstd`.
+    `xc * rstd` is of the last kind. Not reused are products in `apart`, which the backward computes in parts.
     """
     known: dict[Op, Product[Op]] = {}
     for op in forward:
@@ -57,7 +59,7 @@ def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
-    """Return the product `whole` with the forward's op in place of its factors `term`, at the place of the first one."""
+    """Return the product `whole` with the forward's `op` in place of its factors `term`, where the first of them stood."""
     rest = whole.without(term)
     if not rest.has_factors:
         return (
@@ -74,7 +76,8 @@ def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
 def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
     """Return `(g * xhat).sum(-1, True)` for `(g * xc).sum(-1, True) * rstd`, with `xhat = xc * rstd` of the forward.
 
-    `op` is xhat, `term` its factors. None unless the product `whole` has such a sum, and the other factors are constant along its dims.
+    `op` is xhat, `term` its factors, `whole` all factors. None unless there is such a sum, and the other factors are constant along
+    its dims.
     """
     for outer in whole.tensors:
         if outer.rule not in REDUCTIONS or make.products.whole(outer):
@@ -114,7 +117,7 @@ def _factors(op: Op) -> Product[Op] | None:
 
 
 def is_scaled(op: Op) -> bool:
-    """Return whether one factor has a smaller shape than the product, as `rstd` in normalisation."""
+    """Return whether a product has a factor of a smaller shape, as `rstd` in a norm: it is worth a name, `xhat`."""
     pairs = (op.args, op.args[::-1])
     return any(
         one.shape == op.shape != two.shape and shapes.fits(two.shape, op.shape)

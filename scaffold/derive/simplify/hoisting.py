@@ -1,7 +1,12 @@
-"""Hoisting of choices, masks, sums and expansions out of linear ops, so that the backward does each once.
+"""Hoist choices, masks, sums and expansions out of linear ops, so that the backward does each once, as late as possible.
 
-In: the arguments. Out: the op with the mask, the sum or the expansion last, or None. Invariant: same value, same shape; a value with
-a name in the forward stays whole.
+`where(c, g, 0) * y` -> `where(c, g * y, 0)`; a mask on the outside may meet another one, and be joined with it.
+
+In: the arguments. Out: the op with the mask, the sum or the expansion last, or None. Invariant: same value, same shape; a value
+with a name in the forward stays whole.
+
+Words: `name` is the primitive made of the arguments; a mask is a `where` with a 0 on one side; a choice is a `cond`, `g if test
+else 0`, by a test that is fixed in each call; an expansion is `expanded`, `x.expand(shape)`; `whole` is the shape of the result.
 """
 
 from scaffold.derive.graph import shapes
@@ -16,7 +21,10 @@ HOISTED = Registry()
 
 @HOISTED.on("where")
 def _opposite_sides(make: Maker, mask: Op, a: Op, b: Op) -> Op | None:
-    """Return `where(m, d, -d)` of one difference `d` for `where(m, x - y, y - x)`: for a margin, `where(target, logits, -logits)`."""
+    """Return `where(m, d, -d)` of one difference `d` for `where(m, x - y, y - x)`.
+
+    For a margin, `where(target, logits, -logits)`.
+    """
     both = make.is_(a, "sub") and make.is_(b, "sub")
     if not (both and a.args == b.args[::-1] and a.is_tensor):
         return None
@@ -28,7 +36,7 @@ def _opposite_sides(make: Maker, mask: Op, a: Op, b: Op) -> Op | None:
 def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
     """Return `g * where(c, x, y)` for `where(c, g * x, g * y)`; None without a common factor.
 
-    The factors are first those of the product as written, then also those of the products in it (`deep_products`).
+    Cotangents read by several gradients are first taken as one factor, then taken apart too (`deep_products`).
     """
     if not (body.is_tensor and orelse.is_tensor):
         return None
@@ -119,7 +127,7 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _is_loose_sum(make: Maker, op: Op) -> bool:
-    """Return whether it is a sum to a shape not named in the forward, nor read by several gradients."""
+    """Return whether an op is a `sum_to_size` that may be moved: with no name in the forward, and read by one gradient only."""
     return op.rule == "summed_to" and not make.is_whole(op)
 
 

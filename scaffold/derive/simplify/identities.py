@@ -1,8 +1,13 @@
-"""Identities of the table, the `simpler = ["-(-x) -> x"]` of a section, applied as an op is made.
+"""Apply the identities of the table, the `simpler = ["-(-x) -> x"]` of a section, as an op is made.
+
+They are asked first, before the simplifications in code; `constructors` calls this for each op.
 
 In: the `simpler` of a primitive's section, and the arguments of an application of it. Out: the op of the right side of the first
-identity whose left side matches. Invariant: both sides have the same value and shape; a value with a name in the forward is not taken
-apart, except for a view undone by another one: it computes nothing, so its operand is read.
+identity whose left side matches. Invariant: both sides have the same value and shape; a value with a name in the forward is not
+taken apart, except for a view undone by another one: it computes nothing, so its operand is read.
+
+Words: `bound` maps the names of an identity to the ops they match; a demand is a requirement on such an op, by the letter (`M` is a
+matrix). An identity is open if its left side ends in `*rest`, for any further arguments.
 """
 
 from collections.abc import Callable
@@ -53,25 +58,28 @@ class Make(Protocol):
 
 
 class Identity(NamedTuple):
-    """Two sides of an equation; with `rest`, further arguments of the left side are passed on to the place of `*rest` on the right."""
+    """Two sides of an equation, ready to be matched: left is rewritten to right.
+
+    With `rest`, further arguments of the left side are passed on to the place of `*rest` on the right.
+    """
 
     rule: str  # the primitive on the left side
     left: tuple[Pattern, ...]  # its arguments
     right: Pattern
     rest: bool
-    # Conditions on the arguments of the left side by position: the primitive, and other requirements.
+    # What the arguments of the left side must be, by position: ops of a primitive, or values that meet a demand.
     rules: tuple[tuple[int, str], ...]
     demands: tuple[tuple[int, Demand], ...]
 
     def is_of(self, rules: tuple[str, ...]) -> bool:
-        """Return whether a call may match whose arguments are ops of the primitives `rules`."""
+        """Return whether a call may match, if its arguments are ops of the primitives `rules`: a quick test, cached for each such call."""
         count = len(self.left)
         if len(rules) != count and not (self.rest and len(rules) > count):
             return False
         return all(rules[at] == rule for at, rule in self.rules)
 
     def may_be(self, args: tuple[Op, ...]) -> bool:
-        """Return whether the arguments meet the requirements on names and numbers; structure is matched later."""
+        """Return whether the arguments meet the demands on names and numbers; structure is matched later."""
         for at, meets in self.demands:  # no `all`: most of its time is the generator
             if not meets(args[at]):
                 return False
@@ -86,7 +94,7 @@ class Identities:
         self.real = real  # collects values matched as real ones: `conj(r) -> r`
 
     def __call__(self, make: Make, name: str, args: tuple[Op, ...]) -> Op | None:
-        """Return the right side of the first identity matching a call of a primitive; None without a match.
+        """Return the right side of the first identity that matches a call of the primitive `name`; None without a match.
 
         A value matched by the name `r` is noted in `real`: the identity holds for real tensors alone.
         """
@@ -100,7 +108,7 @@ class Identities:
 
 
 def made(make: Make, item: Pattern, bound: Bound, rest: tuple[Op, ...]) -> Op:
-    """Return the op of a pattern, with the op of each name in `bound`; `rest` goes to the place of `*rest`."""
+    """Return the op of a pattern, with the op of each name in `bound`; `rest` are further arguments for the place of `*rest`."""
     if isinstance(item, Variable):
         return bound[item.name]
     if isinstance(item, Value):
@@ -113,13 +121,13 @@ def made(make: Make, item: Pattern, bound: Bound, rest: tuple[Op, ...]) -> Op:
 def identities_of(
     table: Table, op: str, rules: tuple[str, ...]
 ) -> tuple[Identity, ...]:
-    """Return the identities of a primitive to try for arguments of these primitives; cached, as calls repeat."""
+    """Return the identities of a primitive that may match arguments of the primitives `rules`; cached, as calls repeat."""
     return tuple(item for item in identities(table, op) if item.is_of(rules))
 
 
 @lru_cache(maxsize=1024)
 def identities(table: Table, op: str) -> tuple[Identity, ...]:
-    """Return the identities in the section of a primitive, by the name of its ops."""
+    """Return the identities in the table's section of a primitive, given by the name of its ops."""
     rule = table.of_op(op)
     if rule is None:
         return ()
@@ -128,7 +136,10 @@ def identities(table: Table, op: str) -> tuple[Identity, ...]:
 
 
 def identity(text: str, op_of: Names) -> Identity:
-    """Return the identity in a line of the table, `-(-x) -> x`; raise `ValueError` if it is none."""
+    """Return the identity in a line of the table, `-(-x) -> x`; raise `ValueError` for another text.
+
+    `op_of` maps a primitive to the name of its ops.
+    """
     left, _, right = text.partition(ARROW)
     before, after = (spelled(side, _demand, op_of) for side in (left, right))
     if not isinstance(before, Application):
@@ -144,7 +155,7 @@ def identity(text: str, op_of: Names) -> Identity:
 
 
 def wrong_identity(text: str, op: str, table: Table) -> str | None:
-    """Return what is wrong with a line of `simpler`, to follow the line in a message; None if it is valid.
+    """Return an error for a line of `simpler` in a team's table, to follow the line in a message; None if it is valid.
 
     `op` is the name of the primitive's ops.
     """
@@ -165,5 +176,5 @@ def wrong_identity(text: str, op: str, table: Table) -> str | None:
 
 
 def _demand(name: str) -> str:
-    """Return the requirement on values for a name, a word of `KINDS`; "" for names of more than a letter."""
+    """Return the demand on values for a name, a word of `KINDS`; "" for a name of more than a letter."""
     return DEMANDS.get(name, "")

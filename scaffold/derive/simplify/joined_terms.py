@@ -1,11 +1,14 @@
-"""Joining of terms of a sum in the backward: parts of one tensor as a `cat` or `stack`, choices by one test as one choice.
+"""Join terms of a sum in the backward: parts of one tensor as a `cat` or `stack`, choices by one test as one choice.
 
-In: the terms: gradients of `x[..., 0]`, `x[:, :n]`, `x[1::2]`, each among zeros in the shape of the tensor; choices by the same test;
-values scattered into a tensor. Out: the same sum in fewer terms. Invariant: same value, same shape, whatever the sizes are: parts are
-joined only if they are known to be disjoint and complete; a value with a name in the forward stays whole.
+A forward that reads `x[:, :n]` and `x[:, n:]` gives `x` a gradient of two terms, each among zeros; `cat((g, h), 1)` is the same.
+
+In: the terms: gradients of `x[..., 0]`, `x[:, :n]`, `x[1::2]`, each among zeros in the shape of the tensor; choices by the same
+test; values scattered into a tensor. Out: the same sum in fewer terms. Invariant: same value, same shape, whatever the sizes are:
+parts are joined only if they are known to be disjoint and complete; a value with a name in the forward stays whole.
 
 Words: a line is the gradient of `x[..., 0]`, zeros with a value at one index of a dim; an `unsliced` op is the gradient of a slice,
-a tensor of zeros with a value in the place of the slice. A choice is `a if test else 0`.
+a tensor of zeros with a value in the place of the slice. A choice is `a if test else 0`; branch 0 is taken if the test holds,
+branch 1 if not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,13 +33,14 @@ class Part(NamedTuple):
     line: bool
 
 
-Joined = tuple[Op, Sequence[Op]] | None  # the value, and the terms it replaces
+# The joined value, and the terms it replaces; None if they cannot be joined.
+Joined = tuple[Op, Sequence[Op]] | None
 
 
 def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
     """Return the terms of a sum, with parts of one dim joined: `x[:, :n]` and `x[:, n:]`, each among zeros, are one `cat`.
 
-    Terms not joined are returned as they are.
+    Four ways are tried for the parts of one dim; terms not joined are returned as they are.
     """
     left = list(terms)
     several: dict[tuple[Shape, str, object], list[Op]] = {}
@@ -46,7 +50,7 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
             key = (op.shape, op.kind, dim if at is None else at)
             several.setdefault(key, []).append(op)
     for parts in several.values():
-        if len({*parts}) < len(parts):  # a term that counts twice
+        if len({*parts}) < len(parts):  # a term that counts twice: parts overlap
             continue
         for join in (_numbered, _every_nth, _chained, _disjoint):
             found = join(make, parts) if len(parts) > 1 else None
@@ -59,7 +63,7 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
 
 
 def _dim(op: Op) -> int | None:
-    """Return the dim an op fills partly, with zeros elsewhere, as the gradient of a slice or `x[..., 0]`; None for other ops."""
+    """Return the dim that an op fills in part, with zeros elsewhere, as the gradient of a slice or `x[..., 0]`; None for other ops."""
     if op.rule == "unsliced":
         dim = literal(op.args[1])
     elif _is_line(op):
@@ -70,13 +74,13 @@ def _dim(op: Op) -> int | None:
 
 
 def _is_line(op: Op) -> bool:
-    """Return whether it is zeros with a value at one index of a dim, as by `select_scatter`."""
+    """Return whether an op is zeros with a value at one index of a dim, as by `select_scatter`."""
     placed = op.facts.shape == "x" and len(op.args) == 4
     return placed and op.args[0].rule == "zeros" and type(literal(op.args[3])) is int
 
 
 def _size(op: Op) -> Dim | None:
-    """Return the size of the dim an op fills partly; None if unknown."""
+    """Return the size of the dim that an op fills in part; None if unknown."""
     dim = _dim(op)
     return None if dim is None else shapes.size(op.shape, dim)
 
@@ -100,7 +104,7 @@ def _with_dim(make: Maker, part: Part, dim: int) -> Op:
 
 
 def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return `stack((g, h), -1)` for the gradients of `x[..., 0]` and `x[..., 1]` of a dim of size 2, with the terms replaced.
+    """Join parts whose indices are numbers, as `stack((g, h), -1)` for the gradients of `x[..., 0]` and `x[..., 1]` of a dim of size 2.
 
     Gaps are filled with zeros, at most half of the indices. None if indices overlap, or are not all numbers.
     """
@@ -122,7 +126,7 @@ def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _part(op: Op, size: int) -> Part | None:
-    """Return the part of a dim an op fills, if its indices are known and consecutive; None otherwise."""
+    """Return the indices that an op fills in a dim of that size, with its value; None if they are unknown or not consecutive."""
     if _is_line(op):
         index = literal(op.args[3])
         assert isinstance(index, int)
@@ -140,9 +144,9 @@ def _part(op: Op, size: int) -> Part | None:
 def _without_gaps(
     make: Maker, parts: Sequence[Part], size: int, dim: int, lines: bool
 ) -> Iterator[Op]:
-    """Yield the values of the parts in order, for a `cat`, with zeros for indices between them and behind the last.
+    """Yield the values of the parts in order, with zeros for indices between them and behind the last, to be joined.
 
-    With `lines`, for a `stack`, yield one value for each index.
+    They are tensors for a `cat`; with `lines`, for a `stack`, one value for each index.
     """
     at = 0
     end = Part(size, size, parts[0].value, lines)
@@ -172,9 +176,9 @@ def _zeros(
 
 
 def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return `stack((g, h), -1).flatten(-2)` for the gradients of `x[..., 0::2]` and `x[..., 1::2]` of an even size, with the terms.
+    """Join n parts of every n-th index, as `stack((g, h), -1).flatten(-2)` for `x[..., 0::2]` and `x[..., 1::2]` of an even size.
 
-    None for an unknown dim, or a size not known to be a multiple.
+    None for an unknown dim, or a size not known to be a multiple of n.
     """
     size, dim = _size(terms[0]), _dim(terms[0])
     if size is None or is_lead(size) or dim is None:
@@ -194,9 +198,9 @@ def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
-    """Return the value at each start, 1 for `x[..., 1::2]`, of n terms at every n-th index; None for other terms.
+    """Map the start of each term to its value, 1 for `x[..., 1::2]`, if there are n terms of every n-th index; None for other terms.
 
-    Together such terms fill the tensor.
+    If the starts are 0 to n - 1, the terms fill the tensor.
     """
     found: dict[int, Op] = {}
     for op in terms:
@@ -216,7 +220,10 @@ def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
 
 
 def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return `cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is; None unless each part ends at the next one's start."""
+    """Join slices each of which ends where the next one starts: `cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is.
+
+    None if the chain does not lead from the start of the dim to its end.
+    """
     program = make.program
     plain = [
         op for op in terms if op.rule == "unsliced" and literal(op.args[4]) is None
@@ -237,7 +244,7 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _follows(program: Program, start: Op, end: Op) -> bool:
-    """Return whether the bound `end` is certainly not before `start`, both counted from the first index."""
+    """Return whether the bound `end` is certainly not before `start`, both counted from the first index: the slice between is no overlap."""
     one, two = program.size_of(start), program.size_of(end)
     return sizes.is_never_negative(one) and sizes.is_never_negative(
         sizes.minus(two, one)
@@ -248,9 +255,10 @@ def _follows(program: Program, start: Op, end: Op) -> bool:
 
 
 def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return one part put into the other, rather than both into zeros and added: `x[..., 0]` and `x[..., 1]` of an unknown size.
+    """Join parts without a common index by putting one into the other: `x[..., 0]` and `x[..., 1]` of an unknown size.
 
-    None if two parts may have an index in common: indices counted from both ends.
+    So only one of them is put into zeros, and nothing is added. None if two parts may have an index in common: indices counted from
+    both ends.
     """
     lines = [op for op in terms if _is_line(op)]
     starts = None if lines else _starts(terms)
@@ -268,7 +276,10 @@ def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _put(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Return the terms as slices put into the first one, which has zeros at their indices, for every n-th index of a size not known to be a multiple of n."""
+    """Join terms of every n-th index: each other one is put as a slice into the first, which has zeros there.
+
+    For a size that is not known to be a multiple of n.
+    """
     whole = terms[0]
     for op in terms[1:]:
         value, dim, start, _, step = op.args
@@ -279,7 +290,7 @@ def _put(make: Maker, terms: Sequence[Op]) -> Joined:
     return whole, terms
 
 
-# --- Choices by one test, and scattered values.
+# --- Values scattered into zeros, and choices by one test, as terms of a sum.
 
 JOINED = Registry()
 SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
@@ -330,7 +341,10 @@ def as_one_choice(make: Maker, total: Op) -> Op:
 
 
 def sure_of_one(make: Maker, total: Op) -> Op:
-    """Return `(a if s else 0) + (b if t else 0)` as a choice of sums, so that each is visibly a tensor or the number 0."""
+    """Return `(a if s else 0) + (b if t else 0)` as a choice of sums, so that each branch is visibly a tensor or the number 0.
+
+    A number has no shape and no dtype, so other code has to know which it is.
+    """
     if _comes_to_zero(make, total):  # such a sum may be one of its branches
         return choose(
             make.program, total.test, *(sure_of_one(make, op) for op in total.args)
@@ -361,16 +375,16 @@ def _terms(make: Maker, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
 
 
 def _comes_to_zero(make: Maker, op: Op) -> bool:
-    """Return whether it is a choice of a value or 0."""
+    """Return whether an op is a choice between a value and 0, without a name in the forward."""
     return op.rule == "cond" and may_be_zero(op) and not make.opaque(op)
 
 
 def _branch_sum(
     make: Maker, terms: Iterable[tuple[Op, bool]], test: Op, at: int
 ) -> Op | None:
-    """Return the sum of terms in branch `at` of a test, 0 if it is true, 1 if not; None if all of them are 0.
+    """Return the sum of `terms` in branch `at` of a test, 0 if it holds, 1 if not; None if all of them are 0 there.
 
-    A term comes with whether it is subtracted.
+    Each term comes with whether it is subtracted.
     """
     total: Op | None = None
     for op, minus in terms:

@@ -1,18 +1,18 @@
-"""The pattern matcher: tests if a value of the graph has the form of a formula, `x * sigmoid(x)`; for compositions, identities, advice.
+"""Match ops of the graph with formulas, `x * sigmoid(x)`: for compositions, identities and advice.
 
-In: the text of a formula, and an op. Out: the op of each name in the formula, for each way to match it.
-Invariant: the op has the formula's value; nothing is computed.
+In: the text of a formula, and an op. Out: the op of each name in the formula, for each way to match it: `x * sigmoid(x)` matches
+`a.t() * a.t().sigmoid()` with `{"x": a.t()}`. Invariant: the op has the formula's value; nothing is computed.
 
     log(1 + exp(x))    a primitive by its name, Python's operators, numbers, True and None; any other name is a value, the
                        same one at each place
 
-It serves three tables of `scaffold.primitives`. An identity, `-(-x) -> x`, is matched as it is spelled: it rewrites
-one spelling. Compositions (`composed`) and advice are matched in any spelling: the factors of a
-product and the terms of a sum stand in any order, their numbers are taken together (`0.5 * x * y` is `x * y / 2`), and `x.square()` is
-`x * x`.
+It serves three tables of `scaffold.primitives`. An identity, `-(-x) -> x`, is matched as it is spelled: it rewrites one spelling.
+Compositions (`composed`) and advice are matched in any spelling: the factors of a product and the terms of a sum stand in any
+order, their numbers are taken together (`0.5 * x * y` is `x * y / 2`), and `x.square()` is `x * x`.
 
-Words: `bound` maps the names of a formula to the ops matched so far; an application is the pattern of a primitive and its
-arguments; it is open if it ends in `*rest`, for any further arguments. A product's factors are `below` if they divide.
+Words: a pattern is a formula read; `bound` maps its names to the ops matched so far; an application is the pattern of a primitive
+and its arguments; it is open if it ends in `*rest`, for any further arguments. A product's factors are `below` if they divide. A
+demand is a requirement on the value of a name, a word of `KINDS`.
 """
 
 import ast
@@ -41,7 +41,7 @@ Bound = dict[str, Op]
 
 
 class Variable(NamedTuple):
-    """Any value, or one meeting a requirement of `KINDS`."""
+    """A name: any value, or one that meets a demand, a word of `KINDS`."""
 
     name: str
     demand: str = ""
@@ -54,7 +54,7 @@ class Value(NamedTuple):
 
 
 class Application(NamedTuple):
-    """A primitive applied to patterns. For any spelling, it is also a product or a sum, if possible."""
+    """A primitive applied to patterns. To match any spelling, it is also a product or a sum, if possible."""
 
     rule: str
     args: tuple["Pattern", ...]
@@ -85,7 +85,7 @@ COMMUTING = frozenset({"add", "mul"})
 SUMS = frozenset({"add", "sub"})
 # Primitives with several factors: any spelling of a product is one of these.
 PRODUCTS = frozenset({"mul", "div", "neg", "pow_exponent", "pow", "square"})
-ROUNDING = 8e-15
+ROUNDING = 8e-15  # relative difference of equal numbers
 
 
 # Parsing
@@ -97,7 +97,7 @@ Names = Callable[[str], str]
 def pattern(
     text: str, *, prefix: bool = False, op_of: Names = lambda name: name
 ) -> Pattern:
-    """Return the pattern of a formula in any spelling; with `prefix`, omitted last arguments match anything.
+    """Return the pattern of a formula that matches any spelling; with `prefix`, further arguments of calls match too.
 
     `op_of` maps a primitive to the name of its ops, which differs for a team's own primitive of the same name.
     """
@@ -105,7 +105,7 @@ def pattern(
 
 
 def spelled(text: str, demands: Names, op_of: Names) -> Pattern:
-    """Return the pattern of a formula as it is spelled; `demands` gives the requirement on a name, a word of `KINDS` or ""."""
+    """Return the pattern of a formula that matches only as it is spelled; `demands` gives the demand on a name, or ""."""
     return _Reader(True, op_of, demands=demands).read(_tree(text))
 
 
@@ -115,7 +115,10 @@ def _tree(text: str) -> ast.expr:
 
 
 def heads(item: Pattern) -> frozenset[str]:
-    """Return the primitives an op matching this pattern may have: for a product in any spelling, `mul`, `div` and others."""
+    """Return the primitives that a matching op may have: for a product in any spelling, `mul`, `div` and others.
+
+    Patterns are looked up by them, since most ops match none.
+    """
     assert isinstance(item, Application)
     found = {item.rule}
     if item.product is not None:
@@ -126,14 +129,14 @@ def heads(item: Pattern) -> frozenset[str]:
 
 
 def _operator(operator: ast.operator) -> str:
-    """Return the primitive of an operator; raise `ValueError` for one without."""
+    """Return the primitive of an operator, `add` of `+`; raise `ValueError` for one without."""
     if type(operator) not in OPERATORS:
         raise ValueError("an operator that no pattern has")
     return OPERATORS[type(operator)]
 
 
 def _has_no_names(tree: ast.expr) -> bool:
-    """Return whether it is a constant number: `math.sqrt(2)`, `-1`."""
+    """Return whether an expression is a constant number: `math.sqrt(2)`, `-1`."""
     names = (item.id for item in ast.walk(tree) if isinstance(item, ast.Name))
     return all(name == "math" for name in names)
 
@@ -153,7 +156,7 @@ def rules_of(item: Pattern) -> frozenset[str]:
 
 
 class _Reader(NamedTuple):
-    """A reader of a formula's syntax tree; `spelled` for a pattern matched only as it is spelled."""
+    """A reader of a formula's syntax tree; with `spelled`, of a pattern that matches only as it is spelled."""
 
     spelled: bool
     op_of: Names
@@ -161,7 +164,7 @@ class _Reader(NamedTuple):
     demands: Names = lambda name: ""
 
     def read(self, tree: ast.expr) -> Pattern:
-        """Return the pattern of an expression; raise `ValueError` if patterns have no such expression."""
+        """Return the pattern of an expression; raise `ValueError` for an expression that patterns do not have."""
         match tree:
             case ast.Name(name):
                 return Variable(name, self.demands(name))
@@ -234,16 +237,17 @@ def _sum(item: Pattern, sign: int = 1) -> Sum:
 
 
 class Matcher:
-    """A matcher of patterns with the ops of one program; `inside` decides if an op may be taken apart."""
+    """A matcher of patterns with the ops of one program; `inside` says whether an op may be taken apart."""
 
     def __init__(self, inside: Callable[[Op], bool] = lambda op: True) -> None:
         self.inside = inside
         self._products: dict[Op, Product[Op]] = {}
 
     def __call__(self, item: Pattern, op: Op, bound: Bound) -> Iterator[Bound]:
-        """Yield the op of each name, for each way to match an op with the pattern; nothing without a match.
+        """Yield the op of each name, for each way to match an op with a pattern; nothing without a match.
 
-        `bound` has the names matched so far; each match is a copy with more names.
+        `bound` has the names matched so far, elsewhere in the formula: they stand for the same ops here. Each result is a copy with
+        more names.
         """
         if isinstance(item, Variable):
             known = bound.get(item.name)
@@ -280,7 +284,7 @@ class Matcher:
     def arguments(
         self, items: tuple[Pattern, ...], ops: tuple[Op, ...], bound: Bound
     ) -> Iterator[Bound]:
-        """Yield the op of each name, for each way to match all ops with the patterns, in their order."""
+        """Yield the op of each name, for each way to match all `ops` with the patterns `items`, in their order."""
         if not items:
             yield bound
             return
@@ -290,7 +294,7 @@ class Matcher:
     def _product(
         self, item: Product[Pattern], product: Product[Op], bound: Bound
     ) -> Iterator[Bound]:
-        """Yield matches of a product of patterns with the factors of an op, in any order, if the numbers are equal."""
+        """Yield matches of a product of patterns with the factors of an op, in any order; none if the numbers differ."""
         if close(item.number, product.number):
             for half in _in_any_order(item.below, product.below, bound, self):
                 yield from _in_any_order(item.tensors, product.tensors, half, self)
@@ -298,7 +302,7 @@ class Matcher:
     def _term(
         self, item: Product[Pattern], term: "Term", bound: Bound
     ) -> Iterator[Bound]:
-        """Yield matches of a pattern, a term of a sum, with a term of a value's sum; a plain name may stand for a product."""
+        """Yield matches of a pattern, a term of a sum, with a term of an op's sum; a plain name may stand for a product."""
         alone = item.number == 1 and len(item.tensors) == 1 and not item.below
         if alone and term.sign == 1:
             yield from self(item.tensors[0], term.op, bound)
@@ -307,10 +311,7 @@ class Matcher:
             yield from self._product(item, product, bound)
 
     def _product_of(self, op: Op) -> Product[Op]:
-        """Return the factors of an op, with all numbers multiplied together; other Python values count as tensors.
-
-        `above` are those of the numerator, `below` of the denominator.
-        """
+        """Return the factors of an op, with all numbers multiplied together; other Python values count as tensors, so `statics` is empty."""
         if op not in self._products:
             plain = taken_apart(op, every=True)
             above = [*plain.tensors, *plain.statics]
@@ -355,7 +356,7 @@ def _in_any_order(
     bound: Bound,
     match: Callable[[Item, Part, Bound], Iterator[Bound]],
 ) -> Iterator[Bound]:
-    """Yield matches of all items with all parts, in any order; `match` yields the ones of a single item and part.
+    """Yield matches of all items with all parts, in any order; `match` yields those of one item with one part.
 
     Items with a primitive are tried before plain names, which match anything.
     """
@@ -382,7 +383,7 @@ def _is_vague(item: object) -> bool:
 
 
 def is_minus(op: Op) -> bool:
-    """Return whether a Python value is `-n` of some expression, not a number."""
+    """Return whether a Python value is `-n` of some expression `n`; a negative number is none."""
     return op.is_python("unary", "-")
 
 
@@ -403,7 +404,10 @@ def _is_value(op: Op, value: object) -> bool:
 
 
 def demand_of(item: Pattern) -> Callable[[Op], bool] | None:
-    """Return the test an op has to pass for a name or Python value of a pattern; None if any op matches."""
+    """Return the test that an op has to pass to match a name or a Python value; None if any op may.
+
+    By it, identities are ruled out before their structure is matched.
+    """
     if isinstance(item, Value):
         return partial(_is_value, value=item.value)
     if isinstance(item, Variable) and item.demand:
@@ -412,7 +416,7 @@ def demand_of(item: Pattern) -> Callable[[Op], bool] | None:
 
 
 def number_in(op: Op) -> Number | None:
-    """Return the number of a Python value, or of a list of one number; None for others."""
+    """Return the number of a Python value, or of a list of one number (a dim may be `[-1]`); None for others."""
     if op.rule == "list" and len(op.args) == 1:
         return number_in(op.args[0])
     if op.rule in ("static", "python"):
@@ -422,7 +426,7 @@ def number_in(op: Op) -> Number | None:
 
 @cache
 def _number(text: str) -> Number:
-    """Return the number of a constant part of a pattern; raise ValueError if it is none."""
+    """Return the number of a constant part of a pattern, `math.sqrt(2)`; raise `ValueError` if it is none."""
     found = parse(Text(text, Location("a pattern")), Scope(frozenset()), Graph())
     value = None if found.result is None else _as_float(evaluated(found.result))
     if value is None:
@@ -431,7 +435,7 @@ def _number(text: str) -> Number:
 
 
 def _as_float(value: object) -> Number | None:
-    """Return a value as a float: patterns compare numbers, not their types; None for others."""
+    """Return a number as a float, since patterns compare numbers, not their types; None for other values."""
     found = as_number(value)
     if found is None or isinstance(found, complex):
         return None

@@ -1,12 +1,12 @@
 """The normal form of products: a number, Python values, the tensors of the numerator and of the denominator.
 
-In: an op, and the ops to keep whole. Out: a `Product`, or the op of a product. Invariant: the same factors, and so the same value
-in exact arithmetic; nothing is cancelled here: tensors are in `algebra.py`, and a number by a line in the table's section of `div`. All
-comparisons of products use this form: common factors of sums, forward products in the backward, scalars multiplied
-first, and patterns.
+In: an op, and the ops to keep whole. Out: a `Product`, or the op of a product: `2 * x * (y / n)` <-> number 2, tensors x and y, n
+below. Invariant: the same factors, and so the same value in exact arithmetic; nothing is cancelled here: tensors are in
+`algebra.py`, and a number by a line in the table's section of `div`. All comparisons of products use this form: common factors of
+sums, forward products in the backward, scalars multiplied first, and patterns.
 
 Words: a factor is `below` if it divides; `statics` are the factors that are Python values. An op is `whole` if it counts as one
-factor.
+factor, though it is a product. A factor that stands twice counts twice.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ POWERS = (2, 3, 4)  # `x ** 2` is two factors
 
 
 class Product(NamedTuple, Generic[Factor]):
-    """Factors, with multiplicity."""
+    """A product as its factors, each as often as it stands in it."""
 
     number: Number = 1
     statics: tuple[Factor, ...] = ()  # Python values other than numbers
@@ -58,19 +58,19 @@ class Product(NamedTuple, Generic[Factor]):
         )
 
     def without(self, other: "Product[Factor]") -> "Product[Factor]":
-        """Return the product without the factors of another one, all of them among its own."""
+        """Return the product without the factors of another one, which must all be among its own (`holds`)."""
         pairs = zip(self[1:], other[1:], strict=True)
         rest = (_removed(mine, theirs) for mine, theirs in pairs)
         return Product(_ratio(self.number, other.number), *rest)
 
     def common(self, other: "Product[Factor]") -> "Product[Factor]":
-        """Return the factors common to both."""
+        """Return the factors common to both, to be written in front of a sum: `g * x + g * y` -> `g`."""
         pairs = zip(self[1:], other[1:], strict=True)
         shared = (_shared(mine, theirs) for mine, theirs in pairs)
         return Product(_common_number(self.number, other.number), *shared)
 
     def holds(self, other: "Product[Factor]") -> bool:
-        """Return whether another product's factors, apart from its number, are all among these."""
+        """Return whether the other product's factors are all among these, whatever the numbers: then `without` may remove them."""
         return all(
             mine.count(op) >= theirs.count(op)
             for mine, theirs in zip(self[1:], other[1:], strict=True)
@@ -89,7 +89,7 @@ def _removed(
 
 
 def _ratio(whole: Number, part: Number) -> Number:
-    """Return `whole / part` as an int or a short float if possible."""
+    """Return `whole / part`, a number of a product divided by another: as an int or a short float if possible."""
     if whole == part:
         return 1
     if part == 1:
@@ -99,7 +99,7 @@ def _ratio(whole: Number, part: Number) -> Number:
 
 
 def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, ...]:
-    """Return the factors in both, each as often as in both."""
+    """Return the factors that both have, each as often as both have it: `x, x, y` and `x, y, y` -> `x, y`."""
     left, found = list(theirs), list[Factor]()
     for op in mine:
         if op in left:
@@ -111,7 +111,7 @@ def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, .
 def _common_number(one: Number, two: Number) -> Number:
     """Return the common number of two products: an equal one, or a 0.5 or 0.25 beside another fraction; otherwise 1.
 
-    Dividing by a half or quarter is exact.
+    `0.5 * x + 0.3 * y` -> `0.5 * (x + 0.6 * y)`: to divide by a half or a quarter is exact.
     """
     if one == two:
         return one
@@ -121,23 +121,23 @@ def _common_number(one: Number, two: Number) -> Number:
 
 
 class Products:
-    """A converter between ops and products."""
+    """A converter between ops and products, for one decision which ops count as one factor."""
 
     def __init__(
         self, program: Program, make: Algebra, whole: Callable[[Op], bool]
     ) -> None:
-        """Take products apart, except for ops decided by `whole`; make ops by `make`."""
+        """Take products apart, except ops for which `whole` is true; make new ops by `make`."""
         self.program, self.make, self.whole = program, make, whole
         self._known: dict[Op, Product[Op]] = {}
 
     def of(self, op: Op) -> Product[Op]:
-        """Return the factors of an op, once computed; the ops decided by `whole` are single factors."""
+        """Return the factors of an op; cached, as each is asked for often."""
         if op not in self._known:
             self._known[op] = taken_apart(op, self.whole)
         return self._known[op]
 
     def forget(self, whole: Op) -> None:
-        """Drop cached products that may contain that op, since it stays whole from now on."""
+        """Drop the cached factors of an op that stays whole from now on, and of all later ops, which may contain it."""
         known = self._known.items()
         self._known = {op: one for op, one in known if op.serial < whole.serial}
 
@@ -164,7 +164,7 @@ class Products:
         return make.neg(made) if minus else made
 
     def op_times(self, outer: Product[Op], inner: Op) -> Op:
-        """Return the op of a product times another op, divisors last."""
+        """Return the op of `outer` times `inner`, an op that may be a sum; divisors stand last: `x * (a + b) / n`."""
         above = self.op(outer._replace(below=(), static_below=()))
         made = inner if is_number(above, 1) else self.make.mul(above, inner)
         for divisor in outer.below:
@@ -180,10 +180,10 @@ def taken_apart(
     *,
     every: bool = False,
 ) -> Product[Op]:
-    """Return the factors of an op; ops decided by `whole` are single factors.
+    """Return the factors of an op; an op for which `whole` is true is a single factor.
 
-    With `every`, for patterns in any spelling, factors of `x / (y / z)` and `x.square()` count too, but a product of Python
-    values is one factor.
+    With `every`, for patterns in any spelling, factors of `x / (y / z)` and `x.square()` count too, but a product of Python values
+    is one factor.
     """
     found = _Factors(whole, every)
     found.take(op, False)
@@ -194,13 +194,12 @@ def taken_apart(
 
 
 class _Factors:
-    """The factors found so far, in numerator and denominator."""
+    """The factors found so far: in each pair of lists the first is above the line of the fraction, the second below."""
 
     def __init__(self, whole: Callable[[Op], bool], every: bool) -> None:
         """Start with no factors; see `taken_apart` for `whole` and `every`."""
         self.whole, self.every = whole, every
         self.number: Number = 1
-        # above and below the line of the fraction
         self.static: tuple[list[Op], list[Op]] = ([], [])
         self.tensor: tuple[list[Op], list[Op]] = ([], [])
 

@@ -1,7 +1,9 @@
-"""Rebuilding of a graph, for passes over whole gradients: each op is replaced given its replaced arguments.
+"""Rebuild a graph, for passes over whole gradients: each op is replaced given its replaced arguments.
 
-In: the roots, the ops to keep, a pass's replacement of any other op. Out: the replacement of each op below the roots.
-Invariant: each op is replaced once; an unchanged op is the same object.
+A pass (`scalars_first`, `present`, ...) says what to make of one op; `renewed` walks the graph.
+
+In: the roots, the ops to keep, a pass's replacement of any other op. Out: the replacement of each op below the roots. Invariant:
+each op is replaced once; an unchanged op is the same object.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -18,9 +20,9 @@ Renewal = Callable[[Op], Op]  # returns an op's replacement
 def renewed(
     roots: Iterable[Op], kept: Collection[Op], change: Callable[[Op, Renewal], Op]
 ) -> dict[Op, Op]:
-    """Return the replacement of each op below the roots; ops in `kept` stay, and everything only they read.
+    """Return the replacement of each op below the roots; ops in `kept` stay, so nothing only they read is replaced.
 
-    `change` returns the replacement of one op, given the op and a function to get the replacement of an argument.
+    `change(op, of)` returns the replacement of one op; `of(arg)` is the replacement of an argument.
     """
     known: dict[Op, Op] = {}
 
@@ -36,7 +38,7 @@ def renewed(
 
 
 def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
-    """Return the op over its arguments replaced by `of`, with `a + -b` as `a - b`; the op itself if none is replaced."""
+    """Return the op over the replacements `of` its arguments, the default of a pass; `a + -b` as `a - b`; the op itself if none changed."""
     args = tuple(map(of, op.args))
     if args == op.args:
         return op
@@ -51,7 +53,10 @@ def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
 
 
 def chosen(make: Maker, op: Op, test: Op, body: Op, orelse: Op) -> Op:
-    """Return a choice by a test in place of the choice `op`: one of the values if both are the same, `op` itself if nothing changed."""
+    """Return `body if test else orelse`, in place of the choice `op`: one of the values if both are the same, `op` if nothing changed.
+
+    If `orelse` is a choice whose test holds wherever `test` does, and gives `body` then, `orelse` alone is the same.
+    """
     if body is orelse:
         return body
     same = orelse.rule == "cond" and orelse.args[0] is body

@@ -1,12 +1,14 @@
-"""Rewrites of single primitives in the backward: transposes, squeezes, quotients, reductions and scatters, each under its condition.
+"""Rewrite single primitives in the backward: transposes, squeezes, quotients, reductions and scatters, each under its condition.
 
-In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; a value with a name in the forward stays whole.
+In: the arguments. Out: a simpler op, or None: the docstring `Return <new> for <old>` of a function says which. Invariant: same
+value, same shape; a value with a name in the forward stays whole.
 
-An identity that spelling alone decides is a line of the table, as in `algebra`. These are code since they ask for more: a shape, dims
-in either spelling, an op outside the table, any reduction.
+An identity that spelling alone decides is a line of the table, as in `algebra`. These are code since they ask for more: a shape,
+dims in either spelling, an op outside the table, any reduction.
 
 Words: an opaque op is read by its name in the forward, never taken apart. A `contracted` op is a product of matrices summed over
-its leading dims.
+its leading dims; `summed_to` is `sum_to_size`. A line is the values along one dim, a row of a matrix; a loss over classes has a
+one-hot with a single 1 in each line. `g` is a gradient.
 """
 
 from scaffold.derive.graph import shapes
@@ -18,8 +20,8 @@ from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import taken_apart
 
-# --- Facts about values without computing them: true in exact arithmetic if the values are finite. An unknown fact
-# is False.
+# --- Facts about values without computing them: true in exact arithmetic if the values are finite. If a fact is unknown
+# the answer is False.
 
 
 def along(op: Op) -> Axes | None:
@@ -31,7 +33,7 @@ def along(op: Op) -> Axes | None:
 
 
 def is_constant_along(op: Op, left: Shape) -> bool:
-    """Return whether a value is constant along the dims of size 1 in a shape."""
+    """Return whether a value is constant along the dims that have size 1 in the shape `left`: it may be moved out of a sum over them."""
     return not op.is_tensor or shapes.fits(op.shape, left)
 
 
@@ -60,7 +62,7 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
 
 
 def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
-    """Return whether two specifications mean the same dims of a shape, as -1 and 1 of a matrix; not for all dims, or none."""
+    """Return whether two specifications mean the same dims of a shape, as -1 and 1 of a matrix; False if one means all dims, or none."""
     if not one or not two or one == two:
         return one == two and bool(one)
     places = [{shapes.position(shape, dim) for dim in dims} for dims in (one, two)]
@@ -68,7 +70,7 @@ def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
 
 
 def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
-    """Return whether `op` is the mean of x along the dims, in a shape to be subtracted from x.
+    """Return whether `op` is the mean of `x` along the dims, in a shape to be subtracted from `x`.
 
     That is with keepdim, or over the first dims, so that it broadcasts.
     """
@@ -81,7 +83,7 @@ def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
 
 
 def _is_distribution(op: Op, dims: Axes) -> bool:
-    """Return whether its values along the dims sum to 1: a softmax, or the exponential of a log_softmax."""
+    """Return whether a value's entries along the dims sum to 1: a softmax, or the exponential of a log_softmax."""
     flag = "distribution"
     if op.rule == "exp":
         op, flag = op.args[0], "log_distribution"
@@ -138,7 +140,7 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
-    """Return `g.sum(-1).sum_to_size(w.shape)` for `g.sum_to_size(w.unsqueeze(-1).shape).squeeze(-1)`."""
+    """Return `g.sum(-1).sum_to_size(w.shape)` for `g.sum_to_size(w.unsqueeze(-1).shape).squeeze(-1)`: the shape is an input's then."""
     at = shapes.from_end(a.shape, dim_of(dim))  # as dims of both are counted
     if at is None:
         return None
@@ -161,7 +163,7 @@ def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 def _ones_between(a: Op, one: Op, two: Op) -> bool:
-    """Return whether two dims and all between them have size 1, as in `weight[:, None, None]`: removing either is the same."""
+    """Return whether two dims and all between them have size 1, as in `weight[:, None, None]`: it is the same to remove either."""
     places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
     known = [at for at in places if at is not None]
     if len(known) < len(places) or a.shape.dims is None:
@@ -190,6 +192,7 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     found = make.sum(x, dims)
     rest = sorted((item for item in plain if item != at), reverse=True)
     for item in rest:
+        # Dims count from the end: without a dim behind, this one is one nearer.
         gone = sum(1 for other in plain if other == at and other > item)
         found = make.unsqueeze(found, make.const(item + gone))
     return found
@@ -197,7 +200,7 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("unsqueeze")
 def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
-    """Return `x` for `x.squeeze(1).unsqueeze(1)`; the unsqueezed shape is given to an expanded scalar directly."""
+    """Return `x` for `x.squeeze(1).unsqueeze(1)`, and a scalar expanded to the unsqueezed shape for an expanded one unsqueezed."""
     wide = shapes.unsqueezed(a.shape, dim_of(dim))
     if make.is_(a, "squeeze") and a.args[0].shape == wide:
         return a.args[0]
@@ -215,7 +218,7 @@ PUT = "select_scatter"
 
 @REWRITES.on("select")
 def _part_elsewhere(make: Maker, a: Op, dim: Op, index: Op) -> Op | None:
-    """Return `y[:, 0]` for `y.select_scatter(b, 1, 1)[:, 0]`: index 0 is not the replaced one."""
+    """Return `y[:, 0]` for `y.select_scatter(b, 1, 1)[:, 0]`: index 0 is not the replaced one, so `b` is not read."""
     whole = a
     while make.is_(whole, PUT) and whole.args[2] is dim:
         if not _are_apart(literal(index), literal(whole.args[3])):
@@ -233,7 +236,10 @@ def _are_apart(one: object, two: object) -> bool:
 
 @REWRITES.on("add")
 def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `y.select_scatter(b, 1, 0)` for `y.select_scatter(zeros, 1, 0) + zeros.select_scatter(b, 1, 0)`."""
+    """Return `y.select_scatter(b, 1, 0)` for `y.select_scatter(zeros, 1, 0) + zeros.select_scatter(b, 1, 0)`.
+
+    The place has zeros in the first term, and the second has zeros elsewhere.
+    """
     if not (make.is_(a, PUT) and make.is_(b, PUT)):
         return None
     for one, two in ((a, b), (b, a)):
@@ -249,12 +255,15 @@ def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on("select_scatter")
 def _put_into_one_place(make: Maker, a: Op, part: Op, dim: Op, index: Op) -> Op | None:
-    """Return `g.unsqueeze(1)` for `zeros(n, 1).select_scatter(g, 1, 0)`, the only index. For a loss of `x.gather(1, labels[:, None])[:, 0]`."""
+    """Return `g.unsqueeze(1)` for `zeros(n, 1).select_scatter(g, 1, 0)`, the only index.
+
+    For a loss of `x.gather(1, labels[:, None])[:, 0]`.
+    """
     is_only = a.rule == "zeros" and shapes.size(a.shape, dim_of(dim)) == 1
     return make("unsqueeze", part, dim) if is_only else None
 
 
-# Ops linear in a cotangent.
+# Ops linear in a cotangent; an infinity in an operand passes through them.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "where"})
 LINEAR = ARITHMETIC | {"real", "conj"}
 
@@ -338,13 +347,13 @@ def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 def is_one_hot(op: Op) -> bool:
-    """Return whether it is zeros with ones scattered along a dim."""
+    """Return whether an op is zeros with ones scattered along a dim."""
     ones = op.rule == "scatter" and is_number(op.args[3], 1)
     return ones and op.args[0].rule == "zeros"
 
 
 def _has_one(op: Op, dims: Axes) -> bool:
-    """Return whether it is zeros with a single 1 along the dim: an index of several entries has several ones."""
+    """Return whether an op is zeros with a single 1 along the dim; an index of several entries has several ones."""
     if not is_one_hot(op) or not same_dims(op.shape, dims, dims_of(op.args[1])):
         return False
     return shapes.size(op.args[2].shape, dims[0]) == 1
@@ -394,7 +403,7 @@ def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on_each("sum", "mean")
 def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims, kept with size 1.
+    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims, which keep size 1: it is multiplied into fewer numbers.
 
     Of a sum, a term is dropped if its own sum is zero: `sum(x + (y - mean(y)))` -> `sum(x)`.
     """
@@ -436,9 +445,9 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
 
 
 def has_poles(op: Op) -> bool:
-    """Return whether a value may be infinite: it has a division by a tensor, or a negative power, inside ops linear in it.
+    """Return whether a value may be infinite where its operands are finite: a quotient of tensors or a negative power is in it.
 
-    Linear ops pass an infinity on.
+    Looked for inside linear ops, as these pass an infinity on.
     """
     if op.rule == "div" and op.args[1].is_tensor or op.facts.power < 0:
         return True

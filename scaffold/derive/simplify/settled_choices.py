@@ -1,8 +1,9 @@
-"""Choices settled by the branch of a gradient: `g if bias is not None else 0` is `g` in the branch of `bias`.
+"""Settle choices by the branch of a gradient: `g if bias is not None else 0` is `g` in the branch of `bias`.
 
-In: the graph of the gradient of an optional input, computed only if that input is given. Out: the replacement of each op of the
-graph. Invariant: equal whenever the input is given; a value also read by other gradients stays, since it would be
-computed twice.
+The gradient of an optional input is computed only if that input is given, so tests of it for None are decided in there.
+
+In: the graph of such a gradient. Out: the replacement of each op of the graph. Invariant: equal whenever the input is given; a
+value also read by other gradients stays, since it would be computed twice.
 """
 
 from collections.abc import Collection
@@ -14,7 +15,7 @@ from scaffold.derive.simplify.rebuilding import Renewal, chosen, rebuilt, renewe
 
 
 def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
-    """Return the replacement of each value below a gradient computed only if the input `name` is given; ops in `kept` stay.
+    """Return the replacement of each op below `root`, a gradient computed only if the input `name` is given; ops in `kept` stay.
 
     `g if bias is not None else 0` -> `g`.
     """
@@ -32,9 +33,9 @@ def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, 
 
 
 def _with_input(program: Program, name: str, test: Op) -> int | Op:
-    """Return the branch a test takes if that input is not None, 0 or 1, or else the test without this condition.
+    """Return the branch that a test takes if the input `name` is not None, 0 or 1; or else the test without this condition.
 
-    `bias is not None and flag` -> `flag`.
+    `bias is not None` -> 0; `bias is not None and flag` -> `flag`.
     """
     if is_presence(test, name):
         return 0
