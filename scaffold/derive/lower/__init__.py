@@ -1,1 +1,1 @@
-"""Lowering: statements and expressions of the forward -> the graph."""
+"""Lower statements and expressions of the forward to the graph, of which `reverse` then makes that of the gradients."""

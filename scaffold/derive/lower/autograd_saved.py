@@ -1,7 +1,9 @@
-"""Tensors that plain autograd saves for a backward, by the rules: those read by each primitive's gradient.
+"""Tell which tensors plain autograd saves for a backward, by the rules: those read by each primitive's gradient.
 
-In: ops of a lowered forward. Out: ops. A later in-place change would spoil these tensors: autograd refuses it, and so
-does a derived op. Invariant: a saved view keeps its base; a tensor read only for its shape is not saved.
+A later in-place change would spoil these tensors: autograd refuses it, and so does a derived op; `expressions` and `statements`
+ask.
+
+In: ops of a lowered forward. Out: ops. Invariant: a saved view keeps its base; a tensor read only for its shape is not saved.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ MIXES = frozenset({"contraction", "linalg"})
 
 
 def retained(table: Table, op: Op) -> Iterator[Op]:
-    """Yield the tensors autograd saves for the gradient of one op; of a call without a rule, every tensor argument."""
+    """Yield the tensors that autograd saves for the gradient of one op; of a call without a rule, every tensor argument."""
     if op.rule == "call":
         yield from tensors(op.args)
     elif rule := table.of_op(op.rule):
@@ -23,7 +25,7 @@ def retained(table: Table, op: Op) -> Iterator[Op]:
 
 
 def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
-    """Yield the values autograd keeps for an op's gradients: by its rule, the arguments and results read by the used formulas."""
+    """Yield the tensors saved for an op's gradients by its rule: the arguments and results that the used formulas read."""
     named = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
     if rule.code is not None:
         yield from _of_code(rule, op)
@@ -41,7 +43,7 @@ def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
 
 
 def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
-    """Yield the operands of a product, or of a linear-algebra op, read by the gradient of another, active operand."""
+    """Yield the operands of a product, or of a linear-algebra op, that the gradient of another, active operand reads."""
     if rule.category not in MIXES:
         return
     operands = list(tensors(op.args))
@@ -51,9 +53,9 @@ def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
 
 
 def values_read(node: Node) -> frozenset[str]:
-    """Return the names whose values a formula reads, without names it asks for their shape only.
+    """Return the names whose values a formula reads: of `grad * x` both, of `sum_to(g, x)` only `g`, as it needs just the shape of `x`.
 
-    Of a word (`BUILDERS`) like `sum_to(g, x)` the first argument is read if it is a gradient `g`, the others never.
+    Of a word (`BUILDERS`) the first argument is read if it is a gradient `g`, the others never.
     """
     if node.kind == "name":
         return frozenset({node.label})

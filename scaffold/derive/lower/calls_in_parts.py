@@ -1,7 +1,9 @@
-"""Calls of the forward in parts, of which one can be saved: `F.max_pool2d(x, 2, return_indices=True)[0]` for `F.max_pool2d(x, 2)`.
+"""Write calls of the forward in parts, of which one is worth saving: `F.max_pool2d(x, 2, return_indices=True)[0]`.
 
-In: a call whose rule says its parts. Out: the same value in these words. Invariant: the arguments are those of the call, each as the
-user wrote it.
+For `F.max_pool2d(x, 2)`; the other part, the indices, is what the gradient needs. A rule may say such `parts` in the table.
+
+In: a call whose rule says its parts. Out: the same value in these words. Invariant: the arguments are those of the call, each as
+the user wrote it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +20,10 @@ REST = "..."  # in the parts: the arguments that they do not name
 
 
 def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None:
-    """Return the call written in parts; None if its rule has none, or the arguments of the call do not fit them."""
+    """Return `call` written in the parts of its rule; None if the rule has none, or the arguments of the call do not fit them.
+
+    `bound` has the rule, and the op of each argument by parameter.
+    """
     parts = table.parts(bound.rule)
     if parts is None or any(arg.kind == "starred" for arg in call.args):
         return None
@@ -34,7 +39,7 @@ def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None
 
 
 class _Parts:
-    """A writer of a rule's parts over the arguments of one call, by parameter in `given`; `named` are its keyword arguments."""
+    """A writer of a rule's parts over the arguments of one call."""
 
     def __init__(
         self,
@@ -45,16 +50,16 @@ class _Parts:
     ) -> None:
         """Take the call's argument for each parameter, `given`, and the names of its keyword arguments, `named`.
 
-        `read` collects the parameters used in the parts: an argument of no use there does not fit them.
+        `read` collects the parameters that the parts name: `...` stands for all others.
         """
         self.graph, self.evaluator = graph, evaluator
         self.given, self.named = given, named
-        self.read = set[str]()  # arguments
+        self.read = set[str]()
 
     def node(self, part: Node) -> Node:
-        """Return an expression of the parts, with each parameter replaced by the argument of the call.
+        """Return an expression of the parts, with each parameter replaced by the argument of the call, or by its default.
 
-        Raise `UnsupportedError` if the call leaves a parameter out, or a word as `rank(x)` has no known number.
+        A word such as `rank(x)` becomes its number; raise `UnsupportedError` if that is unknown.
         """
         if part.kind == "name" and part.label in self.evaluator.env:
             self.read.add(part.label)
@@ -70,11 +75,14 @@ class _Parts:
         return self._call(part)
 
     def _call(self, part: Node) -> Node:
-        """Return a call of the parts; its `...` stands for all arguments not used so far, by position or keyword as the user wrote."""
-        said = keywords(part)
-        plain = part.args[: len(part.args) - len(said)]
+        """Return a call of the parts; its `...` stands for all arguments not used so far, by position or keyword as the user wrote.
+
+        Raise `UnsupportedError` if the user passed by position what the parts pass by keyword.
+        """
+        stated = keywords(part)
+        plain = part.args[: len(part.args) - len(stated)]
         args = [self.node(arg) for arg in plain if arg.label != REST]
-        named = {key: self.node(arg) for key, arg in said.items()}
+        named = {key: self.node(arg) for key, arg in stated.items()}
         if len(args) < len(plain):
             rest = {k: v for k, v in self.given.items() if k not in self.read}
             if rest.keys() - self.named & named.keys():

@@ -1,7 +1,11 @@
-"""Evaluation of an expression as an op: one walk for the forward's lines and the formulas of rules.
+"""Evaluate an expression as an op of the graph: one walk for the forward's lines and for the formulas of rules.
 
-In: a node, and the op of each name in it. Out: its op. Invariant: an op has the value of its expression. The two
-subclasses define the meaning of operators, calls and tests: `expressions` for the forward, `formulas` for rules.
+In: a node, and the op of each name in it: `x * y.exp()`. Out: its op: `mul(x, exp(y))`. Invariant: an op has the value of its
+expression. The two subclasses define the meaning of operators, calls and tests: `expressions` for the forward, `formulas` for
+rules.
+
+Words: a `static` op is a Python value, a "list" a tuple or list written out, a "group" the tuple that a call returns (`x.max(0)`),
+a "range" a slice of an index. `literal(op)` is its value if it is a literal, `UNKNOWN` if only the call tells it.
 """
 
 from abc import ABC, abstractmethod
@@ -42,23 +46,23 @@ class Evaluator(ABC):
 
     @abstractmethod
     def test(self, node: Node) -> Op | bool:
-        """Return the op of a test that is fixed for a call, or a bool if its outcome is known."""
+        """Return the op of a test that has one outcome in each call, or a bool if the outcome is known before."""
 
     @abstractmethod
     def item(self, op: Op, position: int) -> Op:
-        """Return one of several results."""
+        """Return one of several results: the element of a tuple."""
 
     @abstractmethod
     def other(self, node: Node) -> Op:
         """Return the op of any other expression, such as an unknown name."""
 
     def python(self, node: Node) -> Op | None:
-        """Return the op of an expression with a Python value, read as a whole; None to evaluate it part by part."""
+        """Return the op of an expression that is a Python value as a whole; None to evaluate it part by part."""
         return None
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """Enter a context for values computed only in some calls, in a branch of `a if test else b`."""
+        """Enter a context for values computed only in some calls, in a branch of `a if test else b`; subclasses may note it."""
         yield
 
     # The walk
@@ -89,7 +93,7 @@ class Evaluator(ABC):
         return self.other(node)
 
     def several(self, nodes: Iterable[Node]) -> list[Op]:
-        """Return the ops of arguments; for `*sizes` its items, or a `starred` op if their number is unknown."""
+        """Return the ops of arguments; for `*sizes` those of its items, or a `starred` op if their number is unknown."""
         found: list[Op] = []
         for node in nodes:
             if node.kind != "starred":
@@ -107,16 +111,16 @@ class Evaluator(ABC):
         return self.program.op("starred", (inner,))
 
     def _conditional(self, node: Node) -> Op:
-        """Return the op of `body if test else orelse`; only one branch is evaluated if the test is known before the call."""
+        """Return the op of `body if test else orelse`; only one branch is evaluated if the outcome is known before the call."""
         test, body, orelse = node.args
-        told = self.test(test)
-        if isinstance(told, bool):
-            return self.value(body if told else orelse)
+        outcome = self.test(test)
+        if isinstance(outcome, bool):
+            return self.value(body if outcome else orelse)
         with self.choice():
-            return self.chosen(told, self.value(body), self.value(orelse))
+            return self.chosen(outcome, self.value(body), self.value(orelse))
 
     def chosen(self, test: Op, body: Op, orelse: Op) -> Op:
-        """Return `body if test else orelse`; of two tuples, a tuple of choices, so that each can have a gradient."""
+        """Return `body if test else orelse`; of two tuples, a tuple of choices, so that each element can have a gradient."""
         sides = (body, orelse)
         for one, other in (sides, sides[::-1]):
             if one.rule == "list" and other.kind == "group":  # `(None, None) if ...`
@@ -160,12 +164,12 @@ class Evaluator(ABC):
         if value.rule == "list":
             return self._of_list(value, index)
         several = index.args if index.kind == "tuple" else (index,)
-        whole = [self.part(part) for part in several]
-        named = index.kind not in ("tuple", "list") and whole[0].rule == "list"
-        if named and not any(item.is_tensor for item in whole[0].args):
+        parts = [self.part(part) for part in several]
+        named = index.kind not in ("tuple", "list") and parts[0].rule == "list"
+        if named and not any(item.is_tensor for item in parts[0].args):
             # `x[at]` with a tuple is `x[0, 1]`, with a list `x[[0, 1]]`.
             raise UnsupportedError("an index that is a tuple or a list")
-        return indexing.taken(self.applier, value, whole)
+        return indexing.taken(self.applier, value, parts)
 
     def _of_group(self, several: Op, index: Node) -> Op:
         """Return one of several results at a literal index; raise `UnsupportedError` for any other index."""
@@ -184,7 +188,7 @@ class Evaluator(ABC):
         count = indexing.count_of(self.applier, several)
         if count is None:
             return None
-        self.program.unpack(several)
+        self.program.unpack(several)  # all its elements are known to exist
         return self.program.op("list", [self.item(several, at) for at in range(count)])
 
     def _of_list(self, several: Op, index: Node) -> Op:

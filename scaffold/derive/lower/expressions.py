@@ -1,11 +1,15 @@
-"""Expressions of the forward as ops: primitives, Python values, and calls that no rule is about.
+"""Turn expressions of the forward into ops: primitives, Python values, and calls that no rule is about.
 
-In: an expression, and the op of each name in it. Out: its op. Invariant: an op has the value of the expression that it came
-from; a Python value is written over names that still mean the same when the backward runs; a call without a rule stays what
-it is, over the tensors in it; one that changes a tensor under other eyes is refused, and so is what is not understood.
+`x.softmax(-1) * s` is the op `mul(softmax(x, -1), s)`; `statements` calls this for the right side of each line.
 
-Words: a `static` op is a Python value; a `group` is the several results of one call. A rule is the section of a primitive in the
-table; it is `bound` once each of its parameters has an argument. `env` maps names to ops.
+In: an expression, and the op of each name in it. Out: its op. Invariant: an op has the value of the expression that it came from; a
+Python value is written over names that still mean the same when the backward runs; a call without a rule stays what it is, over the
+tensors in it; one that changes a tensor under other eyes is refused, and so is what is not understood. To refuse is to raise
+`UnsupportedError`: then autograd differentiates the whole forward, and its message tells the user why.
+
+Words: a `static` op is a Python value, fixed within a call (`x.shape[0]`, an attribute); a `group` is the several results of one
+call. A rule is the section of a primitive in the table; it is `bound` once each of its parameters has an argument. `env` maps names
+to ops. A value is active if a gradient may pass through it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -111,9 +115,9 @@ TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
 
 
 def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
-    """Return a dim of the input `name` as a size: one required by a condition, a named size, or leading dims for `...` and `*batch`.
+    """Return a declared dim of the input `name` as a size: a named one, or leading dims for `...` and `*batch`.
 
-    `known` has the sizes which conditions as `E == 3 * D` determine.
+    `known` has the sizes that conditions such as `E == 3 * D` determine.
     """
     if isinstance(dim, int):
         return dim
@@ -133,7 +137,7 @@ def kind_of_type(op: Op) -> Kind | None:
 
 
 def declared(spec: OpSpec) -> Declared:
-    """Return the facts an op's signature states about names in its forward: optional inputs, attributes which are ints or tuples."""
+    """Return the facts that an op's signature states about names in its forward: optional inputs, types of attributes."""
     return Declared(
         optional=frozenset(item.name for item in spec.tensors if item.optional),
         never_none=frozenset(
@@ -182,7 +186,7 @@ def _input(
     wanted: bool,
     known: Mapping[str, Dim],
 ) -> Op:
-    """Return the op of an input, with its declared shape, or without declared dims a shape of its own.
+    """Return the op of an input, with its declared shape; without declared dims, with an unknown shape that no other has.
 
     It is active if its gradient is `wanted`; `known` has the sizes determined by conditions.
     """
@@ -212,10 +216,7 @@ READ_LATER = "it changes in place what the gradient of that value reads"
 
 
 class Expressions(Evaluator):
-    """Turns expressions into ops, with the op that each name has at that point, which `env` says.
-
-    `note` hears of every expression that is computed in every call, and its op.
-    """
+    """A translator of expressions into ops, with the op that each name has at that point, which `env` says."""
 
     def __init__(
         self,
@@ -225,23 +226,24 @@ class Expressions(Evaluator):
         writes: Mapping[str, int],
         note: Callable[[Node, Op], None],
     ) -> None:
-        """Evaluate expressions of `spec` over the ops in `env`; `writes` counts the assignments of each name.
+        """Translate expressions of `spec` over the ops in `env`; `writes` counts the assignments of each name.
 
-        `note` is called with each expression computed in every call, and its op.
+        `note` is called with each expression computed in every call, and its op: it could be saved.
         """
         super().__init__(applier, env)
         self.spec = spec
         self.kinds = kinds_of_inputs(spec)
         self.ruled = ruled_imports(spec)
         self.imported = {item.binding for item in spec.imports} - self.ruled
-        self.writes = writes  # how often each name is assigned
+        self.writes = writes
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
         # `_choices` counts the branches around the current expression: in one, it is not computed in every call.
         self._note, self._choices = note, 0
         # Whether the backward runs under the autocast of the forward.
         self._in_autocast = amp_of(spec) == "region"
         self.parts: dict[Node, Node] = {}  # a call -> the same in parts
-        self.saves, self.returned = False, frozenset[Node]()  # of a forward that saves
+        # Set by `lower`: whether the forward may save results, and what it returns.
+        self.saves, self.returned = False, frozenset[Node]()
         # For the `value` and `when` of rules; ops of the forward are not simplified.
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
@@ -255,7 +257,7 @@ class Expressions(Evaluator):
             self._choices -= 1
 
     def assigned_value(self, node: Node, own: frozenset[Node]) -> Op:
-        """Return the op of an assigned expression; `own` are in-place calls in it known to change only one named tensor."""
+        """Return the op of an assigned expression; `own` are in-place calls in it that change only one named tensor, so are allowed."""
         self._own = own
         return self.value(node)
 
@@ -267,7 +269,10 @@ class Expressions(Evaluator):
         return op
 
     def python(self, node: Node) -> Op | None:
-        """Return the op of a Python value, as `x.shape[0] + 1` or `torch.float32`; None for a tensor. Refuse a random draw."""
+        """Return the op of a Python value, as `x.shape[0] + 1` or `torch.float32`; None for a tensor.
+
+        Raise `UnsupportedError` for a random draw, as the backward would draw again.
+        """
         if node.kind == "call" and is_random(node):
             raise UnsupportedError(DROPPED_INSIDE if drops(node) else DRAWN_INSIDE)
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
@@ -292,7 +297,10 @@ class Expressions(Evaluator):
         return self._torch_name(node)
 
     def operator(self, node: Node, *values: Op) -> Op:
-        """Apply the operator or comparison of a node to values: tensors, lists, or choices between a tensor and a number."""
+        """Apply the operator or comparison of a node to values: tensors, lists, or choices between a tensor and a number.
+
+        Raise `UnsupportedError` for a chain of comparisons, `0 < x < 1`.
+        """
         if "," in node.label:
             raise UnsupportedError("a chain of comparisons of tensors")
         if node.label == "+" and len(values) == 1:
@@ -352,10 +360,10 @@ class Expressions(Evaluator):
         values: Sequence[Op],
         named: Mapping[str, Op] | None = None,
     ) -> Op:
-        """Return the op of a call, operator or attribute by the rule of this spelling; without a rule, by autograd.
+        """Return the op of a call, operator or attribute by the rule of this spelling; without a rule, as a call left to autograd.
 
-        `kind` is "function", "method", "attribute" or "operator", `named` are keyword arguments. If only the call can tell which
-        of several rules is meant, the result is a choice among them.
+        `kind` is "function", "method", "attribute" or "operator", `named` are keyword arguments. If only the call can tell which of
+        several rules is meant, the result is a choice among them.
         """
         bound = self.applier.found(kind, name, values, named)
         if bound is not None:
@@ -368,9 +376,9 @@ class Expressions(Evaluator):
     def _in_parts(self, node: Node, bound: Bound) -> Op | None:
         """Return the value of a call written in parts, one of them worth saving: `F.max_pool2d(x, 2, return_indices=True)[0]`.
 
-        None if its rule has no parts, or if autocast has a say: it may treat a part otherwise than the call. On a CPU
-        `log_softmax` is not computed in float32, as `cross_entropy` is. Not so one result of a single call, such as a norm:
-        its other results are saved if their dtype beside the gradient is known, see `_saves_parts`.
+        None if its rule has no parts, or if autocast has a say: it may treat a part otherwise than the call. On a CPU `log_softmax`
+        is not computed in float32, as `cross_entropy` is. Not so one result of a single call, such as a norm: its other results are
+        saved if their dtype beside the gradient is known, see `_saves_parts`.
         """
         table, autocast = self.applier.table, bound.rule.facts.autocast
         spelled = table.parts(bound.rule)
@@ -388,15 +396,18 @@ class Expressions(Evaluator):
         return self.value(self.parts[node])
 
     def _saves_parts(self, node: Node, bound: Bound) -> bool:
-        """Return whether the other results of a norm are saved: if it is returned, so that the gradient has its dtype, or of inputs alone."""
+        """Return whether the mean and deviation of a norm are saved: their dtype must be known beside that of the gradient.
+
+        So it is for the norm that the op returns, or for one of inputs alone in a forward that saves.
+        """
         of_inputs = all(op.rule == "input" for op in tensors(bound.args.values()))
         return node in self.returned or of_inputs and self.saves
 
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
         """Return a choice among the rules of all cases by their conditions; None if some call may have no rule.
 
-        A case is a rule and its arguments. The last one is taken if no other condition holds, without a test of its own: so one of the
-        others has to be false only if the last is true.
+        A case is a rule and its arguments. The last one is taken if no other condition holds, without a test of its own: so one of
+        the others has to be false only if the last is true.
         """
         table = self.applier.table
         try:
@@ -405,17 +416,17 @@ class Expressions(Evaluator):
             return None
         if not any(told_by(last, test, False) for test in tests):
             return None
-        *bodies, found = map(self._applied, cases)
+        *bodies, choice = map(self._applied, cases)
         for test, body in zip(reversed(tests), reversed(bodies), strict=True):
-            if body is None or found is None:
+            if body is None or choice is None:
                 return None
-            found = self.chosen(test, body, found)
-        return found
+            choice = self.chosen(test, body, choice)
+        return choice
 
     def _applied(self, bound: Bound) -> Op | None:
         """Return the op of a rule's call, written out in primitives if its section has a `value`; None if that needs an unknown rank.
 
-        A tuple split from one tensor and joined again, `torch.stack(x.unbind(1))`, is never split.
+        A tuple split from one tensor and joined again, `torch.stack(x.unbind(1))`, is never split: it is a `movedim`.
         """
         if bound.rule.value is not None:
             return self._in_primitives(bound)
@@ -454,7 +465,7 @@ class Expressions(Evaluator):
         return self._spelled(node, "attribute", node.label, (value,))
 
     def _named_result(self, value: Op, name: str) -> Op:
-        """Return a named result, as `x.max(-1).values`."""
+        """Return a result by its name, as `x.max(-1).values`; raise `UnsupportedError` if the call has no such result."""
         rule = self.applier.table.of_op(value.rule)
         if rule is None or name not in rule.results:
             raise UnsupportedError(f".{name}")
@@ -477,11 +488,12 @@ class Expressions(Evaluator):
     # Calls
 
     def call(self, node: Node) -> Op:
-        """Return the op of a call; an in-place call has the value of its out-of-place form, if that has a rule."""
-        changed = next(written_to(node), None)
+        """Return the op of a call; an in-place call has the value of its out-of-place form, if that has a rule: `h.mul_(y)` of `h.mul(y)`."""
+        changed = next(written_to(node), None)  # the tensor changed in place
         plain = None
         if changed is None and "inplace" not in node.keywords:
             return self._plain_call(node)
+        # Nothing else sees the change: its tensor has one name, or none.
         if changed is None or node in self._own or not sharing(changed):
             plain = made_anew(self.program.graph, node)
         op = None if plain is None else self._plain_call(plain)
@@ -493,9 +505,9 @@ class Expressions(Evaluator):
         return op
 
     def _refuse_change(self, before: Op) -> None:
-        """Raise `UnsupportedError` if autograd refuses to change this tensor in place, or an element would change twice.
+        """Raise `UnsupportedError` if autograd refuses to change this tensor in place, or if an element would change twice.
 
-        A gradient must not read a changed value; in `x.unfold(...)`, windows share elements.
+        Autograd refuses if the tensor is saved for a gradient; in `x.unfold(...)`, windows share elements.
         """
         table = self.applier.table
         *views, whole = same_storage(table, before)
@@ -505,7 +517,10 @@ class Expressions(Evaluator):
             raise UnsupportedError(READ_LATER)
 
     def _plain_call(self, node: Node) -> Op:
-        """Return the op of a call without effects on its arguments; raise `UnsupportedError` for a function not of PyTorch's."""
+        """Return the op of a call that changes no argument.
+
+        Raise `UnsupportedError` for a function not of PyTorch's, and for one that reads numbers out of a tensor, as `x.tolist()`.
+        """
         callee, *args = node.args
         if "**" in node.keywords:
             raise UnsupportedError("a call with two stars")
@@ -585,7 +600,7 @@ class Expressions(Evaluator):
         return self.program.dtype(wanted) is not None
 
     def _argument(self, node: Node) -> Op | None:
-        """Return the tensor an argument of a call without a rule reads, or the `dtype` op of `y.dtype`; None for other Python values."""
+        """Return the tensor that an argument of a call without a rule is, or the `dtype` op of `y.dtype`; None for other Python values."""
         if not self.is_static(node):
             op = self.value(node)
             return None if op.rule in ("static", "python") else op
@@ -594,7 +609,10 @@ class Expressions(Evaluator):
         return read if read and read.rule == "dtype" else None
 
     def _cast_first(self, name: str, values: list[Op], named: dict[str, Op]) -> None:
-        """Replace `x.sum(dtype=d)` by `x.to(d).sum()`, in `values` or `named`: PyTorch casts before it computes."""
+        """Replace `x.sum(dtype=d)` by `x.to(d).sum()`, in `values` or `named`: PyTorch casts before it computes.
+
+        `name` is the function or method.
+        """
         word = name.rpartition(".")[2]
         if "dtype" not in named or not computes_in_given_dtype(word):
             return
@@ -613,7 +631,7 @@ class Expressions(Evaluator):
     # Several values
 
     def item(self, op: Op, position: int) -> Op:
-        """Return one of several results, of a list or of the sizes of a shape."""
+        """Return one of several results, of a list, or of the sizes of a shape; raise `UnsupportedError` if there is none at `position`."""
         if op.rule == "list" and not -len(op.args) <= position < len(op.args):
             raise UnsupportedError("another number of values than of names")
         if op.rule == "list":
@@ -639,13 +657,12 @@ class Expressions(Evaluator):
     def test(self, node: Node) -> Op | bool:
         """Return the op of a condition fixed in each call, or its outcome if ranks and literals settle it; a name alone stays a test.
 
-        Fixed means: it depends on attributes, shapes and absent inputs.
-
-        Raise `UnsupportedError` if it depends on the numbers in a tensor.
+        Fixed means that it depends only on attributes, shapes and absent inputs; raise `UnsupportedError` if it depends on the
+        numbers in a tensor.
         """
-        told = truth(evaluated(node, self._known_value))
-        if told is not None and node.kind != "name":
-            return told
+        outcome = truth(evaluated(node, self._known_value))
+        if outcome is not None and node.kind != "name":
+            return outcome
         if not self.is_static(node):
             raise UnsupportedError("a condition depends on the data of a tensor")
         return self._presence(node) or self.program.static(self.fixed(node))
@@ -653,7 +670,7 @@ class Expressions(Evaluator):
     def _presence(self, node: Node) -> Op | None:
         """Return `emb is not None` for `scale is not None`, if `scale` is a local set to None in just the calls without `emb`.
 
-        None for other tests, and if the outcome is known.
+        So the backward asks the same of an input. None for other tests, and if the outcome is known.
         """
         match node:
             case Node("compare") if checked := checked_for_none(node):
@@ -680,7 +697,7 @@ class Expressions(Evaluator):
         return None
 
     def _known_value(self, node: Node) -> object:
-        """Return the value of a name or the rank of a tensor, known before the call, as `x.ndim` and `len(x.shape)`; else `UNKNOWN`."""
+        """Return the value of a name, or the rank of a tensor (`x.ndim`, `len(x.shape)`), if known before the call; else `UNKNOWN`."""
         match node:
             case Node("name", name) if name in self.env:
                 op = self.env[name]
@@ -709,7 +726,7 @@ class Expressions(Evaluator):
         return UNKNOWN if rank is None else rank
 
     def is_static(self, node: Node) -> bool:
-        """Return whether an expression is a Python value of one value in each call, not a tensor and not read out of one, as `x.item()`."""
+        """Return whether an expression is a Python value fixed in each call, not a tensor and not read out of one, as `x.item()`."""
         scalar = self.kinds.of(node) == "scalar"
         return scalar and not any(item.label in READ_OUT for item in node.walk())
 
@@ -730,12 +747,12 @@ class Expressions(Evaluator):
                 op = self.program.static(self.fixed(node))
                 self.program.set_dtype(op, self.value(inner).kind)
                 return op
-        row = self._size_list(node) if _joins_or_cuts(node) else None
-        if row is not None:
-            return self.program.op("list", row)
-        led = self._leading_dims_of(node)
-        if led is not None:
-            return self.program.op("lead_dims", (), OfShape(self.value(led).shape))
+        sizes = self._size_list(node) if _joins_or_cuts(node) else None
+        if sizes is not None:
+            return self.program.op("list", sizes)
+        of = self._leading_dims_of(node)
+        if of is not None:
+            return self.program.op("lead_dims", (), OfShape(self.value(of).shape))
         op = self.program.static(self.fixed(node))
         match node:
             case Node("binary", "+" | "-" | "*" | "//" as sign, parts):
@@ -772,7 +789,7 @@ class Expressions(Evaluator):
         return None
 
     def _leading_dims_of(self, node: Node) -> Node | None:
-        """Return the tensor `x` of `list(range(x.ndim - 1))`, the leading dims in the gradient of a weight; None for others."""
+        """Return the tensor `x` of `list(range(x.ndim - 1))`, the dims that the gradient of a weight sums over; None for others."""
         match node:
             case Node(
                 "call",
@@ -804,8 +821,8 @@ class Expressions(Evaluator):
         if not self._changes(node):
             op = self.program.static(node)
         else:
-            told = self._read_from_input(value, "dtype")
-            op = told or self.program.op("dtype", (value,))
+            of_input = self._read_from_input(value, "dtype")
+            op = of_input or self.program.op("dtype", (value,))
         self.program.set_dtype(op, value.kind)
         return op
 
@@ -847,7 +864,7 @@ class Expressions(Evaluator):
         """
 
         def placed(item: Node) -> Node | None:
-            """Return an expression over names assigned once as it is, a size or name as its value; None to rewrite its parts."""
+            """Return an expression over names assigned once as it is, a size or name as its value; None to go on into its parts."""
             if not self._changes(item):
                 return item if item is not node else None
             found = self._metadata(item)
@@ -864,7 +881,7 @@ class Expressions(Evaluator):
         return done
 
     def _changes(self, node: Node) -> bool:
-        """Return whether an expression reads a name assigned more than once."""
+        """Return whether an expression reads a name that is assigned more than once: its value then depends on the line."""
         return any(self.writes.get(name, 0) > 1 for name in node.names())
 
     def _metadata(self, node: Node) -> Op | None:
@@ -896,7 +913,7 @@ class Expressions(Evaluator):
         return None
 
     def _length(self, inner: Node) -> Op | None:
-        """Return `len(x)` of a tensor, its first size, of its shape, the rank, or of a list of known items; else None."""
+        """Return the op of `len(inner)`: the first size of a tensor, the rank for its shape, the count of known items; else None."""
         match inner:
             case Node("attribute", "shape", (x,)) if not self.is_static(x):
                 told = OfShape(self.value(x).shape)
@@ -908,7 +925,7 @@ class Expressions(Evaluator):
         return None if whole is None else self.program.const(len(whole.args))
 
     def _read_from_input(self, value: Op, label: str) -> Op | None:
-        """Return the dtype or the device (`label`) of a tensor as the attribute of an input with the same one.
+        """Return the dtype or the device (`label`) of a tensor as the attribute of an input that has the same: `x.dtype`.
 
         None if no such input is certain: a call without a rule may return a tensor on another device; an input may be None.
         """
@@ -917,7 +934,7 @@ class Expressions(Evaluator):
             inputs = (op for op in value.walk() if op.rule == "input")
             source = max(inputs, key=lambda op: op.shape.least, default=None)
             if any(op.rule == "call" and any(tensors(op.args)) for op in value.walk()):
-                source = None  # it may be on another one
+                source = None  # a call may return a tensor on another device
         if source is None or may_be_none(self.program, source):
             return None
         graph = self.program.graph
@@ -936,7 +953,7 @@ def _joins_or_cuts(node: Node) -> bool:
 
 
 def _new_dims(index: Node) -> Node | None:
-    """Return the number of dims an index appends: `n` of `(...,) + (None,) * n`; None for other indices."""
+    """Return the number of dims that an index appends: `n` of `(...,) + (None,) * n`; None for other indices."""
     match index:
         case Node(
             "binary",
@@ -958,8 +975,8 @@ def _refuse_in_place(label: str, values: list[Op]) -> None:
 
 # --- Functions of several tensors at once: Python's own (`abs(x)`, `sum(parts)`), and `torch.broadcast_tensors`.
 #
-# In: a name and arguments. Out: an op, or None where Python decides on data, or does what no primitive does. Invariant: `sum` adds up
-# what it iterates over, which of a tensor is its first dim.
+# In: a name and arguments. Out: an op, or None if no primitive does the same. Invariant: `sum` adds up the items it iterates over, for a
+# tensor those along its first dim.
 
 
 LIKE_METHODS = frozenset({"abs", "pow"})
@@ -990,7 +1007,7 @@ def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
 
 
 def _sum(applier: Applier, items: Op) -> Op | None:
-    """Return the op of Python's `sum`: of a tensor or of `x.unbind(dim)` over a dim, of several tensors their sum; None for others."""
+    """Return the op of Python's `sum` of a tensor, of `x.unbind(dim)`, or of several tensors; None for other items."""
     if items.is_tensor:
         return applier.named("sum", items, applier.program.const(0))
     if indexing.are_parts(applier, items) and indexing.are_single(items):
@@ -1004,7 +1021,7 @@ def _sum(applier: Applier, items: Op) -> Op | None:
 
 
 def _is_tensor_or_number(op: Op) -> bool:
-    """Return whether a value is a choice between a tensor and a number."""
+    """Return whether a value is a choice between a tensor and a number: an operator is then applied in each branch."""
     if op.rule != "cond":
         return False
     one, other = sorted(op.args, key=lambda arg: arg.is_tensor)

@@ -1,7 +1,12 @@
-"""Names in the forward for values inside its expressions, so that the backward can read them.
+"""Name values inside the forward's expressions, so that the backward can read them, or save them.
 
-In: a forward, where its values are written, and a name for each value that is to have one. Out: the forward with an
-assignment for each. Invariant: same results; a value is computed where it was, once.
+`return f(x) * y` -> `a = f(x)`, `return a * y`; `write/statements` chooses the values and the names.
+
+In: a forward, where its values are written, and a name for each value that is to have one. Out: the forward with an assignment for
+each. Invariant: same results; a value is computed where it was, once.
+
+Words: the place of a value is a statement, by its position, and an expression in it; behind the last statement stand the results. A
+call with several results is unpacked on one line, which names all of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +34,8 @@ def named_apart(
 ) -> Forward:
     """Return the forward with each value in `names` assigned to its name first: `return f(x) * y` -> `a = f(x)`, `return a * y`.
 
-    `places` has the expressions of each value; all of them are replaced by the name. A call with several results gets one line for all
-    its names, `values, index = x.max(0)`.
+    `places` has the expressions of each value; all of them are replaced by the name. A call with several results gets one line for
+    all its names, `values, index = x.max(0)`.
     """
     parts = [op for op in names if op.rule == "item" and op.args[0] in places]
     calls = dict.fromkeys(op.args[0] for op in parts if op.args[0] not in names)
@@ -38,7 +43,7 @@ def named_apart(
     lines: list[Statement] = []
     results = forward.results
     for position in range(len(forward.statements) + 1):  # the last: the results
-        change: dict[Node, str] = {}
+        change: dict[Node, str] = {}  # expressions here -> their names so far
         item = dict(enumerate(forward.statements)).get(position)
         for op in ops:
             here = [place.node for place in places[op] if place.position == position]
@@ -62,7 +67,7 @@ def named_apart(
 
 
 def respelled(graph: Graph, forward: Forward, change: Mapping[Node, Node]) -> Forward:
-    """Return the forward with some expressions replaced by others of the same value."""
+    """Return the forward with some expressions replaced by others of the same value, as `change` says."""
     if not change:
         return forward
     return forward._replace(
@@ -80,7 +85,8 @@ def _results_of(
 ) -> list[tuple[str, list[Node]]]:
     """Return the name of each result of a call with several, and the expressions of it in a statement: `x.max(-1)[0]`.
 
-    An unused result is called `_indices`. A result the statement itself assigns keeps that name.
+    The names are those of the line that unpacks the call: `_indices` for an unused result; a result that `statement` itself assigns
+    keeps that name. `position` is the statement's.
     """
     found = []
     known = {op.position: op for op in (*places, *names) if call in op.args[:1]}
@@ -95,7 +101,10 @@ def _results_of(
 
 
 def _is_named_with_its_call(statement: Statement, change: Mapping[Node, str]) -> bool:
-    """Return whether a statement has become redundant: `v = x.max(-1)[0]` behind `v, _indices = x.max(-1)`."""
+    """Return whether a statement is redundant, as its name is assigned where the call is unpacked: `v = x.max(-1)[0]`.
+
+    It stands behind `v, _indices = x.max(-1)`.
+    """
     if not isinstance(statement, Assign):
         return False
     return change.get(statement.value, "") == _target(statement)
@@ -109,7 +118,7 @@ def _target(statement: Statement) -> str | None:
 
 
 def _renewed(graph: Graph, item: Statement, change: Mapping[Node, str]) -> Statement:
-    """Return a statement with values replaced by their names; the target stays as it is."""
+    """Return a statement with the expressions in `change` replaced by their names; the target stays as it is."""
     if isinstance(item, Assign):
         return replace(item, value=_changed(graph, item.value, change))
     return rewritten(graph, (item,), partial(_name, graph, change))[0]

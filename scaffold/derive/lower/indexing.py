@@ -1,10 +1,10 @@
-"""Indexing as primitives, one dimension at a time, and single results of several.
+"""Lower indexing to primitives, one dimension at a time, and single results of several.
 
-In: a tensor and the parts of its index. Out: `slice`, `select`, `unsqueeze` and `index` ops; for a call splitting a
-tensor into a tuple (`chunk`, `unbind`): the number of parts, if known before the call, and the tensor equal to all
-parts joined.
-Invariant: dims after an ellipsis are counted from the end, so they hold for any rank; statements about parts hold for
-any number of them.
+`x[0, :, 1:]` -> `slice(select(x, 0, 0), 1, 1, None)`: each has a simple gradient.
+
+In: a tensor and the parts of its index. Out: `slice`, `select`, `unsqueeze` and `index` ops; for a call splitting a tensor into a
+tuple (`chunk`, `unbind`): the number of parts, if known before the call, and the tensor equal to all parts joined. Invariant: dims
+after an ellipsis are counted from the end, so they hold for any rank; statements about parts hold for any number of them.
 
 Words: a part of an index is a number, `1:2` (a `range`), None (a new dim), `...`, or a tensor or list, which picks elements. The
 parts of a tensor are those of `chunk`, `split` or `unbind`; they are `single` if each has lost its dim, as by `unbind`.
@@ -29,7 +29,7 @@ def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
         return _advanced(applier, value, parts)
     ellipsis = [at for at, part in enumerate(parts) if is_ellipsis(part)]
     split = ellipsis[0] if ellipsis else len(parts)
-    at = 0
+    at = 0  # the dim of the next part: from the left, then from the right
     for part in parts[:split]:
         value, at = _step(applier, value, part, at, 1)
     at = -1
@@ -50,7 +50,7 @@ def is_ellipsis(part: Op) -> bool:
 def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op, int]:
     """Apply one part of an index, `1:`, `None` or `i`, at dim `at`; return the value and the dim for the next part.
 
-    `way` is 1 from the left, -1 from the right; after an integer the next dim has the same number.
+    `way` is 1 from the left, -1 from the right; after an integer the next dim has the same number, as one is gone.
     """
     if part.rule == "range":
         return sliced(applier, value, at, part.args), at + way
@@ -114,7 +114,10 @@ def _sliced_shape(
 
 
 def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
-    """Note how to write the size of `x[:n]` or `x[n:]` if n is a part of x's size, as `x.shape[-1] // 2`: as n, or `size - n`."""
+    """Note how to write the size of `x[:n]` or `x[n:]` if n is a part of x's size, as `x.shape[-1] // 2`: as n, or `size - n`.
+
+    So the backward can write it without the slice.
+    """
     program, dim = applier.program, dim_of(op.args[1])
     whole, part = shapes.size(op.args[0].shape, dim), shapes.size(op.shape, dim)
     if whole is None or part is None or literal(step) is not None:
@@ -142,9 +145,9 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     new = [at for at, part in enumerate(parts) if is_new_dim(part)]
     if new and value.shape.rank is not None:
         others = [part for part in parts if not is_new_dim(part)]
-        picks = [at for at, part in enumerate(parts) if _picks(part)]
+        picking = [at for at, part in enumerate(parts) if _picks(part)]
         # Dims indexed apart from each other come first, and a mask covers several dims.
-        together = picks == [*range(picks[0], picks[-1] + 1)]
+        together = picking == [*range(picking[0], picking[-1] + 1)]
         if together and not any(part.kind == "bool" for part in parts):
             return _with_new_dims(applier, taken(applier, value, others), parts, value)
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
@@ -161,7 +164,7 @@ def is_new_dim(part: Op) -> bool:
 
 
 def _picks(part: Op) -> bool:
-    """Return whether a part of an index is a number, a list or a tensor, not a slice or a new dim."""
+    """Return whether a part of an index picks elements: a number, a list or a tensor, not a slice or a new dim."""
     return part.rule != "range" and not is_new_dim(part)
 
 
@@ -182,9 +185,9 @@ def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
 
 
 def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) -> Op:
-    """Return `found`, the value at the index without its new dims, with these dims, before and after the indexed ones.
+    """Return `found`, a value indexed without the new dims of its index, with them, before and after the indexed dims.
 
-    `parts` is the whole index, `value` the indexed tensor.
+    `parts` is the whole index, `value` the tensor before it.
     """
     # Indexed dims become dims at the place of the first: None before it is counted from the left, behind it from the right.
     first = next(at for at, part in enumerate(parts) if _picks(part))
@@ -202,7 +205,7 @@ def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) 
 
 
 def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
-    """Return the shape of `value[parts]`: the adjacent indices' broadcast shape in the place of their dims; None if unknown.
+    """Return the shape of `value[parts]`: the picked dims are replaced by the shape the picking parts broadcast to; None if unknown.
 
     `x[N, D]`, index `[:, i[K]]` -> `[N, K]`.
     """
@@ -238,9 +241,8 @@ def _picked_shape(part: Op) -> Shape | None:
 def _is_plain(parts: Sequence[Op]) -> bool:
     """Return whether numbers beside the only tensor of an index can be applied first without another order of dims.
 
-    `x[0, index]` is `x[0][index]`, but `x[0, :, index]` has the dims of `index` first.
-
-    PyTorch puts the dims of the tensor first if a slice stands between it and a number; then they must come first anyway.
+    `x[0, index]` is `x[0][index]`, but `x[0, :, index]` has the dims of `index` first: PyTorch puts them there if a slice stands
+    between them and a number. So the tensor must be first, or next to the numbers.
     """
     if any(
         part.rule == "list"
@@ -279,7 +281,10 @@ def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[
 def item_of(
     program: Program, applier: Applier, op: Op, position: int
 ) -> tuple[Shape | None, Kind, bool]:
-    """Return the shape, the kind, and whether it is active, of one of several results; no gradient leads back from some of them."""
+    """Return the shape and the kind of one of several results of a call, and whether a gradient may pass through it.
+
+    No gradient leads back from some results: the indices of `x.max(0)`, the mean of a norm.
+    """
     rule = applier.table.of_op(op.rule)
     assert rule is not None
     args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
@@ -309,24 +314,24 @@ def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
 def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
     """Return the size of one part along the split dim: by given lengths, `split([3, 1])`, or equal shares, `chunk(3)` of `3*D`.
 
-    `whole` is the size of the dim. An unknown size is a `PartSize`.
+    `whole` is the size of the dim. An unknown size is a `PartSize`, equal to no other.
     """
-    # `said`: the size of each part (`split`) or the number of parts (`chunk`)
-    said, own = literal(op.args[1]), PartSize(op, position)
+    # The size of each part (`split`), or the number of parts (`chunk`).
+    count, unknown = literal(op.args[1]), PartSize(op, position)
     if "sized" in op.facts.flags:
         length = _stated_length(program, op.args[1], whole, position)
-        return own if length is None else length
-    if "shares" not in op.facts.flags or type(said) is not int or said < 1:
-        return own
-    share = sizes.divided(whole, said)
-    if share is None and said == 2 and _has_both_halves(program, op, position):
+        return unknown if length is None else length
+    if "shares" not in op.facts.flags or type(count) is not int or count < 1:
+        return unknown
+    share = sizes.divided(whole, count)
+    if share is None and count == 2 and _has_both_halves(program, op, position):
         half = sizes.quotient(whole, 2)
         return sizes.minus(whole, half) if position == 0 else half
-    if share is None and position == said - 1:
-        # The last of `said` parts exists only if all before it do, which are equal.
+    if share is None and position == count - 1:
+        # The last of `count` parts exists only if all before it do, which are equal.
         before = (_part_size(program, op, whole, at) for at in range(position))
         return sizes.minus(whole, sizes.added(before))
-    return own if share is None else share
+    return unknown if share is None else share
 
 
 def _has_both_halves(program: Program, op: Op, position: int) -> bool:
@@ -344,14 +349,14 @@ def _stated_length(
 
     The last part may be shorter than the common length.
     """
-    said = literal(lengths)
-    if isinstance(said, tuple):
-        known = said[position] if position < len(said) else None
+    stated = literal(lengths)
+    if isinstance(stated, tuple):
+        known = stated[position] if position < len(stated) else None
         return known if type(known) is int else None
-    if type(said) is int and said > 0 and isinstance(whole, int):
-        at = position if position >= 0 else -(-whole // said) + position
-        return max(0, min(said, whole - at * said))
-    if said is UNKNOWN and lengths.rule != "list":
+    if type(stated) is int and stated > 0 and isinstance(whole, int):
+        at = position if position >= 0 else -(-whole // stated) + position
+        return max(0, min(stated, whole - at * stated))
+    if stated is UNKNOWN and lengths.rule != "list":
         length = program.size_of(lengths)
         count = sizes.divided(whole, length)
         return length if isinstance(count, int) and position < count else None
@@ -368,7 +373,7 @@ def are_parts(applier: Applier, op: Op) -> bool:
 
 
 def are_single(op: Op) -> bool:
-    """Return whether each part is one index of the dim, without the dim: `unbind`, with a tensor and a dim as its only arguments."""
+    """Return whether each part is one index of the dim, without the dim: `unbind` has a tensor and a dim as its only arguments."""
     return len(op.args) == 2
 
 
@@ -376,40 +381,40 @@ def count_of(applier: Applier, op: Op) -> int | None:
     """Return the number of parts a tensor is split into; None if its sizes or the arguments leave it unknown."""
     if not are_parts(applier, op):
         return None
-    said, whole = literal(op.args[1]), shapes.size(
+    stated, whole = literal(op.args[1]), shapes.size(
         op.args[0].shape, dim_of(op.args[-1])
     )
     if are_single(op):
         return whole if isinstance(whole, int) else None
     sized = "sized" in op.facts.flags  # the argument gives sizes, not a count
-    if sized and isinstance(said, tuple):
-        return len(said)
-    if type(said) is not int or said < 1 or not isinstance(whole, int) or whole < 1:
+    if sized and isinstance(stated, tuple):
+        return len(stated)
+    if type(stated) is not int or stated < 1 or not isinstance(whole, int) or whole < 1:
         return None
     if sized:
-        return -(-whole // said)
+        return -(-whole // stated)  # rounded up: the last part may be shorter
     # A size of 5 in 4 chunks gives 3: sizes of 2.
-    return -(-whole // -(-whole // said)) if "shares" in op.facts.flags else None
+    return -(-whole // -(-whole // stated)) if "shares" in op.facts.flags else None
 
 
 def position_of(applier: Applier, op: Op, position: int) -> int | None:
     """Return a negative position as counted from the first part, if the number of parts is known.
 
-    Otherwise itself, if the gradient can count from the end: the last part, or any of `unbind`; None if not.
+    Otherwise itself, if the gradient can count from the end: the from_end part, or any of `unbind`; None if not.
     """
     if position >= 0:
         return position
     count = count_of(applier, op)
     if count is not None:
         return position + count if position + count >= 0 else None
-    last = are_parts(applier, op) and (position == -1 or are_single(op))
-    return position if last else None
+    from_end = are_parts(applier, op) and (position == -1 or are_single(op))
+    return position if from_end else None
 
 
 def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
-    """Return all parts of a tensor joined by `cat` or (with `stacked`) `stack`, without splitting: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`.
+    """Return all parts of a tensor joined by `cat` or (with `stacked`) `stack`, without splitting it.
 
-    None if `parts` are no parts of one tensor, or joined along another dim.
+    `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`. None if `parts` are no parts of one tensor, or joined along another dim.
     """
     if not are_parts(applier, parts):
         return None

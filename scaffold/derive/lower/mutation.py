@@ -1,11 +1,14 @@
-"""Mutation as out-of-place primitives: `h[mask] = y`, `h.clamp_(min=0)`, `torch.zeros_like(x).index_add_(0, index, y)`.
+"""Express mutation by out-of-place primitives: `h[mask] = y`, `h.clamp_(min=0)`, `torch.zeros_like(x).index_add_(0, index, y)`.
 
-In: calls and statements as written; for `h[parts] = y` the tensor, the parts of its index and the assigned value. Out:
-the call, or the op, that makes a new tensor of the same value; expressions that must not get a second name. Invariant:
-a changed tensor has one name, or none, before and after; an inexpressible change is refused.
+`h[mask] = y` -> `h = torch.where(mask, y, h)`: then each name means one value at each line, as the graph needs it. `statements` and
+`expressions` call this.
 
-Words: a view shares the memory of its base, another view or the tensor with a name. `_` at the end of a method's name says that it
-changes its tensor.
+In: calls and statements as written; for `h[parts] = y` the tensor, the parts of its index and the assigned value. Out: the call, or
+the op, that makes a new tensor of the same value; expressions that must not get a second name. Invariant: a changed tensor has one
+name, or none, before and after; an inexpressible change is refused: `UnsupportedError` is raised.
+
+Words: a view shares the memory of its base, another view or the tensor with a name; a tensor's holders are the names that share its
+memory. `_` at the end of a method's name says that it changes its tensor.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +45,7 @@ ABSENT = Graph().node("absent")
 
 
 def made_anew(graph: Graph, node: Node) -> Node | None:
-    """Return the out-of-place form of an in-place call: `h.mul_(y)` -> `h.mul(y)`; None for a call with `out=`."""
+    """Return the out-of-place form of an in-place call: `h.mul_(y)` -> `h.mul(y)`; None for a call with `out=`, which has none."""
     if "out" in node.keywords:
         return None
     callee, *args = node.args
@@ -58,7 +61,7 @@ SETS = {"zero_": 0, "fill_": 1, "copy_": 1}  # method -> its number of arguments
 
 
 def set_value(graph: Graph, change: Node) -> Node | None:
-    """Return the value a call fills a tensor with: 0 for `h.zero_()`, `y` for `h.copy_(y)`; None for other changes."""
+    """Return the value that a call fills a tensor with: 0 for `h.zero_()`, `y` for `h.copy_(y)`; None for other changes."""
     callee, *args = change.args
     if callee.label not in SETS or len(args) != SETS[callee.label] or change.keywords:
         return None
@@ -68,8 +71,9 @@ def set_value(graph: Graph, change: Node) -> Node | None:
 def changes_of_a_name(item: Assign) -> frozenset[Node]:
     """Return a statement's in-place calls if they change just one named tensor: both calls of `h.mul_(y).add_(1)`.
 
-    Empty if there are none, or it changes anything else.
+    Empty if there are none, or if the statement changes anything else.
     """
+    # `h = h.add_(y) / 2`: from the change inside on; else the whole value is one.
     node = item.value if item.target is _sole_name(item.value) else None
     node = next(filter(_changes, node.walk()), None) if node else item.value
     found = list[Node]()
@@ -83,7 +87,7 @@ def changes_of_a_name(item: Assign) -> frozenset[Node]:
 
 
 class ChangedView(NamedTuple):
-    """A change through a view, `torch.diagonal(c).add_(1).pow_(2)`, or of a named tensor: `c.pow_(2).sum()`."""
+    """A change through a view, `torch.diagonal(c).add_(1).pow_(2)`, or of a named tensor inside an expression: `c.pow_(2).sum()`."""
 
     calls: frozenset[Node]  # the in-place calls
     value: Node  # the outermost of them
@@ -122,7 +126,7 @@ def _may_not_run(item: Assign) -> bool:
 
 
 def _outermost_changes(value: Node) -> Iterator[Node]:
-    """Yield the in-place calls of an expression, without others inside their own operands."""
+    """Yield the in-place calls of an expression, but not those inside their own operands: of `h.mul_(y).add_(1)` the `add_`."""
     if _changes(value):
         yield value
         return
@@ -141,7 +145,7 @@ def _changed_view(value: Node) -> ChangedView | None:
 
 
 def _are_nested(views: Sequence[Node]) -> bool:
-    """Return whether each expression is a view of all the next ones, and the last is a name."""
+    """Return whether each expression is a view of the next one only, and the last is a name: `h.t()[0]`, `h.t()`, `h`."""
     return views[-1].kind == "name" and all(
         set(same_memory(inner)) == {*views[at:]} for at, inner in enumerate(views)
     )
@@ -171,18 +175,18 @@ def _count(value: Node, name: Node) -> int:
 
 @lru_cache(maxsize=1024)  # called for every line of a forward on each lowering
 def _changed_under_names(value: Node) -> tuple[Node, ...]:
-    """Return the expressions changed in place and named, or views of something named: not `torch.exp(x)` in `torch.exp(x).add_(1)`."""
+    """Return the expressions changed in place that are named, or views of something named: not `torch.exp(x)` in `torch.exp(x).add_(1)`."""
     changed = (item for node in value.walk() for item in written_to(node))
     return tuple(item for item in changed if sharing(item))
 
 
 def ended(results: Iterable[Node]) -> list[Assign]:
-    """Return the results as last statements: one of them may change a tensor, `return h.pow_(2).sum()`."""
+    """Return the results as last statements without a target: one of them may change a tensor, `return h.pow_(2).sum()`."""
     return [Assign(ABSENT, value) for value in results]
 
 
 def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
-    """Return the names the backward must not read: their memory changes from line `end` on, or has several names.
+    """Return the names that the backward must not read: their memory changes from line `end` on, or has several names.
 
     If it has several, values computed from them count too: a change under the other name would not show in the names they read.
     """
@@ -200,7 +204,7 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
 
 
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
-    """Return the expressions whose memory changes later: a name for their value would mean the changed one."""
+    """Return the expressions whose memory changes later: a name for such a value would mean the changed one, so it gets none."""
     statements, values = tuple(statements), list(results)
     trace = Trace((*statements, *ended(values)))
     names = frozenset().union(*map(trace.holders_ever, trace.changes))
@@ -236,10 +240,9 @@ def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
 
 
 def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
-    """Return `value` after an in-place change has set a view of it to `new`; raise `UnsupportedError` for a view without such a rule.
+    """Return `value` after an in-place change has set its `view` to `new`; raise `UnsupportedError` for a view without such a rule.
 
-    The gradient of a view places its argument at the view's elements, among zeros; the other elements of `value`
-    replace the zeros.
+    The gradient of a view places its argument at the view's elements, among zeros; the other elements of `value` replace the zeros.
     """
     program, table = make.program, make.applier.table
     rule = table.of_op(view.rule)
@@ -258,9 +261,9 @@ def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
 
 
 def _replace_zeros(make: Maker, placed: Op, new: Op, value: Op) -> Op:
-    """Return `placed`, the view's gradient of `new` among zeros, with the elements of `value` for the zeros.
+    """Return `placed`, which has `new` at a view's elements, among zeros, with the elements of `value` for the zeros.
 
-    Raise `UnsupportedError` if the gradient's form does not show the zeros.
+    Raise `UnsupportedError` if the form of `placed` does not show the zeros.
     """
     if placed is new:
         return new
@@ -329,18 +332,19 @@ def _for_all_elements(applier: Applier, new: Op, mask: Op) -> Op | None:
 def _changed_part(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
-    """Return the part of `value` in the first dim of `given`, after the assignment to the other ones: `h[:, 0]` for `h[:, 0, 1:] = y`."""
+    """Return the part of `value` in the first dim of `given`, after the assignment in the other dims: `h[:, 0]` for `h[:, 0, 1:] = y`."""
     (dim, part), *others = given
     if part.rule == "range":
         inner = indexing.sliced(applier, value, dim, part.args)
         return _put_at(applier, inner, others, new)
     inner = indexing.selected(applier, value, dim, part)
+    # The selected dim is gone: those behind it, counted from the left, are one less.
     left = [(at - 1 if 0 <= dim < at else at, item) for at, item in others]
     return _put_at(applier, inner, left, new)
 
 
 def _put_sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """Return `value` after an assignment to slices or rows of it: `value[0, 1:] = new`."""
+    """Return `value` after an assignment to slices or rows of it, `value[0, 1:] = new`."""
     given = [item for item in _with_dims(parts) if not indexing.is_whole(item[1])]
     return _put_at(applier, value, given, new)
 
@@ -418,7 +422,7 @@ def _with_dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
 
 
 def _as(applier: Applier, new: Op, like: Op) -> Op:
-    """Return the assigned value as a tensor of the shape of its place, `like`."""
+    """Return the assigned value as a tensor of the shape of `like`, the place it is assigned to."""
     if not new.is_tensor:
         return applier.named("full_like", like, new)
     return new if new.shape == like.shape else applier.named("expand_as", new, like)

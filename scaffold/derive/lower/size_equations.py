@@ -1,7 +1,9 @@
-"""Size equations from the user's conditions: `E == 3 * D`, `H % 2 == 0`.
+"""Solve the user's conditions on sizes, `--require "E == 3 * D"`, for named sizes: so `E` is known to be `3*D`.
 
-In: an `OpSpec`. Out: named sizes as sums and products of other sizes. Invariant: if all conditions hold, the sizes are
-equal; other conditions are ignored.
+`expressions` gives inputs these sizes; gradients then need no shape that follows from another.
+
+In: an `OpSpec`. Out: named sizes as sums and products of other sizes. Invariant: if all conditions hold, the sizes are equal; other
+conditions are ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,10 +36,10 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
             known[NamedSize(item.name)] = value
     for condition in conditions:
         for test in _conjuncts(condition):
-            told = _solved(test, known)
-            if told is not None:
+            pair = _solved(test, known)
+            if pair is not None:
                 known = {
-                    name: sizes.replaced(size, *told) for name, size in known.items()
+                    name: sizes.replaced(size, *pair) for name, size in known.items()
                 }
     return {
         name.name: size for name, size in known.items() if isinstance(name, NamedSize)
@@ -54,7 +56,10 @@ def _conjuncts(test: Node) -> Iterator[Node]:
 
 
 def _solved(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
-    """Return a size and its value, solved from one condition: `E == 3 * D` -> `(E, 3*D)`; None if it determines no size."""
+    """Return a size and its value, solved from one condition: `E == 3 * D` -> `(E, 3*D)`; None if it determines no size.
+
+    `H % 2 == 0` makes `H` twice another size. `known` has the value of each size by the conditions before.
+    """
     match test:
         case Node("compare", "==", (Node("binary", "%", (one, two)), rest)):
             size, by = _as_size(one, known), _as_size(two, known)

@@ -1,10 +1,14 @@
-"""The statements of a forward as primitives: which op each name means after each of them.
+"""Lower the statements of a forward: which op each name means after each of them.
 
-In: its statements and results, as they will stand. Out: a `Lowered`. Invariant: each name means the op that was last assigned
-to it; a tensor that changes in place is refused.
+`y = x * 2`, `y = y.exp()` -> `y` means `exp(mul(2, x))`. The first step of the engine; `reverse` then walks the results back.
 
-Words: `env` maps each name to its op after the statements so far. A `stale` name has a value the backward does not know; a value is
-`held` if a name still has it in the backward. A tensor is `retained` if autograd keeps it for a gradient.
+In: its statements and results, as they will stand. Out: a `Lowered`. Invariant: each name means the op that was last assigned to
+it; a tensor that changes in place is refused, unless the new value can be expressed. To refuse is to raise `UnsupportedError`:
+autograd then differentiates the whole forward.
+
+Words: `env` maps each name to its op after the statements so far. A `stale` name has another value, when the backward runs, than
+its op; a value is `held` if a name still has it in the backward. A tensor is `retained` if autograd keeps it for a gradient. The
+line for results is counted as a statement, the last.
 """
 
 from collections import Counter
@@ -55,7 +59,7 @@ from scaffold.spec import OpSpec
 
 
 class Lowered(NamedTuple):
-    """The forward as a graph, and the names of its values after the last line."""
+    """The forward as a graph, and the names of its values as the backward finds them."""
 
     results: tuple[Op, ...]
     inputs: dict[str, Op]
@@ -104,15 +108,15 @@ def lower(
 
 
 def _returned(forward: Forward) -> frozenset[Node]:
-    """Return the expression of a sole result, also where a statement gives it its name."""
+    """Return the expression of the only result, also if a statement gives it its name; none if there are several results."""
     lines = (x for x in forward.statements if isinstance(x, Assign) and not x.operator)
     named = {item.target: item.value for item in lines}
-    result, *more = forward.results
-    return frozenset() if more else frozenset({named.get(result, result)})
+    result, *others = forward.results
+    return frozenset() if others else frozenset({named.get(result, result)})
 
 
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
-    """Return how often each name is assigned; raise `UnsupportedError` for an in-place change the graph cannot express.
+    """Return how often each name is assigned; raise `UnsupportedError` for an in-place change that the graph cannot express.
 
     A changed tensor must be the forward's own or declared dirty, and no other name may read its memory afterwards.
     """
@@ -134,7 +138,7 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
 
 
 def _names_read_from(lines: Lines, position: int) -> frozenset[str]:
-    """Return the names of data read from a line on; from an `if` on also names read before, as lines inside it have no numbers."""
+    """Return the names of data read from a line on; if it is an `if`, by all lines: those inside it have no numbers."""
     whole = isinstance(lines[position], If)
     return data_read(*lines) if whole else data_read(*lines[position:])
 
@@ -151,7 +155,7 @@ class Lowering:
         lines: Lines,
         results: int,
     ) -> None:
-        """Start with the op of each input; `lines` ends with as many lines for results as `results` says."""
+        """Start with the op of each input; the last `results` of the `lines` are those for results. `writes` counts the assignments of names."""
         self.several_results = any(output.variadic for output in spec.outputs)
         self.applier, self.program, self.writes = applier, applier.program, writes
         self.lines = lines  # the results last
@@ -178,7 +182,7 @@ class Lowering:
                 self._refuse_retained(self.expressions.value(view.views[-1]))
             value = self.expressions.assigned_value(item.value, own)
             several = value.kind == "group" or value.rule == "list"
-            # `x.chunk(1, 1)`: of the tuple that PyTorch is given each tensor has a gradient.
+            # `x.chunk(1, 1)`, a tuple of one tensor: its gradient is that of the tensor.
             one = several and not self.several_results
             found.append(self.expressions.item(value, 0) if one else value)
         return tuple(found)
@@ -190,13 +194,13 @@ class Lowering:
         return own or changes_of_a_name(item)
 
     def _note(self, node: Node, op: Op) -> None:
-        """Note the place of a value every call computes: the line and expression at which it could get a name, to be saved."""
+        """Note the place of a value that every call computes: the line and expression where it could get a name, to be saved."""
         placed = op.is_tensor or op.kind == "group" and op.rule != "input"
         if placed and node.kind != "name":
             self.places.setdefault(op, []).append(Place(self.position, node))
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
-        """Return the places of each value which may get a name; not of one in memory changed later, as the name would mean the change."""
+        """Return the places of each value that may get a name; not one in memory that changes later, as the name would mean the change."""
         taken = written_over(forward.statements, forward.results)
         rewrite, parts = self.program.graph.rewrite, self.expressions.parts
         return {
@@ -210,7 +214,7 @@ class Lowering:
         return respelled(self.program.graph, forward, self.expressions.parts)
 
     def held(self) -> dict[Op, str]:
-        """Return a name for each value the backward can read after the last statement; of several names an input's."""
+        """Return a name for each value that the backward can read after the last statement; of several names an input's."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             known = name != "_" and name not in self.stale
@@ -219,7 +223,7 @@ class Lowering:
         return found
 
     def held_in_branches(self) -> dict[Op, str]:
-        """Return a name for each value assigned in one branch of an `if` only; after the other branch the name is None.
+        """Return a name for each value assigned in one branch of an `if` one_branch; after the other branch the name is None.
 
         The backward may read it under the same test. A name in `stale` has another value by then.
         """
@@ -229,9 +233,9 @@ class Lowering:
                 continue
             sides = op.args if op.rule == "cond" else (op, op)
             for branch, other in (sides, sides[::-1]):
-                only = op.rule == "cond" and other.rule == "const"
+                one_branch = op.rule == "cond" and other.rule == "const"
                 made = branch.is_tensor and branch.rule != "input"
-                if only and made and self.writes.get(name) == 1:
+                if one_branch and made and self.writes.get(name) == 1:
                     found[branch] = name
         return found
 
@@ -267,7 +271,7 @@ class Lowering:
             self._bind(item.target, op)
 
     def _only_sets(self, item: Assign, views: tuple[ChangedView, ...]) -> bool:
-        """Return whether a statement only sets a view to a value, `h.diagonal().fill_(1)`, without a use of the result."""
+        """Return whether a statement only sets a view to a value, `h.diagonal().fill_(1)`, and does not use the result."""
         whole = item.target.kind == "absent" and [v.value for v in views] == [
             item.value
         ]
@@ -276,8 +280,8 @@ class Lowering:
     def _after_change_of(self, view: ChangedView) -> Op:
         """Return the value of a named tensor after an in-place change of a view of it: of `h` after `h.t().add_(y)`.
 
-        The view's new value is put into its base, and so on up to the name. A tensor not read again is returned as it was
-        before, and its name is not for the backward.
+        The view's new value is put into its base, and so on up to the name. A tensor not read again is returned as it was before,
+        and its name is stale.
         """
         given = set_value(self.program.graph, view.value) or view.value
         new, values = self.expressions.value(given), view.views
@@ -299,13 +303,13 @@ class Lowering:
         return new
 
     def _is_read_again(self, name: str) -> bool:
-        """Return whether a later line reads the data of a name, or may do so: inside an `if` lines have no numbers."""
+        """Return whether a later line reads the data of a name, or may do so: lines inside an `if` have no numbers, so it is assumed."""
         if isinstance(self.lines[self.position], If):
             return True
         return name in data_read(*self.lines[self.position + 1 :])
 
     def _refuse_retained(self, op: Op) -> None:
-        """Raise `UnsupportedError` for a change of a tensor autograd saves for a gradient, or of one not made by the forward."""
+        """Raise `UnsupportedError` for a change of a tensor that autograd saves for a gradient, or of one that the forward has not made."""
         if op.rule == "input" or not op.is_tensor:
             raise UnsupportedError(CHANGES)
         if op.active and op in retained(self.applier.table, op):
@@ -325,7 +329,7 @@ class Lowering:
         self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
-        """Set the op of a target's names, to an op or, for `a, b = ...`, to its parts.
+        """Set the op that each name of a target means: for `a, b = ...`, the parts of `op`.
 
         A Python value assigned once is written by its name in the backward.
         """
@@ -348,9 +352,10 @@ class Lowering:
             self._bind(inner, self.expressions.item(op, position))
 
     def _bind_around(self, target: Node, op: Op, star: int) -> None:
-        """Set the ops of `a, *rest, d = x.shape`, with the star at position `star`: counted from the end behind it.
+        """Set the ops of `a, *rest, d = x.shape`, with the star at position `star`; names behind it are counted from the end.
 
-        `rest` is bound only if it is read, as for a shape of unknown rank its value is an expression.
+        `rest` is bound only if it is read, as for a shape of unknown rank its value is an expression. Raise `UnsupportedError` for
+        a value of unknown length other than a shape.
         """
         known = self.expressions.listed(op)
         rest = target.args[star].args[0]
@@ -370,7 +375,7 @@ class Lowering:
                 self._bind(inner, self.expressions.item(op, at))
 
     def _starred_sizes(self, op: Op, star: int, behind: int) -> Op:
-        """Return the Python value of `*rest` for a shape of unknown rank: `[*x.shape[1:-1]]`, with `star` sizes before, `behind` after."""
+        """Return the value of `*rest` for a shape of unknown rank, `[*x.shape[1:-1]]`: `star` sizes stand before it, `behind` after."""
         program, node = self.program, self.program.graph.node
         absent, end = node("absent"), program.graph.constant
         ends = (
@@ -382,10 +387,10 @@ class Lowering:
         return program.python("list", "", program.python("starred", "", left))
 
     def _lower_random(self, item: Assign) -> bool:
-        """Lower `mask = torch.rand_like(x) > p` to a saved constant, since a second draw would differ; return whether it is such a line.
+        """Lower a random draw, `mask = torch.rand_like(x) > p`, to a saved constant; return whether the line is one.
 
-        It is none if a gradient passes through it, or the name is assigned again. Its shape is known if it is like the only
-        tensors in the line.
+        A second draw would differ. It is none if a gradient passes through it, or if the name is assigned again. Its shape is known
+        if it is like the only tensors in the line.
         """
         active = frozenset(name for name, op in self.env.items() if op.active)
         name = item.target.label
@@ -445,7 +450,7 @@ class Lowering:
     ) -> dict[str, Op]:
         """Lower a branch from the names `before` it; return the ops of the names it changes. `env` is the same afterwards.
 
-        `holds` says for which outcome of `test` the branch is taken: in it, a value chosen by the same test is known.
+        `holds` is the outcome of `test` for which the branch is taken: in it, a value chosen by the same test is known.
         """
         begun = {name: under(op, test, holds) for name, op in before.items()}
         self._set_env(begun)
@@ -455,6 +460,6 @@ class Lowering:
         return ended
 
     def _set_env(self, env: Mapping[str, Op]) -> None:
-        """Replace the names in place, since `expressions` shares the dict."""
+        """Set all names of `env`; the dict stays the same object, since `expressions` shares it."""
         self.env.clear()
         self.env.update(env)

@@ -1,7 +1,10 @@
-"""Calls without a rule: each is one op, a template with a hole for every tensor.
+"""Turn calls without a rule into ops: each is one op, a template with a hole for every tensor.
 
-In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as written.
-`expressions` decides which calls have no rule; `autograd_fallback` differentiates them.
+`torch.foo(x, y, n)` -> the op `call` of x and y, with the template `torch.foo(:0, :1, n)`. So the call can be repeated in the
+backward, and autograd differentiates it there.
+
+In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as written. `expressions` decides
+which calls have no rule; `autograd_fallback` differentiates them.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +33,8 @@ def template_of(
 ) -> tuple[Template, list[Op]]:
     """Return a call with a hole for each tensor, and the tensors: `torch.foo(x, y, n)` -> `torch.foo(:0, :1, n)`, `[x, y]`.
 
-    `tensor` gives the op of an argument, None for a Python value; `fixed` rewrites such a value for the backward.
+    `tensor` gives the op of an argument, None for a Python value; `fixed` rewrites such a value for the backward. Raise
+    `UnsupportedError` for an expression of another kind, such as a comprehension.
     """
     if node.kind not in ("call", "binary", "attribute"):
         raise UnsupportedError(f"'{node.label}' has no rule")
@@ -76,7 +80,7 @@ def changes_statistics(node: Node) -> bool:
 
 
 def creates(node: Node) -> bool:
-    """Return whether a call without tensor arguments makes a tensor from Python values."""
+    """Return whether a call makes a tensor from Python values alone: `torch.arange(n)`; it needs no gradient."""
     path = dotted(node.args[0]) if node.kind == "call" else None
     if path is None or not path.startswith("torch."):
         return False
@@ -88,7 +92,7 @@ def creates(node: Node) -> bool:
 def made(program: Program, template: Template, args: list[Op], read: list[Op]) -> Op:
     """Return the op of a tensor made by a call from Python values, `torch.arange(n)`, with the kind and shape they imply.
 
-    `args` are these values; `read` are `dtype` ops in it, as of `dtype=x.dtype`.
+    `args` are these values; `read` are the `dtype` ops among them, as of `dtype=x.dtype`: the op's only arguments.
     """
     node = template.node
     name = node.args[0].label
@@ -112,12 +116,12 @@ def _is_made_of_ints(program: Program, name: str, args: Sequence[Op]) -> bool:
 
 
 def item_of_call(program: Program, op: Op, position: int) -> Op:
-    """Return the op of `call[position]`, for a call without a gradient."""
+    """Return the op of `call[position]`, for a call without a gradient: the index becomes part of the template."""
     template = op.template
     index = program.graph.constant(str(position))
     item = program.graph.node("subscript", "", (template.node, index))
     kind = kind_of_call(template.node, op.args)
-    # `torch.unique(labels, return_counts=True)` of integers: all its results are.
+    # Of `torch.unique(labels, return_counts=True)` all results are integers if the labels are.
     if kind == "real" and all(arg.kind == "int" for arg in op.args):
         kind = "int"
     whole = template._replace(node=item)
