@@ -1,4 +1,4 @@
-"""Formula text <-> graph.
+"""Formula text <-> graph: the first step from one line of maths to an op, read by `derive` to differentiate it.
 
 In: Python expressions and statements over torch. Out: `Formula`s, and their text again. Invariant: text is read as syntax;
 nothing of it is imported or run.

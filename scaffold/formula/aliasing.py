@@ -1,5 +1,12 @@
 """Aliasing: the memory of formula text, and its changes in place.
 
+`derive` asks it, so that no tensor is saved for the backward and overwritten before, and an input that the forward changes
+or returns is declared to autograd.
+
+Words: two values *share* memory if one is the other or a view of it (`x` and `x.view(-1)`); a *holder* of some memory is a
+name whose value uses it; a name *from outside* is an input of the forward; a *trace* follows these facts statement by
+statement.
+
 In: expressions and statements as nodes. Out: the names an expression changes or shares memory with; the memory each
 name may hold after statements. Invariant: in doubt two names share memory, and a call by PyTorch's convention for names
 (`exp_`, `out=`, `inplace=True`) changes its tensor. What each function of PyTorch does is known to the table of primitives.
@@ -27,19 +34,25 @@ from scaffold.primitives.calls import (
     may_share_memory,
 )
 
-# Builtins whose result contains or yields their arguments.
+# Builtins whose result contains or yields (views of) their arguments, and so shares their memory.
 HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 
 
 @lru_cache(maxsize=1024)  # the passes of a derivation often ask for the same nodes
 def changed_in_place(value: Node) -> tuple[str, ...]:
-    """Return the names of tensors an expression changes: `x.exp_()`, `torch.exp_(x[0])`, `torch.exp(x, out=y)`."""
+    """Return the names of tensors an expression changes: `x` for `x.exp_()` and `torch.exp_(x[0])`, `y` for `torch.exp(x, out=y)`.
+
+    Of a changed view its base is named: `x` for `x.t().exp_()`.
+    """
     changed = (item for node in value.walk() for item in written_to(node))
     return tuple(name for item in changed for name in sorted(sharing(item)))
 
 
 def written_to(node: Node) -> Iterator[Node]:
-    """Yield the tensors a call itself changes, as expressions: `x` of `x.exp_()`, `y` of `torch.exp(x, out=y)`."""
+    """Yield the tensors a call itself changes, as expressions: `x` of `x.exp_()`, `y` of `torch.exp(x, out=y)`.
+
+    Calls inside its arguments do not count; see `changed_in_place` for all of an expression.
+    """
     if node.kind != "call":
         return
     callee, args, named = node.args[0], node.args[1:], keywords(node)
@@ -54,28 +67,32 @@ def written_to(node: Node) -> Iterator[Node]:
 
 @lru_cache(maxsize=4096)  # called by lowering for every line; few lines change memory
 def changes_memory(value: Node) -> bool:
-    """Return whether a call in an expression changes a tensor in place, `x.exp_()`, also one without a name."""
+    """Return whether a call in an expression changes any tensor in place, also a new one without a name: `(x * 2).exp_()`."""
     return any(True for node in value.walk() for _ in written_to(node))
 
 
 @lru_cache(maxsize=4096)  # each trace of a forward asks for the same expressions
 def sharing(value: Node) -> frozenset[str]:
-    """Return the names the value may share memory with: aliases and bases of views."""
+    """Return the names the value may share memory with: `x` for `x.view(-1)`, none for `x + 1`."""
     return _names(same_memory(value))
 
 
 def same_memory(value: Node) -> Iterator[Node]:
-    """Yield the expressions the value may share memory with, itself first."""
+    """Yield the subexpressions the value may share memory with, itself first: for `x.t()[0]` it, `x.t()` and `x`."""
     return _sources(value, may_share_memory, views=True)
 
 
 def same_tensor(value: Node) -> frozenset[str]:
-    """Return the names the value may alias, as the same tensor object."""
+    """Return the names the value may be, as the same tensor object: `x` for `x.contiguous()`, none for the view `x.t()`.
+
+    Asked of returned values, since autograd treats an input that is returned as it is differently from a new tensor.
+    """
     return _names(_sources(value, may_be_argument, views=False))
 
 
 def copied(value: Node) -> frozenset[str]:
-    """Return the names the value aliases by assignment alone, without a call."""
+    """Return the names the value is a plain copy of, without a call: `x` and `y` for `x if c else y`, none for `x.contiguous()`."""
+    # No function may return its argument.
     return _names(_sources(value, lambda word: False, views=False))
 
 
@@ -93,7 +110,8 @@ def _sources(value: Node, shares: Callable[[str], bool], views: bool) -> Iterato
 def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Node, ...]:
     """Return the subexpressions the value may be equal to, or a view of: `x` for `x.view(-1)`, both for `x if c else y`.
 
-    `shares` tells of a function's name if its result may be its argument; without `views`, only the same tensor counts.
+    `shares` answers, for the name of a function or method, whether its result may be its argument (or a view of it). Without
+    `views`, only the same tensor counts. A call of `out=` or of `exp_` gives the tensor that it changes.
     """
     match value:
         case Node("conditional", _, (_, *inner)):
@@ -113,7 +131,8 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
                 if _is_method(callee):
                     return callee.args
                 if args and args[0].kind == "constant":  # the equation of `einsum`
-                    args = args[1:] if len(args) == 2 else []  # a product is new
+                    # Of one operand the result may be a view; a product is new memory.
+                    args = args[1:] if len(args) == 2 else []
                 first = args if may_be(label, "several") else args[:1]
                 return tuple(first)
             return tuple(written_to(value))  # `out=y` and `y.exp_()` return y
@@ -123,7 +142,7 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
 def holds_several(value: Node) -> bool:
     """Return whether a value is several tensors: a literal tuple or list, or `torch.atleast_1d(x, y)`.
 
-    Such a call may return its arguments themselves; so a change of its result may be one of an argument.
+    An item of it is then one of these tensors, not a new view of one tensor as `x[0]` is.
     """
     match value:
         case Node("tuple" | "list"):
@@ -134,7 +153,7 @@ def holds_several(value: Node) -> bool:
 
 
 def _is_method(callee: Node) -> bool:
-    """Return whether a call is of a tensor's method rather than of a module's function."""
+    """Return whether a call is of a method of a tensor, `x.exp()`, rather than of a module's function, `torch.exp(x)`."""
     return callee.kind == "attribute" and not is_of_module(callee)
 
 
@@ -153,22 +172,27 @@ def _is_true(node: Node | None) -> bool:
 # --- The memory of names, statement by statement.
 
 
-Memory = frozenset[str]  # names from outside, and `@1`, `@2` for memory made inside
-Sources = Callable[[Node], frozenset[str]]
+# The memories a value may use: each by the name of an input that brought it, or `@1`, `@2`
+# if it was made inside.
+Memory = frozenset[str]
+Sources = Callable[[Node], frozenset[str]]  # an expression -> names it may share with
 
 
 class Change(NamedTuple):
     """A change in place: the name it was written with, and all names holding the changed memory."""
 
-    position: int
+    position: int  # the index of the statement
     name: str
-    holders: frozenset[str]
+    holders: frozenset[str]  # names whose value changes with it
     outside: frozenset[str]  # the names from outside in the changed memory
     memory: Memory  # the changed memory
 
 
 class Trace:
-    """A trace of the memory each name may hold, statement by statement, and of changes in place."""
+    """A trace of the memory each name may hold, statement by statement, and of changes in place.
+
+    After `y = x.view(-1); y.exp_()` it has one change, of `y`, with the holders `x` and `y`: so `x` is no longer what it was.
+    """
 
     def __init__(
         self, statements: Iterable[Statement], sources: Sources = sharing
@@ -179,26 +203,26 @@ class Trace:
         """
         self.sources = sources
         self.held: dict[str, Memory] = {}
-        # With memory a name held before, or holds later.
+        # All memories a name holds at any statement.
         self.ever: dict[str, Memory] = {}
-        self.groups: set[str] = set()  # names of several tensors
+        self.groups: set[str] = set()  # names of several tensors: `ys = (x, w)`
         self.changes: list[Change] = []
-        self._made = 0
+        self._made = 0  # the number of new memories so far
         for position, item in enumerate(statements):
             self._run(item, position)
 
     def of(self, name: str) -> Memory:
-        """Return the memory a name may hold."""
+        """Return the memory a name may hold; one never assigned is an input with its own."""
         return self.held.get(name, frozenset({name}))
 
     @property
     def changed(self) -> frozenset[str]:
-        """Return the names with changed memory."""
+        """Return the names that held a changed memory when it changed."""
         return frozenset().union(*(change.holders for change in self.changes))
 
     @property
     def changed_outside(self) -> frozenset[str]:
-        """Return the outer names with changed memory."""
+        """Return the inputs with changed memory, even if their names were assigned anew before."""
         return frozenset().union(*(change.outside for change in self.changes))
 
     def holders_ever(self, change: Change) -> frozenset[str]:
@@ -235,35 +259,40 @@ class Trace:
         """Follow both branches of an `if`; after it, a name may hold the memory of either."""
         for name in changed_in_place(item.test):
             self._change(name, position)
-        before = dict(self.held)
+        before = dict(self.held)  # both branches start from it
         for inner in item.body:
             self._run(inner, position)
         after_body, self.held = self.held, before
         for inner in item.orelse:
             self._run(inner, position)
         for name in {*after_body, *self.held}:
+            # Not assigned in the body, a name still holds its own input's memory.
             other = after_body.get(name, frozenset({name}))
             self.held[name] = self.of(name) | other
 
     def _change(self, name: str, position: int) -> None:
         """Record a change in place through a name, with all names possibly holding the same memory.
 
-        Memory of a name from outside, an input, bears its name (`outside`); new memory has a name with `@`. `still` are the
-        outside names not assigned anew. `position` is that of the outermost statement.
+        Memory of an input bears the input's name (`outside`); new memory has a name with `@`. `inside` are the assigned names
+        with such memory; `inputs` are those whose name was not assigned anew, so it still means the changed tensor.
+        `position` is that of the outermost statement.
         """
         memory = self.of(name)
         outside = frozenset(part for part in memory if not part.startswith("@"))
         inside = {other for other in self.held if self.of(other) & memory}
-        still = {other for other in outside if other in self.of(other)}
-        holders = frozenset(inside | still)
+        inputs = {other for other in outside if other in self.of(other)}
+        holders = frozenset(inside | inputs)
         self.changes.append(Change(position, name, holders, outside, memory))
 
     def _assign(self, target: Node, value: Node) -> None:
-        """Record the memory of assigned names: the value's, or new memory such as `@1`."""
+        """Record the memory of assigned names: the value's, or new memory such as `@1`.
+
+        `a, b = x, y` is taken in pairs. All values are read before the first name is assigned, as Python does.
+        """
         pairs = unpacked(target, value)
         memories = [self.of_value(part) for _, part in pairs]
-        for (part, one), memory in zip(pairs, memories, strict=True):
-            if part.kind == "name" and holds_several(one):
+        for (part, part_value), memory in zip(pairs, memories, strict=True):
+            if part.kind == "name" and holds_several(part_value):
                 self.groups.add(part.label)
             for name in sorted(_given(part)):
                 self._made += 1
@@ -273,7 +302,7 @@ class Trace:
 
 
 def _given(target: Node) -> frozenset[str]:
-    """Return the names bound by a target: `w` for `v[0], w`, since `v` is only changed in part."""
+    """Return the names a target gives a new value: `w` for `v[0], w`, since `v` keeps its memory and changes in part."""
     if target.kind in ("tuple", "starred"):
         return frozenset().union(*map(_given, target.args))
     return frozenset() if target.kind == "subscript" else bound(target)

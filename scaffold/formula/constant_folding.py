@@ -1,5 +1,11 @@
 """Constant folding: operators, expressions and branches whose operands are known.
 
+A rule of the table may hold only for `p == 2`, and a branch only for `mode == "sum"`: with the value known before the
+call, the generated code needs no such test. Numbers in a gradient are computed here too: `2 * 3 * x` -> `6 * x`.
+
+Words: a test is *settled* if the known values decide it; an operand is *decisive* if it decides the whole `and` (False) or
+`or` (True); a *literal* is a constant written in the text.
+
 In: an expression and the known values of its names; an operator and its operands; statements in which constants
 replaced parameters. Out: the value, or `UNKNOWN`; the statements without unreachable branches. Invariant: no value is
 guessed, and a test that is not settled stays as it is. This is the only constant folder: for tests of branches, a
@@ -17,7 +23,7 @@ from scaffold.formula.graph import Graph, Node
 from scaffold.formula.optionality import checked_for_none
 
 Number = int | float | complex
-Read = Callable[[Node], object]
+Read = Callable[[Node], object]  # a name, call or attribute -> its value, or `UNKNOWN`
 
 
 class _Unknown:
@@ -96,9 +102,10 @@ LARGEST_POWER = 1000  # `10 ** 10 ** 10` takes minutes
 
 
 def compared(label: str, left: object, right: object) -> bool | None:
-    """Evaluate a comparison; None if the values do not settle it.
+    """Evaluate a comparison, `label` being its operator; None if the values do not settle it.
 
-    They may be `UNKNOWN`, `PRESENT` (not None) or `NO_STRING`, about which only some comparisons are sure.
+    They may be `UNKNOWN`, `PRESENT` (not None) or `NO_STRING`, about which only some comparisons are sure: `x is None` is
+    False of a `PRESENT` one, and `p == "mean"` of a `NO_STRING` one.
     """
     if left is UNKNOWN or right is UNKNOWN:
         return None
@@ -124,24 +131,24 @@ def _all_text(value: object) -> bool:
 def computed(
     label: str, left: Number, right: Number, *, short: bool = False
 ) -> Number | None:
-    """Compute an arithmetic operation on two numbers; None if Python raises.
+    """Compute an arithmetic operation on two numbers, `label` being its operator; None if Python raises.
 
-    With `short` the result must look handwritten: a whole float becomes an int (from 1000 up
-    only for int operands), and any other result with over two characters more than the longer
-    operand gives None.
+    With `short` the result is to be printed in a gradient, so it must look handwritten: `6.0 / 2` gives 3 (from 1000 up only of
+    ints), and `1 / 3` gives None, since 0.3333333333333333 has over two characters more than the longer operand.
     """
     compute = ARITHMETIC.get(label)
     if compute is None or label == "**" and abs(right) > LARGEST_POWER:
-        return None
+        return None  # no arithmetic, or too slow
     try:
         result: Number = compute(left, right)
     except (ZeroDivisionError, OverflowError, ValueError, TypeError):
         return None
     if not short:
         return result
+    # Up to 2**53 a float is exactly the int.
     if isinstance(result, float) and result.is_integer() and abs(result) < 2**53:
-        whole = isinstance(left, int) and isinstance(right, int)
-        return int(result) if whole or abs(result) < 1000 else result
+        of_ints = isinstance(left, int) and isinstance(right, int)
+        return int(result) if of_ints or abs(result) < 1000 else result
     longest = max(len(repr(left)), len(repr(right))) + 2
     return result if len(repr(result)) <= longest else None
 
@@ -157,12 +164,12 @@ def as_number(value: object) -> Number | None:
 
 @lru_cache(maxsize=512)  # defaults of parameters, read at each call of a primitive
 def literal_value(text: str) -> object:
-    """Return the value of a literal's text."""
+    """Return the value of a literal's text: 0.5 for "0.5"; raise ValueError if it is no literal."""
     return ast.literal_eval(text)
 
 
 def is_literal(code: str | ast.expr) -> bool:
-    """Return whether an expression is a literal, or a container of literals."""
+    """Return whether an expression (its text, or syntax) is a literal, or a container of literals."""
     try:
         ast.literal_eval(code)
     except (ValueError, SyntaxError):
@@ -171,10 +178,10 @@ def is_literal(code: str | ast.expr) -> bool:
 
 
 def evaluated(node: Node, read: Read | None = None) -> object:
-    """Evaluate an expression; `and` and `or` give a truth value.
+    """Return the value of an expression, `UNKNOWN` if its parts do not settle it; `and` and `or` give a truth value.
 
-    `read` returns the value of a name, a call or an attribute. By default these are `UNKNOWN`,
-    except the constants and functions of `math`.
+    `read` returns the value of a name, a call or an attribute. By default these are `UNKNOWN`, except the constants and
+    functions of `math`. A list gives a tuple.
     """
     read = read or of_math
     match node.kind:
@@ -199,9 +206,9 @@ def evaluated(node: Node, read: Read | None = None) -> object:
 
 
 def of_math(node: Node, read: Read | None = None) -> object:
-    """Evaluate a constant or a function call of `math`; `UNKNOWN` for anything else, and for an error such as `math.sqrt(-1)`.
+    """Evaluate `math.pi` or a call such as `math.sqrt(2)`; `UNKNOWN` for anything else, and for an error such as `math.sqrt(-1)`.
 
-    `read` gives the values of names in the arguments.
+    It is the default `read` of `evaluated`; its own `read` gives the values of names in the arguments.
     """
     if node.kind == "attribute" and _is_math(node.args[0]):
         return getattr(math, node.label, UNKNOWN)
@@ -218,9 +225,9 @@ def of_math(node: Node, read: Read | None = None) -> object:
 
 
 def truth(value: object) -> bool | None:
-    """Return the truth value of a value; None if unknown."""
-    open_ = (UNKNOWN, PRESENT, NO_STRING)
-    return None if any(value is item for item in open_) else bool(value)
+    """Return whether a value counts as true in a test; None if it is one of the unknown ones."""
+    undecided = (UNKNOWN, PRESENT, NO_STRING)
+    return None if any(value is item for item in undecided) else bool(value)
 
 
 def _unary_value(label: str, value: object) -> object:
@@ -237,8 +244,8 @@ def _unary_value(label: str, value: object) -> object:
 def _arithmetic(label: str, left: object, right: object) -> object:
     """Return the value of an operation on two numbers; `UNKNOWN` if one is no known number, or if Python raises."""
     one, two = as_number(left), as_number(right)
-    found = None if one is None or two is None else computed(label, one, two)
-    return UNKNOWN if found is None else found
+    result = None if one is None or two is None else computed(label, one, two)
+    return UNKNOWN if result is None else result
 
 
 def _is_math(node: Node) -> bool:
@@ -253,9 +260,9 @@ def _choice_value(node: Node, read: Read) -> object:
 
 
 def _boolean_value(node: Node, read: Read) -> object:
-    """Evaluate `and` or `or`; operands after a decisive one, True for `or`, do not count.
+    """Evaluate `and` or `or` to True or False; `UNKNOWN` if no operand decides it and some are unknown.
 
-    `sure`: all operands before are known. A decisive one decides even after unknown ones.
+    A decisive operand (True for `or`, False for `and`) decides even after unknown ones. `sure`: all operands so far are known.
     """
     decisive, sure = node.label == "or", True
     for item in node.args:
@@ -272,7 +279,7 @@ def _comparison_value(node: Node, values: list[object]) -> object:
     pairs = zip(labels, values, values[1:], strict=False)
     known = [compared(*pair) for pair in pairs]
     if False in known:
-        return False
+        return False  # one false link is enough, whatever the unknown ones give
     return UNKNOWN if None in known else True
 
 
@@ -282,7 +289,7 @@ def _comparison_value(node: Node, values: list[object]) -> object:
 
 
 def opposite_of(graph: Graph, test: Node) -> Node:
-    """Return the negation of a test: `a` for `not a`, `x is not None` for `x is None`, else `not test`."""
+    """Return the negation of a test, for the `else` branch: `a` for `not a`, `x is not None` for `x is None`, else `not test`."""
     match test:
         case Node("unary", "not", (inner,)):
             return inner
@@ -291,9 +298,12 @@ def opposite_of(graph: Graph, test: Node) -> Node:
     return graph.node("unary", "not", (test,))
 
 
-def are_opposite(one: Node, two: Node) -> bool:
-    """Return whether one test is the negation of the other."""
-    for test, other in ((one, two), (two, one)):
+def are_opposite(first: Node, second: Node) -> bool:
+    """Return whether one test is the negation of the other, by its form: `p != 2` and `p == 2`, or `a` and `not a`.
+
+    Such tests of two `if` statements choose between branches of which exactly one runs.
+    """
+    for test, other in ((first, second), (second, first)):
         match test:
             case Node("unary", "not", (inner,)) if inner is other:
                 return True
@@ -314,10 +324,11 @@ def folded(
 ) -> list[ast.stmt]:
     """Return the statements without the branches never taken, and nothing after a return.
 
-    Names in `there` are never None, names in `nones` always are.
+    `if bias is None: return y` is dropped, or is all that is left. Names in `there` are never None, names in `nones` always are.
     """
     done: list[ast.stmt] = []
     for item in body:
+        # One statement, or those of the branch taken, perhaps none.
         found = _Folder(there, nones).visit(item)
         done += found if isinstance(found, list) else [found]
         if done and isinstance(done[-1], ast.Return):
@@ -350,9 +361,9 @@ def negated(test: ast.expr) -> ast.expr:
 
 
 def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool | None:
-    """Return the truth value of a test; None if literals do not settle it.
+    """Return the outcome of a test in syntax; None if literals do not settle it.
 
-    Names in `there` are never None, names in `nones` always are.
+    Names in `there` are never None, names in `nones` always are: `bias is None` is False, or True. Other names are unknown.
     """
     match test:
         case ast.Constant(value):
@@ -364,11 +375,11 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
             return None if truth is None else not truth
         case ast.BoolOp(operation, items):
             # One True settles an `or`, one False an `and`.
-            settling = isinstance(operation, ast.Or)
-            found = [truth_of(one, there, nones) for one in items]
-            if settling in found:
-                return settling
-            return None if None in found else not settling
+            decisive = isinstance(operation, ast.Or)
+            outcomes = [truth_of(one, there, nones) for one in items]
+            if decisive in outcomes:
+                return decisive
+            return None if None in outcomes else not decisive
         case ast.Compare(left, [operation], [right]):
             name, present = checked_for_none(test) or ("", False)
             if name in there | nones:
@@ -379,6 +390,7 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
 
 def _compared(left: ast.expr, order: ast.cmpop, right: ast.expr) -> bool | None:
     """Return the outcome of a comparison of literals; None if a side is no literal."""
+    # Only `in` compares with several: `mode in ("sum", "mean")`.
     values = [_literal(left), _literal(right, isinstance(order, ast.In | ast.NotIn))]
     return compared(COMPARE[type(order)], *values)
 
@@ -399,7 +411,7 @@ def _literal(item: ast.expr, several: bool = False) -> object:
 class BranchTaker(ast.NodeTransformer):
     """A replacement of choices by the branch taken, once their tests consist of literals.
 
-    Subclasses put the literals into the tests.
+    Subclasses put the literals into the tests: unrolling a loop turns `if i == 0` into `if 0 == 0`, and this class takes it.
     """
 
     def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
@@ -416,6 +428,8 @@ class BranchTaker(ast.NodeTransformer):
 
 
 class _Folder(ast.NodeTransformer):
+    """The transformer behind `folded`; `known` are its names never None, and always None."""
+
     def __init__(self, there: Names, nones: Names) -> None:
         self.known = there, nones
 
@@ -438,16 +452,19 @@ class _Folder(ast.NodeTransformer):
         return node.body if truth else node.orelse
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        """Fold `None or 1e-6` to `1e-6`, `True and x` to `x`, `t and True and x` to `t and x`."""
+        """Fold `None or 1e-6` to `1e-6`, `True and x` to `x`, `t and True and x` to `t and x`.
+
+        An operand that is settled and not decisive is dropped, unless it is the last: it may be the value.
+        """
         self.generic_visit(node)
         # The decisive truth value; what is after a part with it is never evaluated.
-        wanted = isinstance(node.op, ast.Or)
+        decisive = isinstance(node.op, ast.Or)
         kept: list[ast.expr] = []
         for item in node.values:
             truth = truth_of(item, *self.known)
-            if truth is None or truth is wanted or item is node.values[-1]:
+            if truth is None or truth is decisive or item is node.values[-1]:
                 kept.append(item)
-            if truth is wanted:
+            if truth is decisive:
                 break
         if len(kept) == 1:
             return kept[0]

@@ -1,5 +1,11 @@
 """Definitions in a file: its functions, constants and imports, and the resolution of names.
 
+For `--forward '@file.py:norm'` the maths is a function of the user's file, which reads constants, aliases of modules and other
+functions of it. After this module its text means the same without the file around it.
+
+Words: to *resolve* a name is to replace it by its meaning: `EPS` by `1e-5`, `functional.relu` by `F.relu`, a function of the file
+by `@name`; a *dotted* name is written with dots, `torch.nn.functional`.
+
 In: the syntax of a file. Out: `Definitions`: functions, constants, and the names of PyTorch's own modules; a
 `Function`, in which constants replace their names. Invariant: a name bound twice is no constant, and a constant reads
 no tensor. In a `Function` a name with a dot is a local of a called function, and a name that begins with `@` is a
@@ -31,7 +37,7 @@ RESERVED = frozenset(
 )
 
 Defined = ast.FunctionDef | ast.Lambda
-Meanings = Mapping[str, str]
+Meanings = Mapping[str, str]  # a name -> what it stands for, as a name
 Binding = tuple[str, str | None, str | None]  # module, name, alias
 
 
@@ -53,7 +59,7 @@ class Definitions(NamedTuple):
     others: frozenset[str]  # bound to values no formula can hold
 
     def without(self, names: Collection[str]) -> "Definitions":
-        """Return the definitions without some functions: the op imports these, so they stay calls."""
+        """Return the definitions without the functions of these names: the op imports them, so their calls stay calls."""
         functions = {
             name: item for name, item in self.functions.items() if name not in names
         }
@@ -63,8 +69,8 @@ class Definitions(NamedTuple):
 def definitions_of(module: ast.Module) -> Definitions:
     """Collect the functions, constants and imports at the top level of a file.
 
-    A constant is assigned once (`again`: its other values), and a list among them never changed. Any other name is one of
-    `others`, which a formula cannot read.
+    A constant is assigned once, and if it is a list, never changed; it may read constants and imports above it. Any other
+    assigned name is one of `others`, whose value no formula can hold. A lambda, `f = lambda x: x * 2`, is a function.
     """
     functions: dict[str, Defined] = {}
     values: dict[str, list[ast.expr]] = {}
@@ -76,11 +82,11 @@ def definitions_of(module: ast.Module) -> Definitions:
     constants: dict[str, ast.expr] = {}
     others = set()
     imports = {item.name: item.dotted for item in imported(module)}
-    for name, (value, *again) in values.items():
-        if isinstance(value, ast.Lambda) and not again:
+    for name, (value, *later_values) in values.items():
+        if isinstance(value, ast.Lambda) and not later_values:
             functions[name] = value
         elif (
-            not again
+            not later_values
             and is_constant(value, {**dict.fromkeys(constants, ""), **imports})
             and not (isinstance(value, ast.List) and _changes(module, name))
         ):
@@ -106,14 +112,14 @@ def _named_value(item: ast.stmt) -> tuple[str, ast.expr] | None:
 
 
 def imported(module: ast.Module) -> Iterator[Imported]:
-    """Yield the names bound by the imports of a file, in order.
+    """Yield the names bound by the imports of a file, in order, each with its full name.
 
     `import torch.nn as nn` binds `nn`, with the full name `torch.nn`; `import torch.nn` binds only its root, `torch`.
     """
     for item in module.body:
         if isinstance(item, ast.Import):
             for alias in item.names:
-                root = alias.name.split(".")[0]
+                root = alias.name.split(".")[0]  # `torch` of `torch.nn`
                 full = alias.name if alias.asname else root
                 bound: Binding = (alias.name, None, alias.asname)
                 yield Imported(alias.asname or root, full, bound, item)
@@ -128,7 +134,10 @@ def imported(module: ast.Module) -> Iterator[Imported]:
 
 
 def is_known(dotted: str) -> bool:
-    """Return whether a dotted name belongs to a module every formula may use: `torch.nn.functional.relu`, `math.pi`."""
+    """Return whether a dotted name is, or belongs to, a module every formula may use: `torch.nn.functional.relu`, `math.pi`.
+
+    Such a name keeps its meaning outside of the file; any other, `mylib.relu`, does not.
+    """
     module = dotted.rpartition(".")[0]
     return bool({dotted, module} & KNOWN_MODULES) or dotted == "torch.nn"
 
@@ -136,8 +145,8 @@ def is_known(dotted: str) -> bool:
 def is_constant(value: ast.expr, known: Meanings) -> bool:
     """Return whether an expression is constant: literals, arithmetic, `math.sqrt(2)`, `torch.float32`.
 
-    It may read the names in `known`, a mapping of names to the dotted names imported under
-    them.
+    A constant can be written wherever its name is read. It may read the names in `known`, a mapping of names to the dotted
+    names imported under them ("" for another constant).
     """
     match value:
         case ast.Constant():
@@ -158,9 +167,9 @@ def is_constant(value: ast.expr, known: Meanings) -> bool:
 
 
 def _changes(module: ast.Module, name: str) -> bool:
-    """Return whether the file changes its own list: `table.append(1)`, `table[0] = 1`.
+    """Return whether the file changes its own list `name`: `table.append(1)`, `table[0] = 1`; such a list is no constant.
 
-    Any attribute of the list counts. A changed list is no constant.
+    Any attribute counts, `table.index` too, since most methods of a list change it.
     """
     for node in ast.walk(module):
         match node:
@@ -172,13 +181,13 @@ def _changes(module: ast.Module, name: str) -> bool:
 
 
 def _is_fixed(callee: ast.expr, known: Meanings) -> bool:
-    """Return whether a function of constants gives a constant: `math.sqrt`, `torch.finfo`."""
+    """Return whether a callee gives a constant for constants: `math.sqrt`, `torch.finfo`; `known` are the imports."""
     full = full_name(callee, known)
     return full.startswith("math.") or full in ("torch.finfo", "torch.iinfo")
 
 
 def full_name(value: ast.expr, imports: Meanings) -> str:
-    """Return the dotted name of an expression with imports resolved; empty if it has none."""
+    """Return the dotted name of an expression with imports resolved: `torch.nn.functional.relu` for `F.relu`; "" if it has none."""
     root, _, rest = (dotted_name(value) or "").partition(".")
     return f"{imports.get(root) or root}{'.' if rest else ''}{rest}"
 
@@ -197,9 +206,9 @@ def dotted_name(value: ast.expr) -> str | None:
 def effective_decorator(
     function: ast.FunctionDef, imports: Mapping[str, str]
 ) -> ast.expr | None:
-    """Return the first decorator with a possible effect on the function's values; None if there is none.
+    """Return the first decorator that may change the function's values; None if there is none, and the body is all there is.
 
-    Those without, such as `torch.jit.script`, are listed in NO_EFFECT. `imports` tell the full name of a decorator.
+    Those that may not, such as `torch.jit.script`, are listed in NO_EFFECT. `imports` tell the full name of a decorator.
     """
     for item in function.decorator_list:
         if full_name(item, imports) not in NO_EFFECT:
@@ -208,18 +217,18 @@ def effective_decorator(
 
 
 def parameters(arguments: ast.arguments) -> list[ast.arg]:
-    """Return the named parameters in order, without `*args` and `**kwargs`."""
+    """Return the named parameters of a function in order, without `*args` and `**kwargs`."""
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
 def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
     """Return the defaults of parameters by name; a parameter without one is left out."""
     positional = [*arguments.posonlyargs, *arguments.args]
-    # They belong to the last parameters.
-    given = arguments.defaults
+    # `ast` lists them without names; they belong to the last parameters.
+    values = arguments.defaults
     found = {
         item.arg: value
-        for item, value in zip(positional[len(positional) - len(given) :], given)
+        for item, value in zip(positional[len(positional) - len(values) :], values)
     }
     pairs = zip(arguments.kwonlyargs, arguments.kw_defaults)
     return found | {item.arg: value for item, value in pairs if value is not None}
@@ -240,7 +249,10 @@ def names_read(function: Defined) -> set[str]:
 
 
 def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
-    """Return the names, and all names their functions and constants read, directly or through others."""
+    """Return the names, and all names their functions and constants read, directly or through others.
+
+    They are the part of the file a formula depends on: `norm`, and `EPS` and `mean` if `norm` reads them.
+    """
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
@@ -255,7 +267,7 @@ def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
 
 
 class Function(NamedTuple):
-    """A function with its names resolved."""
+    """A function of the file, or nested in one, with its names resolved; `body` is without the docstring."""
 
     name: str
     arguments: ast.arguments
@@ -268,7 +280,7 @@ def resolve(
 ) -> Function:
     """Return a copy of a function with its names resolved: constants by value, `@name` for functions of the file.
 
-    If it is `called`, its locals get its name as a prefix, so that none can be a name of the caller.
+    If it is `called` by another, its locals get its name as a prefix, `norm.mean`, so that none can be a name of the caller.
     """
     node = copy.deepcopy(function)
     resolver = NameResolver(definitions, {}, f"{name}." if called else "")
@@ -283,7 +295,10 @@ def statements_of(node: Defined) -> list[ast.stmt]:
 
 
 class NameResolver(ast.NodeTransformer):
-    """A resolver of one function's names; nested functions get a longer prefix."""
+    """A resolver of one function's names; a nested function gets a resolver of its own, with a longer prefix.
+
+    `locals` maps each local, also of the functions around it, to its new name: `mean` -> `norm.mean`.
+    """
 
     def __init__(self, definitions: Definitions, around: Meanings, prefix: str) -> None:
         """Prepare to resolve names; `around` maps the locals of enclosing functions to their new names."""
@@ -292,7 +307,8 @@ class NameResolver(ast.NodeTransformer):
     def function(self, name: str, node: Defined) -> Function:
         """Return a function with its locals renamed and outer names resolved, in place.
 
-        Without a prefix a local keeps its name, unless generated code gives that name a meaning: `F` becomes `new_F`.
+        Without a prefix (for the forward itself) a local keeps its name, unless generated code gives that name a meaning: a local
+        `F` becomes `new_F`. A parameter keeps its name even then: it is an input, whose name is checked elsewhere.
         """
         arguments, body = node.args, statements_of(node)
         constants = [self.visit(item) for item in arguments.defaults]
@@ -304,6 +320,7 @@ class NameResolver(ast.NodeTransformer):
         named = [*parameters(arguments), *starred]
         bound = (*(item.arg for item in named), *bound_names(body))
         self.locals |= {item: f"{self.prefix}{item}" for item in bound}
+        # Locals with a reserved name; the first of `bound` are the parameters.
         own = RESERVED.intersection(bound_names(body)).difference(bound[: len(named)])
         for local in () if self.prefix else own:
             self.locals[local] = fresh(f"new_{local}", bound, sign="")
@@ -330,7 +347,10 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        """Replace an element of the file's tuple by its value: `SIZES[0]` -> `3` after `SIZES = (3, 4)`."""
+        """Replace an element of the file's tuple by its value: `SIZES[0]` -> `3` after `SIZES = (3, 4)`.
+
+        Visiting replaces `SIZES` by its value, so before it is asked whether the name is of the file.
+        """
         of_file = isinstance(node.value, ast.Name) and node.value.id not in self.locals
         self.generic_visit(node)
         match node:
@@ -343,6 +363,7 @@ class NameResolver(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """Replace an import at the root of a dotted name: `functional.relu` -> `F.relu`."""
         root, _, rest = (dotted_name(node) or "").partition(".")
+        # `torch.finfo(x.dtype).eps` has calls inside, to be visited.
         plain = root not in self.locals and not any(
             isinstance(inner, ast.Call) for inner in ast.walk(node)
         )
@@ -358,12 +379,12 @@ class NameResolver(ast.NodeTransformer):
         """
         full = self.definitions.imports.get(root, "")
         if not is_known(full):
-            return node
+            return node  # unknown names are reported when the formula is parsed
         full = f"{full}.{rest}" if rest else full
         if full == FUNCTIONAL or full.startswith(f"{FUNCTIONAL}."):
             full = f"F{full.removeprefix(FUNCTIONAL)}"
         elif full == root:
-            return node
+            return node  # it has the usual name: `torch`
         first, *others = full.split(".")
         value: ast.expr = ast.copy_location(ast.Name(first, ast.Load()), node)
         for other in others:
@@ -380,7 +401,7 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
-        """Resolve the names of a lambda; its position serves as its name in the prefix."""
+        """Resolve the names of a lambda; its position serves as its name in the prefix: `norm.lambda_12_8.x`."""
         inner = f"{self.prefix}lambda_{node.lineno}_{node.col_offset}."
         found = NameResolver(self.definitions, self.locals, inner).function("", node)
         returned = found.body[0]
@@ -389,6 +410,7 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        """Resolve the names of `y: Tensor = x * EPS`, except those of the annotation, which no formula reads."""
         node.target = self.visit(node.target)
         node.value = node.value and self.visit(node.value)
         return node

@@ -1,5 +1,16 @@
 """Desugaring: chained and tuple assignments and early returns -> one target each, one return at the end.
 
+The parser of straight-line statements accepts few forms; this module brings what people write into them, before each parse:
+
+    a = b = x                             -> a = x;  b = a
+    if c: return x                        -> if c: result = x
+    return y                                 else: result = y;  and at the end: return result
+    with torch.no_grad(): m = x.amax(-1)  -> m = x.amax(-1).detach()
+    rows.append(x)                        -> rows = [*rows, x]
+
+Words: a *constant* here is a value without a gradient, as all computed under `torch.no_grad()`; a value is *new* if it is no
+alias of a tensor from outside; a body *closes* if each path through it ends in a return or a raise; a *way* is one branch.
+
 In: the statements of a formula. Out: the same without statements that do nothing; each assigns one target, which either
 is a part of a tensor or contains none; with `result = ...` in each branch that returns. Invariant: the statements
 passed in stay as they are, and none is repeated: if a single return would need repetition, they come back unchanged.
@@ -38,6 +49,8 @@ def plain(
 
 
 class _Plain:
+    """The rewriter behind `plain`; `taken` are the names that no new local may have."""
+
     def __init__(self, taken: set[str]) -> None:
         self.taken = taken
 
@@ -51,7 +64,7 @@ class _Plain:
                 case ast.Import() | ast.ImportFrom() if ast.unparse(item) in IMPORTS:
                     pass
                 case ast.Delete(names) if all(isinstance(x, ast.Name) for x in names):
-                    pass  # only saved tensors stay alive anyway
+                    pass  # generated code keeps only saved tensors alive anyway
                 case ast.Assign(
                     [ast.Tuple(targets)], ast.Tuple(values)
                 ) if star := _star_targets(targets, values):
@@ -75,7 +88,7 @@ class _Plain:
     def _each(
         self, item: ast.stmt, targets: Sequence[ast.expr], name: str
     ) -> Iterator[ast.stmt]:
-        """Yield an assignment of the named value to each target."""
+        """Yield an assignment to each target of the value that has been given a name: `b = a`, `v[0] = a`."""
         for target in targets:
             known = ast.copy_location(ast.Name(name, ast.Load()), target)
             yield from self._with_parts_named(item, target, known)
@@ -92,11 +105,12 @@ class _Plain:
         if target in changed or not changed:
             yield _assigned(item, target, value)
             return
-        moved = names_in(changed).intersection(stored([target]))  # `v[i], i = x, 1`
+        # In `v[i], i = x, 1` the new `i` may only be assigned after `v[i]`.
+        reassigned = names_in(changed).intersection(stored([target]))
         names = {
             id(part): take(self.taken, _stem(part))
             for part in parts
-            if part in changed or moved and isinstance(part, ast.Name)
+            if part in changed or reassigned and isinstance(part, ast.Name)
         }
         yield _assigned(item, _renamed(target, names), value)
         for part in parts:
@@ -110,7 +124,8 @@ def _star_targets(
 ) -> slice | None:
     """Return the slice of targets filled by `*x.shape` in `b, t, n = *x.shape, 2`: here the first two.
 
-    None if no value has a star, if a value reads an assigned name, or if the order of the values matters.
+    None if the assignment cannot be split by `_split_star`: if not exactly one value has a star, if a value reads an assigned
+    name, or if the order of the values matters.
     """
     stars = [at for at, one in enumerate(values) if isinstance(one, ast.Starred)]
     plain = all(isinstance(one, ast.Name) for one in targets)
@@ -152,7 +167,7 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _stem(part: ast.expr) -> str:
-    """Return a name for the value of a part: `v_part` for `v[0]`."""
+    """Return a name for the value assigned to a part of a target: `v_part` for `v[0]`."""
     base = part
     while isinstance(base, ast.Subscript):
         base = base.value
@@ -160,7 +175,7 @@ def _stem(part: ast.expr) -> str:
 
 
 def _renamed(target: ast.expr, names: dict[int, str]) -> ast.expr:
-    """Replace parts of a target by names; `names` has them by the part's `id`."""
+    """Return a target with some parts replaced by names: `v_part, w` for `v[0], w`; `names` has them by the part's `id`."""
     match target:
         case _ if id(target) in names:
             return _stored(target, names[id(target)])
@@ -174,10 +189,12 @@ def _renamed(target: ast.expr, names: dict[int, str]) -> ast.expr:
 
 
 def _stored(at: ast.stmt | ast.expr, name: str) -> ast.expr:
+    """Return a name as the target of an assignment, at the place of the syntax `at`."""
     return ast.copy_location(ast.Name(name, ast.Store()), at)
 
 
 def _assigned(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
+    """Return `target = value` at the place of a statement; the statement itself if that is what it says."""
     if isinstance(item, ast.Assign) and item.targets == [target]:
         return item
     return ast.copy_location(ast.Assign([target], value), item)
@@ -188,7 +205,8 @@ def with_one_return(
 ) -> list[ast.stmt]:
     """Replace early returns by `result = ...` in each branch and one return at the end.
 
-    The statements come back unchanged if no branch returns early, or if one return would need repeated statements.
+    The statements come back unchanged if no branch returns early, or if one return would need repeated statements. `taken`
+    names cannot be the result's.
     """
     body = _with_last_resort(body)
     early = any(isinstance(item, ast.If) and _returns(item) for item in body)
@@ -204,7 +222,7 @@ def with_one_return(
 
 
 def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Add a `raise` to a final chain of `if mode == "sum": return ...` without `else`.
+    """Add an `else` with a `raise`, the last resort, to a final chain of `if mode == "sum": return ...` without `else`.
 
     It would otherwise return nothing in another mode, and a formula always has a result.
     """
@@ -213,7 +231,7 @@ def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
         return body
     inner = _with_last_resort(last.body)
     if not _closes(inner):
-        return body
+        return body  # no mode: it falls through even if the test holds
     orelse = _with_last_resort(last.orelse) or _last_resort(last)
     if not orelse:
         return body
@@ -230,6 +248,7 @@ def _last_resort(item: ast.If) -> list[ast.stmt]:
         case ast.Compare(chosen, [ast.Eq() | ast.In()], [value]) if isinstance(
             value, ast.Constant | ast.Tuple | ast.List
         ) and (isinstance(chosen, ast.Name) or _is_rank(chosen)):
+            # The text is one statement.
             (error,) = ast.parse(UNKNOWN.format(ast.unparse(chosen))).body
             for node in ast.walk(error):
                 ast.copy_location(node, item)
@@ -250,7 +269,7 @@ def _is_rank(item: ast.expr) -> bool:
 
 
 def with_modes_closed(body: Sequence[ast.stmt], tests: set[str]) -> list[ast.stmt]:
-    """Add a `raise` as the missing `else` of choices between modes, if the last test is one of `tests`.
+    """Add a `raise` as the missing `else` of choices between modes, if the last test is one of `tests`, as text.
 
     `if mode == "a": y = ...`, `elif mode == "b": y = ...` assigns no `y` in another mode, and a later read of `y` would raise.
     """
@@ -258,9 +277,9 @@ def with_modes_closed(body: Sequence[ast.stmt], tests: set[str]) -> list[ast.stm
 
 
 def _closed_mode(item: ast.stmt, tests: set[str], chained: bool) -> ast.stmt:
-    """Return an `if` with the `else` added by `with_modes_closed`; it is an `elif` if `chained`.
+    """Return an `if` with the `else` added by `with_modes_closed`; it is an `elif` of another if `chained`.
 
-    A single `if` without `else` is no list of modes, so it gets none.
+    A single `if` without `else` is no list of modes, so it gets none. Other statements come back as they are.
     """
     if not isinstance(item, ast.If):
         return item
@@ -285,7 +304,8 @@ def _returns(item: ast.AST) -> bool:
 def _closes(body: Sequence[ast.stmt]) -> bool:
     """Return whether every path ends in a returned value or a raise, and no path needs a copy of another's statements.
 
-    Statements after an `if` that returns must belong to one branch of it: the other one has returned.
+    Statements after an `if` that returns must belong to one branch of it: the other one has returned. The body of one that
+    does not close runs on into them.
     """
     for at, item in enumerate(body):
         if isinstance(item, ast.Return):
@@ -298,14 +318,17 @@ def _closes(body: Sequence[ast.stmt]) -> bool:
                 return _closes([*item.orelse, *rest])
             return _closes(item.orelse) and _closes([*item.body, *rest])
         if _returns(item):
-            return False
+            return False  # inside a loop or a `with`
     return False
 
 
 def _result_names(
     values: Sequence[ast.expr | None], taken: set[str]
 ) -> list[str] | None:
-    """Return one free name for the result, or as many as each return has values; None if the returns differ in number."""
+    """Return one free name for the result, or as many as each return has values; None if the returns differ in number.
+
+    They are `result`, or `result_0`, `result_1` for tuples of two. `values` are those of the returns.
+    """
     counts = {
         len(value.elts) if isinstance(value, ast.Tuple) else 0 for value in values
     }
@@ -319,6 +342,7 @@ def _result_names(
 
 
 def _of_names(names: Sequence[str], context: ast.expr_context) -> ast.expr:
+    """Return one name, or a tuple of several; `context` tells whether they are read or assigned."""
     items: list[ast.expr] = [ast.Name(name, context) for name in names]
     return items[0] if len(items) == 1 else ast.Tuple(items, context)
 
@@ -331,7 +355,7 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
             value = ast.Assign([_of_names(names, ast.Store())], item.value)
             return [*done, ast.fix_missing_locations(ast.copy_location(value, item))]
         if isinstance(item, ast.If) and _returns(item):
-            rest = list(body[at + 1 :])
+            rest = list(body[at + 1 :])  # they run if this `if` did not return
             inner, other = item.body, item.orelse
             if _closes(inner):
                 other = [*other, *rest]
@@ -343,7 +367,8 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
     return done
 
 
-NUMBERS = ("float", "int", "len", "max", "min")  # functions of numbers
+# Functions of numbers: autocast does not change what they give.
+NUMBERS = ("float", "int", "len", "max", "min")
 # Contexts that switch gradients back on within `torch.no_grad()`.
 RECORDS = ("enable_grad", "set_grad_enabled")
 
@@ -362,7 +387,8 @@ def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
     """Return statements with appends to `lists` and the bodies of `with` blocks written out.
 
-    An append in a branch stays: straight-line code cannot tell the list's length after it.
+    `lists` are the names of lists created in the forward, known by one name only. An append in a branch stays: straight-line
+    code cannot tell the list's length after it.
     """
     found: list[ast.stmt] = []
     for item in body:
@@ -389,13 +415,13 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
 def _without_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
     """Return the statements of a `with` block, detached for `torch.no_grad()`; None if the context is not supported.
 
-    `torch.enable_grad()`, and `torch.autocast` when disabled and without effect, change nothing. A block that switches
-    gradients on again is not supported.
+    `mode` is the source of the context, `inner` its statements. `torch.enable_grad()`, and `torch.autocast` when disabled and
+    without effect, change nothing. A `no_grad` block that switches gradients on again is not supported.
     """
     if mode == "torch.enable_grad()" or _is_without_autocast(mode, inner):
         return _straightened(inner, frozenset())
-    recorded = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
-    if mode != "torch.no_grad()" or recorded:
+    switches_on = any(word in ast.unparse(item) for item in inner for word in RECORDS)
+    if mode != "torch.no_grad()" or switches_on:
         return None
     return _constants(_straightened(inner, frozenset()), set())
 
@@ -403,7 +429,8 @@ def _without_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None
 def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
     """Return whether a context is `torch.autocast(..., enabled=False)` without effect on the statements in it.
 
-    It has none if autocast would not run any of their operations at lower precision.
+    It has none if autocast would not run any of their operations at lower precision. A product, a loop, or a function not
+    known here may be such an operation.
     """
     match ast.parse(mode, mode="eval").body:
         case ast.Call(ast.Attribute(_, "autocast") | ast.Name("autocast"), _, keywords):
@@ -420,7 +447,7 @@ def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
 
 
 def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | None:
-    """Return a `no_grad` block's assignments, detached; None if unsure for one. `made`, updated, are names without gradient."""
+    """Return the statements of a `no_grad` block, detached; None if unsure for one. `made` (updated) are names made in it."""
     found: list[ast.stmt] = []
     for item in body:
         lines: list[ast.stmt]
@@ -462,7 +489,7 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
 
 
 def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugAssign:
-    """Detach the operand of `q /= value`; an operand of names without a gradient (`made`) stays as it is."""
+    """Return `q /= value.detach()` for `q /= value`; an operand of names without a gradient (`made`) stays as it is."""
     if names_in([ast.Expr(item.value)]) <= {*made}:
         return item
     value = _constant(item, item.target, item.value).value
@@ -470,9 +497,10 @@ def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugA
 
 
 def _may_be_recorded(method: str, call: ast.Call) -> bool:
-    """Return whether autograd may record an in-place call, since an argument may be a tensor with a gradient.
+    """Return whether autograd would record an in-place call outside of `no_grad`: an argument may be a tensor with a gradient.
 
-    `h.add_(y)` may; `h.scatter_(0, index, 1)` does not.
+    It may for `h.add_(y)`, so `h` is detached after it; not for `h.scatter_(0, index, 1)`. `without` are the positions and names
+    of parameters that have no gradient.
     """
     without = {*chain.from_iterable(constant_tensors(method.removesuffix("_")))}
     named = ((item.arg, item.value) for item in call.keywords)
@@ -483,21 +511,22 @@ def _may_be_recorded(method: str, call: ast.Call) -> bool:
 
 
 def _choice_of_constants(item: ast.If, made: set[str]) -> ast.If | None:
-    """Detach the values in both branches of an `if`; None if unsure for one of them.
+    """Return an `if` with the values in both branches detached; None if unsure for one of them.
 
     Afterwards only the names detached in both branches are in `made`.
     """
-    ends = (set(made), set(made))
+    ends = (set(made), set(made))  # `made` at the end of each branch
     pairs = map(_constants, (item.body, item.orelse), ends)
     ways = [way for way in pairs if way is not None]
     if len(ways) < len(ends):
-        return None
+        return None  # one branch has no such form
     made.clear()
     made.update(ends[0] & ends[1])
     return ast.copy_location(ast.If(item.test, *ways), item)
 
 
 def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
+    """Yield `a = a.detach()` for each name, after an assignment of several."""
     for name in names:
         value = ast.copy_location(ast.Name(name, ast.Load()), item)
         yield _constant(item, _stored(item, name), value)
@@ -511,10 +540,10 @@ def _are_new(value: ast.expr, made: Collection[str]) -> bool:
 
 
 def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bool:
-    """Return whether a value computed under `no_grad` has no gradient.
+    """Return whether a value computed under `no_grad` surely has no gradient.
 
-    It must be no alias of a tensor from outside and change no tensor. `several` says that the
-    value is unpacked into several targets.
+    It must be no alias of a tensor from outside, which keeps its gradient, and must change no tensor. `made` are the names made
+    in the block. `several` says that the value is unpacked into several targets.
     """
     match value:
         case ast.Call(ast.Name(name)):
@@ -529,6 +558,7 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
         case ast.IfExp(_, body, orelse):
             return all(_is_new(way, made, several) for way in (body, orelse))
         case ast.Call(ast.Attribute(_, name)):
+            # `x.max(0)` gives two tensors: it cannot be detached as one.
             one = several or not may_be_several_tensors(name) or _is_of_two(value)
             return one and not changes([value])
         case ast.Attribute(_, name):
@@ -541,7 +571,7 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
 
 
 def _is_of_two(call: ast.Call) -> bool:
-    """Return whether a call is `torch.min(x, y)` of two tensors, not of a tensor and a dim.
+    """Return whether a call is `torch.min(x, y)` of two tensors, with one result, not of a tensor and a dim, with two.
 
     The name of the second argument decides: `d`, `axis` and names with `dim` in them are dims.
     """
@@ -574,7 +604,7 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
 
 
 def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
-    """Return the names of lists created here and known by one name only."""
+    """Return the names of lists created here and known by one name only, so that `rows = [*rows, x]` says the same as an append."""
     nodes = [node for item in body for node in ast.walk(item)]
     lists = {
         node.targets[0].id
@@ -587,9 +617,9 @@ def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 
 def _handed_on(node: ast.AST) -> Iterator[str]:
-    """Yield the names given an alias in a node: `ys` in `z = ys`, `z = (ys, 1)`, `z.append(ys)`.
+    """Yield the names of lists that get a second name in a node: `ys` in `z = ys`, `z = (ys, 1)`, `z.append(ys)`.
 
-    After `ys = zs = []` both names are one list.
+    After `ys = zs = []` both names are one list, so both are given.
     """
     match node:
         case ast.Assign([_, _, *_], value) if isinstance(value, ast.List):

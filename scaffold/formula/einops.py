@@ -1,10 +1,14 @@
 """Patterns of einops -> PyTorch calls: `rearrange(x, "b n (h d) -> b h n d", h=8)`.
 
+Attention is often written with einops; the engine knows the gradients of PyTorch's calls only, so these are written out when
+the user's file is read.
+
 In: the syntax of a file. Out: the same, with each einops call with a literal pattern replaced by PyTorch calls:
 `x.unflatten(2, (8, -1)).transpose(1, 2)`. Invariant: a call that is not understood in full stays as it is.
 
-A side of a pattern is a list of groups of axes, one dim each. An axis before `...` is indexed from the front, an axis
-after it from the end, since the number of dims of `...` is unknown.
+Words: a *side* of a pattern, before or after the arrow, is a list of *groups*, one for each dim of the tensor: `b (h d)` has a
+group of the one *axis* b, and a *joined* group of h and d, whose sizes multiply to that of the dim. An axis before `...` is
+indexed from the front, an axis after it from the end, since the number of dims of `...` is unknown.
 """
 
 import ast
@@ -15,6 +19,7 @@ from typing import NamedTuple
 from scaffold.formula.definitions import imported
 
 FUNCTIONS = ("rearrange", "repeat", "reduce", "einsum")
+# einops' word for a reduction -> PyTorch's method.
 REDUCTIONS = {"mean": "mean", "sum": "sum", "max": "amax", "min": "amin"}
 MORE = "..."
 TOKENS = re.compile(r"\.\.\.|\w+|[()]|\S")
@@ -56,6 +61,8 @@ def _bound(module: ast.Module) -> Iterator[str]:
 
 
 class _Writer(ast.NodeTransformer):
+    """The transformer of a file; `names` maps imported names of einops to their full ones."""
+
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
 
@@ -110,9 +117,10 @@ def _einsum(node: ast.Call) -> ast.expr | None:
 
 
 def _rearranged(node: ast.Call, function: str) -> ast.expr | None:
-    """Return the PyTorch calls for `rearrange`, `repeat` or `reduce`; None if the call is not understood.
+    """Return the PyTorch calls for `rearrange`, `repeat` or `reduce` (`function`); None if the call is not understood.
 
-    The left side of the pattern splits dims, then axes are moved, reduced or added, and the right side joins them.
+    A list of tensors is stacked first, as einops does. The left side of the pattern splits dims, then axes are moved, reduced or
+    added, and the right side joins them.
     """
     reduction = ""
     match node.args:
@@ -123,14 +131,14 @@ def _rearranged(node: ast.Call, function: str) -> ast.expr | None:
         case _:
             return None
     if bool(reduction) != (function == "reduce"):
-        return None
+        return None  # an unknown reduction, or one too many
     if isinstance(x, ast.List | ast.Tuple):
         torch = ast.Name("torch", ast.Load())
         x = ast.Call(ast.Attribute(torch, "stack", ast.Load()), [x], [])
     sides = [_groups(side) for side in pattern.split("->")]
     sizes = {word.arg: word.value for word in node.keywords if word.arg}
     if len(sides) != 2 or len(sizes) < len(node.keywords):
-        return None
+        return None  # no one arrow, or `**sizes`
     left, right = sides
     if left is None or right is None:
         return None
@@ -157,6 +165,7 @@ def _groups(side: str) -> list[Group] | None:
         else:
             return None
     axes = _all_axes(found)
+    # Invalid: an open parenthesis, an axis named twice.
     return None if inner or len(axes) > len({*axes}) else found
 
 
@@ -165,7 +174,7 @@ def _all_axes(groups: Sequence[Group]) -> list[str]:
 
 
 def _indices(axes: Sequence[str]) -> dict[str, int]:
-    """Return the index of each axis; after `...` it is negative."""
+    """Return the index of each axis, except `...`; after `...` it is negative, counted from the end."""
     more = axes.index(MORE) if MORE in axes else len(axes)
     return {
         axis: at if at < more else at - len(axes)
@@ -175,24 +184,29 @@ def _indices(axes: Sequence[str]) -> dict[str, int]:
 
 
 def _safe_order(several: Sequence[int]) -> list[int]:
-    """Order dims for splitting, so none shifts the next: from the front the last one first, then dims counted from the end."""
+    """Order dims so that splitting one, which adds dims, does not shift the index of the next.
+
+    Dims counted from the front come first, the last of them leading; then those counted from the end (negative), the first leading.
+    """
     front = [at for at in several if at >= 0]
     return [*sorted(front, reverse=True), *sorted({*several} - {*front})]
 
 
 class _Moving:
-    """A tensor expression under construction, with its current axes."""
+    """A tensor expression under construction, with the current axis of each of its dims."""
 
     def __init__(self, x: ast.expr, sizes: Mapping[str, ast.expr]) -> None:
+        """Begin with the tensor `x`; `sizes` are the sizes of axes given in the call, `h=8`."""
         self.x, self.sizes = x, sizes
         self.axes: list[str] = []
 
     def _call(self, name: str, *args: "int | ast.expr | Sequence[ast.expr]") -> None:
+        """Append a call of a method to the expression: `x` becomes `x.transpose(1, 2)`."""
         given = [_argument(item) for item in args]
         self.x = ast.Call(ast.Attribute(self.x, name, ast.Load()), given, [])
 
     def split(self, left: list[Group]) -> bool:
-        """Give each axis of the pattern's left side its own dim; return whether this is possible.
+        """Give each axis of the pattern's left side (its groups) a dim to itself; return whether this is possible.
 
         It is not if two axes of one dim have no size, or if `...` is in parentheses. `(h w) c` with `h=2` gives
         `x.unflatten(0, (2, -1))`; a dim of no axis, written `1` or `()`, is squeezed.
@@ -212,10 +226,10 @@ class _Moving:
         return True
 
     def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
-        """Bring the axes into the order `wanted`: reduce missing ones, repeat along new ones; return whether this is possible.
+        """Bring the axes into the order `wanted`: reduce those not in it, repeat along new ones; return whether this is possible.
 
-        `function` is the one of einops; only `repeat` may add axes. `reduction` is the method for missing axes, such as `mean`,
-        "" for none. An axis MORE, `...`, can neither be reduced nor added.
+        `function` is the one of einops; only `repeat` may add axes. `reduction` is the method for axes not wanted, such as `mean`,
+        "" for none. `...` cannot be added; to be reduced, its dims are merged into one first.
         """
         if MORE not in wanted and MORE in self.axes:
             self._merge_ellipsis()
@@ -237,20 +251,24 @@ class _Moving:
         return True
 
     def _merge_ellipsis(self) -> None:
-        """Merge the dims of `...` into one axis, even if there are none."""
+        """Merge the dims of `...` into one axis, so that it can be reduced; if there are none, it is a new dim of size 1."""
         at = self.axes.index(MORE)
         self._call("unsqueeze", at)
         self._call("flatten", at, at - len(self.axes))
         self.axes[at] = f"{MORE} as one"
 
     def _permute(self, axes: list[str], wanted: list[str]) -> None:
-        """Permute the current axes into the `wanted` order, by `transpose` for two of them."""
+        """Permute the dims from the order `axes` into the order `wanted` of the same axes.
+
+        It is `transpose` if two change places, `movedim` beside `...`, else `permute`.
+        """
         before, after = _indices(axes), _indices(wanted)
         moves = [
             axis for axis in wanted if axis != MORE and before[axis] != after[axis]
         ]
         if not moves:
             return
+        # The indices of the moving axes before, and after.
         ends = [[places[axis] for axis in moves] for places in (before, after)]
         if len(moves) == 2 and ends[0] == ends[1][::-1]:
             self._call("transpose", *sorted(ends[0]))
@@ -262,7 +280,7 @@ class _Moving:
     def _add_axes(self, wanted: list[str], new: list[str]) -> None:
         """Add the new axes, of size 1, and repeat the tensor along them; `wanted` are all axes of the result.
 
-        It is `expand`, or with `...` among the axes, whose number is unknown, `repeat_interleave` for each.
+        It is one `expand` of all dims; with `...`, whose number of dims is unknown, a `repeat_interleave` for each new axis.
         """
         places = _indices(wanted)
         for at in reversed(_safe_order([places[axis] for axis in new])):
@@ -305,7 +323,8 @@ class _Moving:
 
 
 def _by_place(groups: Sequence[Group]) -> list[tuple[int, Group]]:
-    """Return the groups except `...`, in an order for splitting: none shifts the next."""
+    """Return the groups except `...`, each with the index of its dim, in the order of `_safe_order` for splitting."""
+    # A group stands under its index, as a name, so that `_indices` can place it.
     names = [
         MORE if group == ([MORE], False) else str(at) for at, group in enumerate(groups)
     ]

@@ -1,5 +1,10 @@
 """Nodes of a formula -> source text.
 
+Every writer of generated code ends here: the forward, the backward and the texts of messages are nodes until then.
+
+Words: an operator *binds tighter* than another if it takes its operands first, as `*` does in `a + b * c`; its *strength* in
+PRECEDENCE is then larger. An operand that binds less tightly than its place needs parentheses: `(a + b) * c`.
+
 In: nodes and statements. Out: expressions with no more parentheses than they need, and lines of code.
 Invariant: parsing the output gives the same graph; line breaks are left to the formatter. `shown` text is the user's
 own, unless it refers to names defined only in their file.
@@ -13,8 +18,8 @@ from scaffold.formula.assertions import with_words
 from scaffold.formula.graph import If, Lines, Node, Statement
 from scaffold.formula.text import Text, parse_source
 
-ATOM = 16
-PRECEDENCE = {
+ATOM = 16  # names, calls, literals: never in parentheses
+PRECEDENCE = {  # as Python's grammar has it; larger binds tighter
     "or": 2,
     "and": 3,
     "not": 4,
@@ -88,7 +93,7 @@ def _precedence(node: Node) -> int:
 
 
 def _within(node: Node, least: int) -> str:
-    """Return the source, in parentheses if it binds less tightly than `least`."""
+    """Return the source, in parentheses if it binds less tightly than the strength `least` its place needs."""
     text = emit(node)
     return f"({text})" if _precedence(node) < least else text
 
@@ -108,7 +113,7 @@ def _binary(node: Node) -> str:
 
 
 def _first(exponent: Node) -> Node:
-    """Return the first operand of an exponent, without its sign."""
+    """Return the operand of an exponent that stands first, by which black chooses spaces: `n` for `-n` and `n**2`."""
     while exponent.kind == "unary" or exponent.label == "**":
         exponent = exponent.args[0]
     return exponent
@@ -128,17 +133,20 @@ def _unary(node: Node) -> str:
 
 
 def _boolean(node: Node) -> str:
+    """Return the source of `a and b and c`; an operand that is such an `and` itself gets parentheses."""
     strength = PRECEDENCE[node.label]
     return f" {node.label} ".join(_within(arg, strength + 1) for arg in node.args)
 
 
 def _compare(node: Node) -> str:
+    """Return the source of a comparison, also a chain `a < b < c`: its label has the operators, separated by commas."""
     first, *rest = (_within(arg, COMPARE + 1) for arg in node.args)
     pairs = zip(node.label.split(","), rest, strict=True)
     return first + "".join(f" {operator} {value}" for operator, value in pairs)
 
 
 def _conditional(node: Node) -> str:
+    """Return the source of `a if test else b`; only `b` may be a conditional without parentheses."""
     test, body, orelse = node.args
     above = CONDITIONAL + 1
     return f"{_within(body, above)} if {_within(test, above)} else {emit(orelse)}"
@@ -170,6 +178,7 @@ def _subscript(node: Node) -> str:
 
 
 def _slice(node: Node) -> str:
+    """Return the source of a slice, `1:n` or `::2`; a missing bound is an `absent` node, whose source is empty."""
     lower, upper, step = (emit(arg) for arg in node.args)
     return f"{lower}:{upper}:{step}" if step else f"{lower}:{upper}"
 
@@ -179,12 +188,13 @@ def _elements(node: Node) -> str:
 
 
 def _items(node: Node) -> str:
+    """Return the items of a dict, `"a": x, "b": y`; keys and values alternate in the arguments of its node."""
     pairs = zip(node.args[::2], node.args[1::2], strict=True)
     return ", ".join(f"{emit(key)}: {emit(value)}" for key, value in pairs)
 
 
 def _lambda(node: Node) -> str:
-    """Return the source of a lambda; its value must read all its parameters."""
+    """Return the source of a lambda, `lambda x, w: x * w`; raise AssertionError if its value does not read all parameters."""
     *parameters, value = node.args
     read = value.names()
     assert all(part.names() <= read for part in parameters), "a parameter is not read"
@@ -223,10 +233,11 @@ def shown(
     statements: Lines,
     result: Node | None,
 ) -> str:
-    """Return the text of a formula to show to the user.
+    """Return the text of a formula to show to the user, in docstrings and messages.
 
-    For a function of a file it is the parsed `statements` and `result`, if names in it were replaced, such as
-    a constant of the file by its value: the user's own `body` would name things shown nowhere.
+    It is the user's own, if its syntax equals `body`, the syntax that was parsed. A function of a file may have had names
+    replaced in `body`, a constant of the file by its value for example: then it is written from the parsed `statements` and
+    `result`, since the own text would name things shown nowhere.
     """
     own = text.value.strip()
     if text.origin is None or result is None or as_written(text, body):
@@ -237,7 +248,7 @@ def shown(
 
 
 def as_written(text: Text, body: Sequence[ast.stmt]) -> ast.Module | None:
-    """Return the syntax of a text if it equals the given statements, else None."""
+    """Return the syntax of a text if it equals the given statements, so nothing in them was rewritten; else None."""
     module = parse_source(text)
     same = ast.dump(module) == ast.dump(ast.Module([*body], []))
     return module if same else None

@@ -1,5 +1,9 @@
 """Equations of `torch.einsum` that fit no operands.
 
+The parser of expressions reports them with a hint, since PyTorch's own message comes only when the op runs.
+
+Words: an *equation* is the string `"ij,jk->ik"`, its *operands* the tensors after it, one for each part before the arrow.
+
 In: a call. Out: the error in its equation and a hint; None if PyTorch may accept it.
 """
 
@@ -10,7 +14,7 @@ from collections.abc import Collection, Sequence
 from scaffold.primitives.calls import facts_of_call
 from scaffold.primitives.facts import EQUATION
 
-Wrong = tuple[str, str]
+Wrong = tuple[str, str]  # the message of an error, and a hint
 EQUATION_TEXT = re.compile(r"[A-Za-z., ]*(?:->[A-Za-z. ]*)?")  # PyTorch rejects others
 
 
@@ -25,6 +29,7 @@ def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
             [ast.Constant(str(equation)), *operands],
             [],
         ) if any(facts.shape == EQUATION for facts in facts_of_call(word)):
+            # `torch.einsum`, or another function that the table says has an equation.
             given = _operands(operands, single)
             if EQUATION_TEXT.fullmatch(equation):
                 return _count(equation, given) or _letters(equation)
@@ -42,7 +47,7 @@ def _operands(
         case [ast.List(items) | ast.Tuple(items)]:
             values = items
         case [ast.Name(name)] if name in single:
-            pass
+            pass  # one operand
         case [_]:
             return ()
     starred = any(isinstance(item, ast.Starred) for item in values)

@@ -1,5 +1,7 @@
 """Names: those that syntax reads and binds, and free ones for values added to the user's.
 
+Most modules that rewrite a formula ask it: which names a statement needs and changes, and for a name that clashes with none.
+
 In: statements and expressions of `ast`; preferred names, and the names taken. Out: names. Invariant: a name gets a number
 only if it is taken without one.
 """
@@ -8,6 +10,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 
+# Syntax whose inside may run any number of times.
 REPEATED = (
     *(ast.FunctionDef, ast.Lambda, ast.For, ast.While),
     *(ast.ListComp, ast.GeneratorExp),
@@ -37,7 +40,7 @@ def stores(parts: Iterable[ast.AST]) -> list[ast.Name]:
 
 
 def stored(body: Iterable[ast.AST]) -> list[str]:
-    """Return the names statements bind to values, once each; nested functions do not count."""
+    """Return the names statements bind to values, once each; nested functions do not count: for `y = x; f = lambda: 0` only `y`."""
     return list(dict.fromkeys(_bound(body, functions=False)))
 
 
@@ -56,6 +59,7 @@ def _bound(body: Iterable[ast.AST], *, functions: bool) -> Iterator[str]:
             yield item.id
         elif isinstance(item, ast.FunctionDef):
             yield from (item.name,) if functions else ()
+        # `f = lambda t: t * 2` defines a function too.
         elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda):
             yield from _bound(item.targets if functions else (), functions=functions)
         elif not isinstance(item, ast.Lambda):
@@ -63,7 +67,10 @@ def _bound(body: Iterable[ast.AST], *, functions: bool) -> Iterator[str]:
 
 
 def reads(body: Sequence[ast.AST], name: str) -> int:
-    """Count the reads of a name; one in a function or a loop counts twice or more, since it may run again."""
+    """Count the reads of a name; one in a function or a loop counts twice or more, since it may run again.
+
+    An expression may replace a name only if it is then computed once: a caller asks whether the count is at most 1.
+    """
     count = 0
     for item in body:
         if isinstance(item, ast.Name):
@@ -76,17 +83,18 @@ def reads(body: Sequence[ast.AST], name: str) -> int:
 
 
 def fresh(stem: str, taken: Collection[str], sign: str = "_") -> str:
-    """Return the stem, with a number if it is taken: `x`, `x_2`, or `x2` for an empty sign."""
+    """Return the stem, with a number if it is taken: `x`, `x_2`, or `x2` if `sign`, put before the number, is empty."""
     return stem if stem not in taken else _numbered(stem, taken, sign)
 
 
 def numbered(stem: str, taken: Collection[str]) -> str:
     """Return the stem with the first free number, in the style of names written by hand: `mask2`."""
+    # After a digit the number needs a sign: `x1_2`.
     return _numbered(stem, taken, "_" if any(map(str.isdigit, stem)) else "")
 
 
 def take(taken: set[str], *stems: str, sign: str = "_") -> str:
-    """Return the first free stem, else the last with a number, and mark it as taken."""
+    """Return the first of the stems not taken, else the last with a number, and add it to `taken`."""
     free = (stem for stem in stems if stem not in taken)
     name = next(free, None) or fresh(stems[-1], taken, sign)
     taken.add(name)

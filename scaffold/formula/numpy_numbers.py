@@ -1,5 +1,10 @@
 """NumPy's maths of plain numbers -> Python's `math`: `np.sqrt(x.shape[-1])`, `np.pi`.
 
+People write `np.sqrt(dim)` for plain numbers in a function over tensors; generated code imports no NumPy, so such a call is
+translated when the user's file is read.
+
+Words: a *number* is a Python number, no tensor; an *alias* is a name of the module NumPy in the file, `np`.
+
 In: the syntax of a file. Out: the same, with functions of `math` for NumPy's functions of plain numbers. Invariant: a
 call stays NumPy's if an argument may be a tensor or an array.
 """
@@ -11,7 +16,8 @@ from collections.abc import Iterator
 from scaffold.formula.definitions import imported, parameters
 from scaffold.formula.names import stores
 
-CONSTANTS = frozenset({"e", "inf", "nan", "pi"})
+CONSTANTS = frozenset({"e", "inf", "nan", "pi"})  # of both modules
+# NumPy's functions, with the name of the same function of `math`.
 FUNCTIONS = {
     **{name: name for name in ("sqrt", "exp", "log", "log2", "log10", "log1p")},
     **{name: name for name in ("expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
@@ -25,8 +31,9 @@ FUNCTIONS = {
     "rad2deg": "degrees",
     "prod": "prod",
 }
+# Methods of a tensor that return a number.
 COUNTS = frozenset({"dim", "ndimension", "numel", "nelement"})
-NUMBERS = frozenset({"float", "int"})
+NUMBERS = frozenset({"float", "int"})  # annotations of a number
 
 
 def with_math(module: ast.Module) -> ast.Module:
@@ -36,7 +43,7 @@ def with_math(module: ast.Module) -> ast.Module:
     """
     aliases = {item.name for item in imported(module) if item.dotted == "numpy"}
     if not aliases or any(node.id == "math" for node in stores([module])):
-        return module
+        return module  # no NumPy to replace, or another `math`
     known = _numbers(module.body, set(), aliases)
     writer = _Writer(aliases, known)
     writer.generic_visit(module)
@@ -50,7 +57,10 @@ class _Writer(ast.NodeTransformer):
         self.aliases, self.known = aliases, known
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Rewrite a function with the numbers known in it: annotated parameters, and all parameters of an `__init__`."""
+        """Rewrite a function with the numbers known in it: annotated parameters, and all parameters of an `__init__`.
+
+        Those of an `__init__` are the settings of a module. Any other parameter may be a tensor, even if it hides a number.
+        """
         own = {item.arg for item in parameters(node.args)}
         numbers = own if node.name == "__init__" else _number_parameters(node.args)
         known = (self.known - own) | set(numbers)
@@ -67,10 +77,11 @@ class _Writer(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Replace `np.sqrt(n)` by `math.sqrt(n)` if the result is surely a number."""
-        plain = _is_number(node, self.known, self.aliases)
+        # Asked first: visiting the arguments turns `np.pi` in them into `math.pi`.
+        number = _is_number(node, self.known, self.aliases)
         self.generic_visit(node)
         match node.func:
-            case ast.Attribute(_, name) as callee if plain and self._is_numpy(callee):
+            case ast.Attribute(_, name) as callee if number and self._is_numpy(callee):
                 node.func = _of_math(callee, FUNCTIONS[name])
         return node
 
@@ -91,10 +102,10 @@ def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[str]:
-    """Return the names assigned only numbers in a body; `known` ones are numbers before it.
+    """Return the names that hold a number throughout a body; `known` ones are numbers before it.
 
-    `aliases` are the names of NumPy in the file. A name bound in another way, by a loop for example, is no number: its
-    bindings (`counts`) are then more than its assignments. `b, n = x.shape` binds numbers.
+    A name is one if all its assignments give a number; `b, n = x.shape` gives two. A name also bound in another way, by a loop for
+    example, is none: its bindings (`counts`) are then more than its assignments (`stored`). `aliases` are the names of NumPy.
     """
     found = set(known)
     stored: dict[str, list[ast.expr | None]] = {}
@@ -105,14 +116,16 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
             case ast.Assign([ast.Tuple(targets)], value) if _is_shape(value):
                 for target in targets:
                     if isinstance(target, ast.Name):
+                        # Any number serves: a size is one.
                         stored.setdefault(target.id, []).append(ast.Constant(0))
     counts = Counter(node.id for node in stores(body))
     for name, values in stored.items():
-        plain = (value and _is_number(value, found, aliases) for value in values)
-        if len(values) == counts[name] and all(plain):
+        numbers = (value and _is_number(value, found, aliases) for value in values)
+        if len(values) == counts[name] and all(numbers):
             found.add(name)
         else:
             found.discard(name)
+    # Without the names bound only in another way.
     return found - (counts.keys() - stored.keys())
 
 
@@ -129,7 +142,7 @@ def _is_shape(value: ast.expr) -> bool:
 def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
     """Return whether an expression is surely a Python number; `known` names are numbers, `aliases` are NumPy."""
 
-    def plain(item: ast.expr) -> bool:
+    def is_number(item: ast.expr) -> bool:
         return _is_number(item, known, aliases)
 
     match value:
@@ -138,9 +151,9 @@ def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
         case ast.Name(name):
             return name in known
         case ast.UnaryOp(_, inner):
-            return plain(inner)
+            return is_number(inner)
         case ast.BinOp(left, _, right):
-            return plain(left) and plain(right)
+            return is_number(left) and is_number(right)
         case ast.Subscript(inner, index):
             return _is_shape(inner) and not isinstance(index, ast.Slice)
         case ast.Attribute(ast.Name(root), name):
@@ -154,5 +167,5 @@ def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
         case ast.Call(ast.Attribute(ast.Name(root), "prod"), [item], []):
             return root in aliases and _is_shape(item)
         case ast.Call(ast.Attribute(ast.Name(root), name), args, []):
-            return root in aliases and name in FUNCTIONS and all(map(plain, args))
+            return root in aliases and name in FUNCTIONS and all(map(is_number, args))
     return False
