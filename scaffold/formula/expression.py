@@ -1,5 +1,10 @@
 """One expression: `ast` -> `Node`.
 
+`statements` and `assertions` call it for each expression of the user's text, with the names known there.
+
+Words: an *optional* is an input that may be None, `present` the optionals known not to be None at a place (proved by tests
+around it, or by asserts above); one is read *untested* if nothing proves it; a name is *absent* if it may be None.
+
 In: an `ast` expression. Out: its node; `+`, `-` or `*` with an optional operand becomes a conditional without that
 operand if it is None. Invariant: only the syntax listed here is accepted; everything else is a problem at its place. An
 optional tensor may be read untested as an argument that may be None.
@@ -59,7 +64,7 @@ class ExpressionParser:
         self.source, self.optional, self.tensors = source, optional, tensors
         self.graph, self.fail = source.graph, source.fail
         self.tests: list[tuple[Node, bool]] = []  # surrounding tests, with outcomes
-        # Optionals read untested, each with the other tests around it.
+        # Optionals read untested, each with the tests of other names around it, for `needs`.
         self.needed: dict[str, list[tuple[Node, bool]]] = {}
         self.passed: list[ast.expr] = []  # values assigned as they are
 
@@ -71,7 +76,7 @@ class ExpressionParser:
         self.tests.pop()
 
     def assigned(self, item: ast.expr, present: Guarded) -> Node:
-        """Return the node of an assigned value; an optional assigned as it is, `y = bias`, may stay None."""
+        """Return the node of the value of an assignment; an optional assigned as it is, `y = bias`, is not asked to be present."""
         self.passed = [*_passed_on(item)]
         return self.parse(item, present)
 
@@ -112,11 +117,11 @@ class ExpressionParser:
         return self.other(item, present)
 
     def other(self, item: ast.expr, present: Guarded) -> Node:
-        """Reject an expression not allowed in a formula; subclasses accept further kinds."""
+        """Report an expression not allowed in a formula, a lambda for example; subclasses accept further kinds."""
         return self.refused(item)
 
     def refused(self, item: ast.expr) -> Node:
-        """Report an expression not allowed in a formula."""
+        """Report an expression not allowed in a formula; the node is a stand-in, so that parsing goes on to later problems."""
         kind, hint = _words_on(item)
         self.fail(item, f"{kind} is not allowed in a formula", hint)
         return self.graph.node("absent")
@@ -132,26 +137,26 @@ class ExpressionParser:
         if self.optional <= present:
             return None  # saves reading the slow table of ops that move elements
         inner = item
-        while (moved := _unmoved(inner)) is not None:
-            inner = moved
+        while (source := _unmoved(inner)) is not None:
+            inner = source
         return self.absent_name(inner, present)
 
     def needs(self) -> tuple[list[Node], Guarded]:
-        """Return asserts for the optionals read untested, and the names present from then on.
+        """Return asserts for the optionals read untested so far, and the names present after them; forget these reads.
 
-        An optional read under further tests is asserted only for runs on which they hold, and
-        is not among these names.
+        `assert bias is not None`; for one read under `further` tests, inside the statement, `assert not training or bias is not
+        None`, and as this is sure in some runs only, the name is not among those present.
         """
-        found, there = list[Node](), set[str]()
+        found, asserted = list[Node](), set[str]()
         for name, tests in self.needed.items():
-            asked, inner = is_present(self.graph, name), tests[len(self.tests) :]
-            for test, holds in reversed(inner):
+            presence, further = is_present(self.graph, name), tests[len(self.tests) :]
+            for test, holds in reversed(further):  # "either the test fails, or ..."
                 other = opposite_of(self.graph, test) if holds else test
-                asked = self.graph.node("boolean", "or", (other, asked))
-            found.append(self.graph.node("check", "assert", (asked,)))
-            there |= set() if inner else {name}
+                presence = self.graph.node("boolean", "or", (other, presence))
+            found.append(self.graph.node("check", "assert", (presence,)))
+            asserted |= set() if further else {name}
         self.needed = {}
-        return found, frozenset(there)
+        return found, frozenset(asserted)
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
         """Return the node of a name; assert or report one possibly None here, report an unknown one."""
@@ -165,10 +170,10 @@ class ExpressionParser:
         return self.graph.name(item.id)
 
     def _comes_with_others(self, item: ast.Name) -> bool:
-        """Return whether an untested optional is used under a test of another name.
+        """Return whether an untested optional is used under a test of another name: `if training: y = x + bias`.
 
-        It is then meant to be present, and an assertion can say so. A value only assigned does
-        not count. `self.tests` are the tests around the place.
+        It is then meant to come with the other, and an assertion can say so. A value only assigned does not count. `self.tests`
+        are the tests around the place; under a test of the name itself (`if bias is None`) the read is a mistake.
         """
         if not (self.source.asserts and self.tests) or any(
             item is one for one in self.passed
@@ -183,7 +188,7 @@ class ExpressionParser:
         if isinstance(item.value, int) and abs(item.value) > LARGEST:
             self.fail(item, TOO_LARGE, "for infinity write math.inf")
             return self.graph.constant("0")  # it may have too many digits to write
-        if item.value is ...:
+        if item.value is ...:  # of `x[..., 0]`
             return self.graph.constant("...")
         return self.graph.constant(self.source.spelled(item))
 
@@ -205,9 +210,11 @@ class ExpressionParser:
             if name != "**" and name in keywords[:position]:
                 self.fail(item.keywords[position], f"'{name}' is given twice")
         self._check_callee(item.func)
+        # Inputs surely one tensor each, not several.
         single = self.tensors - self.source.locals - self.source.scope.variadic
         if problem := wrong_equation(item, single):
             self.fail(item, *problem)
+        # Names of values: `h.f(bias)` is a method of one, no function of the user's.
         known = self.tensors | self.source.locals | BUILTINS
         none_allowed = takes_none(item, known) if self.optional else ()
         args = (
@@ -250,12 +257,13 @@ class ExpressionParser:
     def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
         """Return the node of an operator; with an operand possibly None it is a conditional.
 
-        `x + bias` -> `x + bias if bias is not None else x`; not if both may be None, or for another operator: then a read of
-        one is reported as usual. `alone` is the other operand, with a minus for `bias - x`.
+        `x + bias` -> `x + bias if bias is not None else x`. If both may be None, or for an operator other than `+`, `-` and `*`,
+        it is no conditional, and the read of an absent one is reported. `alone` is the other operand, `-x` for `bias - x`.
         """
         operator = BINARY[type(item.op)]
         left = self.absent_operand(item.left, present)
         right = self.absent_operand(item.right, present)
+        # Neither may be None, or both.
         if operator not in ("+", "-", "*") or left is None is right or (left and right):
             args = (self.parse(item.left, present), self.parse(item.right, present))
             return self.graph.node("binary", operator, args)
@@ -271,14 +279,17 @@ class ExpressionParser:
         )
 
     def _boolean(self, item: ast.BoolOp, present: Guarded) -> Node:
-        """Return the node of `and` or `or`; a later operand is parsed knowing the outcome of the earlier ones."""
+        """Return the node of `and` or `or`; a later operand is parsed knowing that the earlier ones are true, or false for `or`.
+
+        So in `bias is not None and bias.sum() > 0` the second `bias` is present.
+        """
         args, settled, both = list[Node](), present, isinstance(item.op, ast.And)
         with ExitStack() as tests:
             for value in item.values:
                 args.append(self.parse(value, settled))
                 tests.enter_context(self.under(args[-1], holds=both))
-                there, gone = guards(value)
-                settled = settled | (there if both else gone)
+                if_true, if_false = guards(value)
+                settled = settled | (if_true if both else if_false)
         label = "and" if both else "or"
         return self.graph.node("boolean", label, tuple(args))
 
@@ -297,25 +308,26 @@ class ExpressionParser:
 
     def _conditional(self, item: ast.IfExp, present: Guarded) -> Node:
         """Return the node of `a if test else b`; in each branch the optionals proved by the test are present."""
-        there, gone = guards(item.test)
+        if_true, if_false = guards(item.test)
         test = self.parse(item.test, present)
         with self.under(test, holds=True):
-            body = self.parse(item.body, present | there)
+            body = self.parse(item.body, present | if_true)
         with self.under(test, holds=False):
-            orelse = self.parse(item.orelse, present | gone)
+            orelse = self.parse(item.orelse, present | if_false)
         return self.graph.node("conditional", "", (test, body, orelse))
 
     def _all(self, items: list[ast.expr], present: Guarded) -> tuple[Node, ...]:
         return tuple(self._element(item, present) for item in items)
 
     def _element(self, item: ast.expr, present: Guarded) -> Node:
+        """Return the node of an item of a list, a tuple or a call, which may have a star: `*shape`."""
         if isinstance(item, ast.Starred):
             return self.graph.node("starred", "", (self.parse(item.value, present),))
         return self.parse(item, present)
 
 
 def _unmoved(item: ast.expr) -> ast.expr | None:
-    """Return the operand of a mere move of elements, `x` for `x.view(-1)` and `x[0]`; else None."""
+    """Return the operand of an expression that only moves or selects elements, `x` for `x.view(-1)` and `x[0]`; else None."""
     match item:
         case ast.Subscript(value):
             return value
@@ -335,7 +347,7 @@ def _passed_on(item: ast.expr) -> Iterator[ast.expr]:
         case ast.IfExp(_, body, orelse):
             parts = [body, orelse]
         case ast.Tuple(parts) | ast.List(parts):
-            pass
+            pass  # `parts` are bound by the pattern
         case _:
             yield item
             return

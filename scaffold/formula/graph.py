@@ -1,5 +1,12 @@
 """The graph of a formula: hash-consed expression nodes under straight-line statements.
 
+All later steps read this form: the derivation, the writers, the checks. *Hash-consed*: a request for an expression that
+exists returns the existing node, so equal parts of a formula are shared, and tables can be kept by node.
+
+Words: the *args* of a node are its parts in order, its *label* the word that its kind does not say, an operator or a name;
+a *target* is the left side of an assignment; an `absent` node stands where nothing is written; a forward is *kept* if it
+stays as the user wrote it.
+
 In: the requests of the parser. Out: `Node`s, `Statement`s and a `Formula`, all immutable. Invariant: two equal
 expressions of one `Graph` are the same object, so `is` compares them.
 """
@@ -41,7 +48,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One expression. Compare nodes of one graph with `is`."""
+    """One expression, with its parts as nodes below it. Compare nodes of one graph with `is`."""
 
     kind: Kind
     label: str = ""
@@ -54,7 +61,7 @@ class Node:
         return iter(_walked(self) if self.args else (self,))
 
     def root(self) -> "Node":
-        """Return the value at the start of a chain of attributes: `torch` for `torch.nn.functional`."""
+        """Return the node at the start of a chain of attributes: `torch` for `torch.nn.functional`, itself without one."""
         node = self
         while node.kind == "attribute":
             node = node.args[0]
@@ -114,8 +121,8 @@ class Graph:
     def rewrite(self, node: Node, change: Callable[[Node], Node | None]) -> Node:
         """Return the expression with nodes replaced by `change`, parents first.
 
-        `change` returns the new node, or None to keep a node and visit its arguments. A shared
-        node is visited once.
+        `change` returns the new node, or None to keep a node and visit its arguments; a replacement is not visited again. A
+        shared node is visited once.
         """
         known: dict[Node, Node] = {}
 
@@ -147,14 +154,14 @@ def keywords(call: Node) -> dict[str, Node]:
 
 
 def arguments_of(call: Node, parameters: Iterable[str]) -> dict[str, Node]:
-    """Return the arguments of a call by parameter: the positional ones in order, then the keywords."""
+    """Return the arguments of a call by parameter, given the names of the parameters in order; those not passed are left out."""
     named = keywords(call)
     positional = call.args[1 : len(call.args) - len(named)]
     return dict(zip(parameters, positional, strict=False)) | named
 
 
 def is_of_module(node: Node) -> bool:
-    """Return whether it is a module of torch or of Python's maths, or a member of one: `torch`, `F.conv2d`."""
+    """Return whether a node is a module of torch or of Python's maths, or a member of one: `torch`, `F.conv2d`."""
     root = node.root()
     return root.kind == "name" and root.label in WELL_KNOWN
 
@@ -163,7 +170,8 @@ def is_of_module(node: Node) -> bool:
 class Assign:
     """An assignment `target = value` or `target op= value` to a name, a tuple or a subscript.
 
-    Without a target (an `absent` node) it is a call for its effect, `x.exp_()`, or a `check`.
+    Without a target (an `absent` node) it is a call for its effect, `x.exp_()`, or a `check`. `operator` is "+" for `+=`,
+    `comments` are the user's lines above it.
     """
 
     target: Node
@@ -174,7 +182,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """A choice fixed for a call: `bias is not None`, `reduction == "mean"`."""
+    """An `if` statement; its test is a choice fixed for a call of the op: `bias is not None`, `reduction == "mean"`."""
 
     test: Node
     body: tuple["Statement", ...]
@@ -211,7 +219,7 @@ def rewritten(
 
 
 def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | None]:
-    """Return a change for `Graph.rewrite`: it renames identifiers; `new` maps old names to new ones."""
+    """Return a function for `Graph.rewrite` or `rewritten` that renames identifiers; `new` maps old names to new ones."""
 
     def change(node: Node) -> Node | None:
         found = new.get(node.label) if node.kind == "name" else None
@@ -221,7 +229,7 @@ def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | No
 
 
 def bound(target: Node) -> frozenset[str]:
-    """Return the names a target assigns; for `h[0]` the name of the container."""
+    """Return the names a target assigns: `a` and `b` for `a, *b`; for `h[0]` the name of the container, `h`."""
     if target.kind == "subscript":
         return bound(target.args[0])
     if target.kind in ("tuple", "starred"):
@@ -230,7 +238,7 @@ def bound(target: Node) -> frozenset[str]:
 
 
 def unpacked(target: Node, value: Node) -> list[tuple[Node, Node]]:
-    """Return the pairs of `a, b = x, y`; of any other assignment the target and the value."""
+    """Return the pairs of target and value of `a, b = x, y`; any other assignment is one pair."""
     same = target.kind == value.kind == "tuple" and len(target.args) == len(value.args)
     if same and all(part.kind != "starred" for part in (*target.args, *value.args)):
         return list(zip(target.args, value.args, strict=True))
@@ -246,7 +254,10 @@ def changed_parts(target: Node) -> tuple[Node, ...]:
 
 
 def expressions(*statements: Statement) -> Iterator[Node]:
-    """Yield every expression read by statements and their branches."""
+    """Yield every expression read by statements and their branches.
+
+    A target is read by `y += x`, and as a part of a tensor, `v[0] = x`; a mere name is not.
+    """
     for item in statements:
         if isinstance(item, If):
             yield item.test
@@ -291,18 +302,18 @@ class Formula:
     comments: tuple[str, ...] = field(default=())  # above the return
     graph: Graph = field(default_factory=Graph, repr=False)
     kept: Kept | None = None
-    # Return the place of the first syntax for which a predicate holds.
+    # A function: the place, in the user's text, of the first syntax that a predicate accepts.
     locate: Callable[[Callable[[ast.AST], bool]], Location | None] = field(
         default=lambda wanted: None, repr=False
     )
-    # Return the body of a function of these inputs, with nothing rewritten; () if there
-    # is none.
+    # A function: the lines of the user's text as the body of a function of some inputs, with
+    # nothing rewritten, for a proof to compare with; () if there are none. See `own_text`.
     own_text: Callable[..., tuple[str, ...]] = field(
         default=lambda inputs, after=(): (), repr=False
     )
 
     def lines(self) -> Lines:
-        """Return its statements and, as a last one, its result: computing it may change a tensor."""
+        """Return its statements and, as a last one without a target, its result: computing it may change a tensor."""
         if self.result is None:
             return self.statements
         return (*self.statements, Assign(self.graph.node("absent"), self.result))

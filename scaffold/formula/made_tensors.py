@@ -1,5 +1,11 @@
 """Tensors made in an `__init__`: `torch.ones(n, n).tril().bool()` has sizes n and n, and booleans.
 
+`module_forward` asks it to annotate the parameters and buffers of an `nn.Module` with their sizes, `Parameter[n, n]`, and the
+buffers with their elements, as the op declares its inputs.
+
+Words: a function *makes* a tensor of sizes it is told (`torch.ones`, `reshape`), or *keeps* the sizes or the elements of its
+argument; a *word* is the name of a function or method.
+
 In: an expression, and the values of its locals. Out: its sizes, as expressions; the kind of its elements. Invariant:
 nothing is guessed: without an entry in the table of primitives the answer is unknown.
 """
@@ -11,14 +17,15 @@ from typing import Literal
 from scaffold.formula.definitions import dotted_name
 from scaffold.primitives.calls import has_shape, is_mask, is_whole, kinds
 
-Locals = Mapping[str, ast.expr]
+Locals = Mapping[str, ast.expr]  # the names assigned once, with their values
 Elements = Literal["", "bool", "int"]  # "" for floats, or unknown
+# Functions that make a tensor of given sizes, and the words of torch.nn.init for their values.
 STARTED = {"ones": "ones", "zeros": "zeros", "rand": "uniform", "randn": "normal"}
 UNSET = frozenset({"empty", "Tensor", "FloatTensor"})
 
 
 def word_of(call: ast.Call) -> str:
-    """Return the name of the called function or method."""
+    """Return the last name of the called function or method: `ones` for `torch.ones(n)`; "" if it has none."""
     match call.func:
         case ast.Attribute(_, word) | ast.Name(word):
             return word
@@ -26,9 +33,9 @@ def word_of(call: ast.Call) -> str:
 
 
 def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
-    """Return the sizes a tensor is created with, `[n, n]` for `torch.ones(n, n).tril()`; [] if unknown.
+    """Return the sizes a tensor is created with, as expressions: `[n, n]` for `torch.ones(n, n).tril()`; [] if unknown.
 
-    `known` are the values of locals.
+    `known` are the values of locals; a local is removed from them when its value is looked at, so that no circle is endless.
     """
     match tensor:
         case ast.Name(name) if name in known:
@@ -44,15 +51,16 @@ def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
     if word in {*STARTED, *UNSET, "full"} or has_shape(word, "reshaped"):
         return sizes
     source, rest = _source(tensor)
-    plain = all(isinstance(x, ast.Constant | ast.UnaryOp) or _dtype(x) for x in rest)
+    # With a tensor among the other arguments the result may be larger, by broadcasting.
+    scalar = all(isinstance(x, ast.Constant | ast.UnaryOp) or _dtype(x) for x in rest)
     keeps = has_shape(word, "first") or has_shape(word, "broadcast") or word == "to"
-    return sizes_of(source, known) if source and plain and keeps else []
+    return sizes_of(source, known) if source and scalar and keeps else []
 
 
 def elements_of(tensor: ast.expr, known: Locals) -> Elements:
-    """Return the kind of a tensor's elements: "bool", "int", or "" for floats or unknown.
+    """Return the kind of a tensor's elements: "bool", "int", or "" for floats or unknown: "bool" for `x > 0`.
 
-    `known` are the values of locals.
+    A number counts as a tensor of it. `known` are the values of locals.
     """
     match tensor:
         case ast.Constant(bool()):
@@ -80,7 +88,10 @@ def elements_of(tensor: ast.expr, known: Locals) -> Elements:
 
 
 def _of_call(call: ast.Call, known: Locals) -> Elements:
-    """Return the kind of elements of a tensor made by a call: "int" for `torch.arange(n)`, "" if floats or unknown."""
+    """Return the kind of elements of a tensor made by a call: "int" for `torch.arange(n)`, "" if floats or unknown.
+
+    A stated dtype decides first (`cast`), then the values of `full` and `arange`, then an argument whose elements it keeps.
+    """
     word = word_of(call)
     source, rest = _source(call)
     stated = [item.value for item in call.keywords if item.arg == "dtype"]
@@ -95,25 +106,26 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
         return "" if any(floats) else "int"
     if kinds(word) <= {"kept"} or word == "to":
         return elements_of(source, known) if source else ""
-    return _of_word(word)
+    return _of_word(word)  # `x.bool()`
 
 
 def _of_word(word: str) -> Elements:
+    """Return the kind of elements that a dtype, or a cast to it, says: "int" for `int64` and `long`."""
     word = word.removeprefix("u").rstrip("0123456789")  # `uint8`
     return "bool" if is_mask(word) else "int" if is_whole(word) else ""
 
 
 def _dtype(node: ast.expr) -> str:
-    """Return `bool` for `torch.bool`, else "".
+    """Return the name after `torch.`, `bool` for `torch.bool`, else "".
 
-    A method that casts to a dtype has the dtype's name.
+    An argument of this form is taken for a dtype.
     """
     root, _, name = (dotted_name(node) or "").rpartition(".")
     return name if root == "torch" else ""
 
 
 def _source(call: ast.Call) -> tuple[ast.expr | None, list[ast.expr]]:
-    """Return the first tensor argument of a function or a method, and the other arguments."""
+    """Return the tensor a call works on, and its other arguments: `x` and `[0]` for `x.sum(0)` and `torch.sum(x, 0)`."""
     match call:
         case ast.Call(ast.Attribute(owner), rest) if dotted_name(owner) != "torch":
             return owner, rest
@@ -123,4 +135,5 @@ def _source(call: ast.Call) -> tuple[ast.expr | None, list[ast.expr]]:
 
 
 def _without(known: Locals, name: str) -> Locals:
+    """Return the locals without one: `mask = mask.bool()` must not be looked up in itself for ever."""
     return {one: value for one, value in known.items() if one != name}

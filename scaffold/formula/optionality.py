@@ -1,5 +1,10 @@
 """Optionality of formula text: values that may be None, and tests for None.
 
+An op may have an input `bias: Tensor | None`; the parser must know where it is read although it may be None.
+
+Words: an *optional* is a name that may be None; it is *present* if it is not None; a test for None *guards* the branch in
+which it proves the optional present.
+
 In: expressions, tests and calls, as syntax or as nodes. Out: names that are present or may be None. Invariant: a name is
 present only if the test proves it. An optional tensor may be an argument that may be None: for functions of torch, those
 documented so; for the user's own functions, all, since nothing is known of them.
@@ -11,7 +16,7 @@ from scaffold.formula.graph import Graph, Node
 from scaffold.formula.text import WELL_KNOWN
 from scaffold.primitives.calls import optional_tensors
 
-# Optional names known to be present, or known to be None.
+# The optional names known to be present at a place.
 Guarded = frozenset[str]
 
 
@@ -21,7 +26,7 @@ def is_none(value: ast.AST | None) -> bool:
 
 
 def may_be_none(value: Node) -> bool:
-    """Return whether an expression has None for a value: `None`, `x if c else None`."""
+    """Return whether an expression may have None for a value by its form: `None`, `x if c else None`, `None or x`."""
     match value:
         case Node("constant", "None"):
             return True
@@ -31,12 +36,15 @@ def may_be_none(value: Node) -> bool:
 
 
 def is_present(graph: Graph, name: str) -> Node:
-    """Return the test `name is not None`."""
+    """Return the node of the test `name is not None`."""
     return graph.node("compare", "is not", (graph.name(name), graph.constant("None")))
 
 
 def checked_for_none(test: ast.expr | Node) -> tuple[str, bool] | None:
-    """Return the name in `x is None` or `x is not None`, and whether it is present if the test holds; None for other tests."""
+    """Return the name in `x is None` or `x is not None`, and whether it is present if the test holds; None for other tests.
+
+    It reads both forms of a formula: syntax, and nodes.
+    """
     match test:
         case ast.Compare(
             ast.Name(name), [ast.Is() | ast.IsNot() as operator], [ast.Constant(None)]
@@ -52,20 +60,20 @@ def checked_for_none(test: ast.expr | Node) -> tuple[str, bool] | None:
 
 
 def guards(test: ast.expr) -> tuple[Guarded, Guarded]:
-    """Return the names present if a test is true, and the names present if it is false."""
+    """Return the names present if a test is true, and the names present if it is false: for `x is None`, none and `x`."""
     nothing = Guarded()
     match test:
         case ast.UnaryOp(ast.Not(), inner):
-            there, gone = guards(inner)
-            return gone, there
+            if_true, if_false = guards(inner)
+            return if_false, if_true
         case ast.BoolOp(operator, values):
             parts = [guards(value) for value in values]
             # If `a and b` is false, either may be: nothing is proved.
             if isinstance(operator, ast.And):
-                return nothing.union(*(there for there, _ in parts)), nothing
-            return nothing, nothing.union(*(gone for _, gone in parts))
+                return nothing.union(*(if_true for if_true, _ in parts)), nothing
+            return nothing, nothing.union(*(if_false for _, if_false in parts))
     name, present = checked_for_none(test) or ("", False)
-    settled = frozenset({name} - {""})
+    settled = frozenset({name} - {""})  # empty for a test of something else
     return (settled, nothing) if present else (nothing, settled)
 
 
@@ -75,10 +83,10 @@ OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}
 
 
 def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
-    """Return the positions of arguments at which None is allowed.
+    """Return the positions of the arguments of a call at which None is allowed, so an optional may be passed untested.
 
-    `values` are names of values, so `x.f(None)` is a method of one. A function of a module of the user's accepts None
-    everywhere.
+    `values` are the names of values, so `x.f(None)` is a method of one. A function of the user's accepts None everywhere, as
+    nothing is known of it; one of PyTorch where its documentation says so.
     """
     root, callee = call.func, call.func
     while isinstance(root, ast.Attribute):

@@ -1,5 +1,10 @@
 """The user's formula as a function of its inputs, for Python to run, without the parser's rewrites.
 
+A proof compares the generated op with it, so a mistake of the parser or of the derivation shows.
+
+Words: the *entry* is the function the user named; a *layer* is an `nn.Module` of the file, whose forward is named; names are
+*bound* around the entry by assignments and definitions; *bare* syntax has no annotations and decorators, which would run.
+
 In: the `Text` of a parsed formula, the `Scope` of its names, the names of the inputs. Out: the lines of a function's
 body, () if there are none. Invariant: the text is only read as syntax, here as everywhere. Since it will run, all of it
 may name only what a formula may name, even parts the parser dropped. Annotations, and decorators without effect on the
@@ -48,16 +53,16 @@ from scaffold.formula.user_functions import program_of_file
 PURE = BUILTINS | {"all", "any", "complex", "dict", "enumerate", "map", "reversed"}
 PURE |= {"set", "slice", "sorted", "str", "zip"}
 UNREAD = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
-FILE, MODULE = "of_the_file", "module_of_the_file"
+FILE, MODULE = "of_the_file", "module_of_the_file"  # names in the lines returned
 
 
 def own_text(
     text: Text, scope: Scope, inputs: Sequence[str], after: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the body of a function of these inputs, as the user wrote it; variadic inputs have a star.
+    """Return the lines of the body of a function of these inputs, as the user wrote it; variadic inputs have a star.
 
-    The lines `after`, if any, replace its return. () if the text cannot be run as it is: it reads a name a formula may not,
-    calls Python code with side effects, or has several returns to replace.
+    The lines `after`, if any, replace its return: a surrogate gradient goes on with the forward's locals. () if the text cannot
+    be run as it is: it reads a name a formula may not, calls Python code with side effects, or has several returns to replace.
     """
     origin = text.origin
     if origin is None:
@@ -99,7 +104,7 @@ def _of_file(
         return ()
     owner, _, method = function.rpartition(".")
     if owner and any(name.count(".") > 1 for name in names):
-        return ()  # an inner module is called, which is read as a function
+        return ()  # `Mlp.up.forward`: an inner module, which the bare class lacks
     if owner:
         # One class alone: of several of the name the reference was refused.
         (layer,) = modules_named(origin.module, owner)
@@ -107,8 +112,8 @@ def _of_file(
         body.append(_bare_layer(layer, names))
         called = _calls_of_layer(layer, method, entry, inputs)
     elif entry in origin.module.body:
-        given = _arguments(entry.args, inputs)
-        called = () if given is None else (f"return {FILE}()({given})",)
+        passed = _arguments(entry.args, inputs)
+        called = () if passed is None else (f"return {FILE}()({passed})",)
     else:
         return ()
     if not (_ends_in(body, method, after) and called):
@@ -121,13 +126,13 @@ def _of_file(
 
 
 def _is_of(layer: ast.ClassDef, item: ast.stmt) -> bool:
-    """Return whether a statement is a method in the parser's form, a function of its attributes."""
+    """Return whether a statement is a method of the class as the parser has it: a function named `Norm.forward`."""
     named = isinstance(item, ast.FunctionDef)
     return named and item.name.startswith(f"{layer.name}.")  # type: ignore[attr-defined]
 
 
 def _bare_layer(layer: ast.ClassDef, names: Collection[str]) -> ast.ClassDef:
-    """Return a class without a base, with the methods among the names."""
+    """Return a class without a base, with those methods whose full name, `Norm.forward`, is among the names."""
     methods = [
         copy.deepcopy(item)
         for item in layer.body
@@ -141,20 +146,20 @@ def _calls_of_layer(
 ) -> tuple[str, ...]:
     """Return lines to make an instance of the bare class, set the attributes it reads, and call its method.
 
-    () if it reads others, such as an inner module or a number computed in `__init__`. `entry` is the method as a function
-    of its attributes.
+    () if it reads an attribute that is no input, such as an inner module or a number computed in `__init__`. `entry` is the
+    method as the parser has it: with a keyword-only parameter for each attribute.
     """
-    found = next(
+    forward = next(
         item
         for item in layer.body
         if isinstance(item, ast.FunctionDef) and item.name == method
     )
-    own = [item.arg for item in parameters(found.args)]
+    own = [item.arg for item in parameters(forward.args)]
     read = [item.arg for item in entry.args.kwonlyargs if item.arg not in own]
     arguments = copy.deepcopy(entry.args)
     arguments.kwonlyargs = [item for item in arguments.kwonlyargs if item.arg in own]
-    given = _arguments(arguments, inputs)
-    held = {
+    passed = _arguments(arguments, inputs)
+    settable = {
         *read,
         *(item.name for item in layer.body if isinstance(item, ast.FunctionDef)),
     }
@@ -163,12 +168,12 @@ def _calls_of_layer(
         for node in ast.walk(layer)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
     }
-    if given is None or not {*inputs} >= {*read} or not used <= held:
+    if passed is None or not {*inputs} >= {*read} or not used <= settable:
         return ()  # a module, or a number computed by the parsed function
     return (
         f"{MODULE} = {FILE}()()",
         *(f"{MODULE}.{name} = {name}" for name in read),
-        f"return {MODULE}.{method}({given})",
+        f"return {MODULE}.{method}({passed})",
     )
 
 
@@ -198,32 +203,32 @@ def _named(name: str, value: ast.expr) -> ast.stmt:
 
 
 def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
-    """Return the arguments of a call, as text, for the parameters among the inputs: `x, *ys, eps=eps`.
+    """Return the arguments of a call of the user's function, as text, for its parameters among the inputs: `x, *ys, eps=eps`.
 
     They go by keyword if they can; before `*ys` they cannot, so there each must be an input: None if one is not.
     """
     names = {name.lstrip("*") for name in inputs}
     positional = [*arguments.posonlyargs, *arguments.args]
-    given = []
+    passed = []
     for item in positional if arguments.vararg else arguments.posonlyargs:
         if item.arg not in names:
             return None
-        given.append(item.arg)
+        passed.append(item.arg)
     if arguments.vararg:
-        given += [f"*{arguments.vararg.arg}"]
-    named = (item.arg for item in parameters(arguments) if item.arg not in given)
-    given += [f"{name}={name}" for name in named if name in names]
-    return ", ".join(given)
+        passed += [f"*{arguments.vararg.arg}"]
+    named = (item.arg for item in parameters(arguments) if item.arg not in passed)
+    passed += [f"{name}={name}" for name in named if name in names]
+    return ", ".join(passed)
 
 
 def _known(origin: Origin, names: Iterable[str]) -> dict[str, str]:
     """Return the file's imports of PyTorch or `math` among these names."""
-    meant = origin.definitions.imports
-    return {name: meant[name] for name in names if is_known(meant.get(name, ""))}
+    full = origin.definitions.imports
+    return {name: full[name] for name in names if is_known(full.get(name, ""))}
 
 
 def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
-    """Yield the import statements of the known names."""
+    """Yield the import statements of the file, as text, that bind the `known` names: `import torch.nn as nn`."""
     for item in imported(origin.module) if known else ():
         if item.name in known:
             module, name, alias = item.binding
@@ -235,9 +240,9 @@ def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
 
 
 def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
-    """Return the statements, with a `return` for a final expression, or with `after` as its replacement.
+    """Return the statements with a `return` for a final expression; with lines `after`, these replace the last statement.
 
-    [] if there are several returns to replace. The replaced return is the last statement.
+    [] if there are several returns to replace.
     """
     match without_docstring(body):
         case [*above, ast.Expr(value)]:
@@ -274,7 +279,7 @@ def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
 def _written(
     body: Sequence[ast.stmt], known: dict[str, str], scope: Scope
 ) -> tuple[str, ...]:
-    """Return the statements as lines; () if a name in them is not allowed in a formula.
+    """Return the statements as lines; () if a name or statement in them is not allowed in a formula.
 
     `known` are the imports of the user's file among the names, each with its full name.
     """
@@ -299,7 +304,7 @@ def _stops_gradients(decorator: ast.expr) -> bool:
 
 
 def _is_unread(node: ast.AST) -> bool:
-    """Return whether a node is a dunder attribute or a statement no formula has."""
+    """Return whether a node is a dunder attribute, `x.__class__`, or a statement no formula has, a class or an import."""
     if isinstance(node, ast.Attribute):
         return node.attr.startswith("__")
     return isinstance(node, UNREAD) and ast.unparse(node) not in IMPORTS
@@ -308,7 +313,8 @@ def _is_unread(node: ast.AST) -> bool:
 def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> bool:
     """Return whether some lines read a builtin with side effects, `print` or `open`; a name the lines themselves bind is none.
 
-    Python's own tables of symbols decide about the scopes. Classes of errors are allowed, names like `__import__` never.
+    The lines stand in a function of the inputs; Python's `symtable` tells which names are then global. Classes of errors are
+    allowed, names like `__import__` never, and lines that are no Python count too.
     """
     text = "\n".join(
         [f"def own({', '.join(inputs)}):", *(f" {line}" for line in lines)]
@@ -323,9 +329,9 @@ def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> 
         for symbol in table.get_symbols():
             name = symbol.get_name()
             if symbol.is_global() and name not in PURE | scope.names:
-                found = getattr(builtins, name, None)
-                raised = isinstance(found, type) and issubclass(found, Exception)
-                if name.startswith("__") or found is not None and not raised:
+                builtin = getattr(builtins, name, None)
+                is_error = isinstance(builtin, type) and issubclass(builtin, Exception)
+                if name.startswith("__") or builtin is not None and not is_error:
                     return True
     return False
 
@@ -333,7 +339,7 @@ def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> 
 class _Bare(ast.NodeTransformer):
     """A removal of annotations and decorators, which Python would run, except `@torch.no_grad()`.
 
-    Names no user can write are replaced by identifiers.
+    Names from the parser that are no identifiers, `ops/helpers.py.gate`, become some: `its_ops_helpers_py_gate`.
     """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
@@ -361,4 +367,5 @@ class _Bare(ast.NodeTransformer):
 
 
 def _spelled(name: str) -> str:
+    """Return a name as an identifier: itself if it is one."""
     return name if name.isidentifier() else re.sub(r"\W", "_", f"its_{name}")

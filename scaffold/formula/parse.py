@@ -1,5 +1,12 @@
 """Parsing: formula text -> graph, by the parser for its kind of text.
 
+`spec` calls it for the forward, and for a backward or a stated gradient that the user gives as text, and `derive` works on
+the result; the gradients in the table of primitives are read by it too.
+
+Words: *straight-line* code has no loop; a forward is *kept* whole, as text, if straight-line statements cannot express it,
+and is then left to autograd; `scope.kept` tells whether this is allowed (it is for a forward); the `targets` of a backward
+are the gradients it has to assign.
+
 In: `Text` and the `Scope` of its names. Out: a `Formula`. Invariant: a forward is kept whole only if straight-line
 statements cannot express it. Names are resolved in `statements.py`.
 """
@@ -24,6 +31,7 @@ from scaffold.formula.verbatim import VerbatimParser
 
 LOOP = "there is a loop"
 COMPREHENSION = "there is a comprehension"
+# Syntax that keeps a forward whole, with the reason told to the user.
 REASONS: dict[type[ast.AST], str] = {
     ast.For: LOOP,
     ast.While: LOOP,
@@ -34,15 +42,16 @@ REASONS: dict[type[ast.AST], str] = {
 
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Return the formula of a text; raise all its problems together."""
+    """Return the formula of a text, with its nodes in `graph`; raise all its problems together."""
     formula = _parsed(text, scope, graph)
     return replace(formula, own_text=partial(own_text, text, scope))
 
 
 def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Read a text as straight-line statements, or keep it verbatim because of a loop.
+    """Return the formula of a text read as straight-line statements, or kept verbatim because of a loop.
 
-    Short loops are unrolled first: a loop left over is the reason to keep a text.
+    Short loops are unrolled first: a loop left over is the reason to keep a text. Names of no operator (`named`) are problems
+    of either parser.
     """
     program = program_of(text, scope)
     if scope.targets is not None:
@@ -57,9 +66,9 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
             straight = straightened(program.body)
         found = _unsupported(straight)
         if found is not None:
-            whole = VerbatimParser(text, program, scope, graph)
-            whole.refuse(named)
-            return whole.kept(REASONS[type(found)], found)
+            verbatim = VerbatimParser(text, program, scope, graph)
+            verbatim.refuse(named)
+            return verbatim.kept(REASONS[type(found)], found)
         program = program._replace(body=straight)
     straight_body = StatementParser(text, program, scope, graph)
     straight_body.refuse(named)
@@ -91,27 +100,29 @@ def _position(node: ast.AST) -> tuple[int, int]:
 
 
 def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
-    """Assign the returned values of a backward to the gradients, in the order of the inputs.
+    """Return a backward with its returned values assigned to the gradients (`targets`), in the order of the inputs.
 
-    A backward that assigns them itself stays as it is. A returned None belongs to an input
-    without a gradient; if there are as many values as gradients, None is assigned to one.
+    `return grad_output * w, None` -> `grad_x = grad_output * w`. A backward that assigns the gradients itself stays as it is. A
+    returned None belongs to an input without a gradient; if there are as many values as gradients, None is assigned to one.
     """
     last = body[-1] if body else None
     match last:
         case ast.Return(ast.Tuple(items)) | ast.Expr(ast.Tuple(items)):
-            given = [item for item in items if not is_none(item)]
-            values = given if len(items) != len(targets) else items
+            not_none = [item for item in items if not is_none(item)]
+            values = not_none if len(items) != len(targets) else items
         case ast.Return(ast.expr() as value) | ast.Expr(ast.expr() as value):
             values = [value]
         case _:
             return body
-    as_they_are = {item.id for item in values if isinstance(item, ast.Name)}
-    if {*stored(body)} & {*targets} - as_they_are:
+    # `return grad_x, grad_w` of locals with these names is a return, too.
+    returned_names = {item.id for item in values if isinstance(item, ast.Name)}
+    if {*stored(body)} & {*targets} - returned_names:
         return body  # it assigns gradients itself; other returned values are reported later
     if all(_is_name(item, targets) or is_none(item) for item in values):
         return body
-    whole = len(values) == 1 and isinstance(values[0], ast.Call)
-    if len(values) != len(targets) and not whole:
+    # One call may return all gradients; another wrong number is reported later.
+    one_call = len(values) == 1 and isinstance(values[0], ast.Call)
+    if len(values) != len(targets) and not one_call:
         return body
     if len(values) != len(targets):  # `return kernel_backward(grad_output, x, w)`
         names: list[ast.expr] = [_stored(name, last) for name in targets]

@@ -1,5 +1,10 @@
 """The statements of a formula: of an expression, a text of several lines, or a function of a file.
 
+`parse` calls it first: afterwards a formula has one body of statements, whatever form the user gave, and calls no function of
+the file.
+
+Words: names are *resolved* as in `definitions`; a call is *inlined* if the statements of its function stand in its place.
+
 In: a `Text` and the `Scope` of its names. Out: a `Program`. Invariant: every position in it lies in the program's text,
 so that a problem in a called function is reported at that function's line.
 """
@@ -47,8 +52,8 @@ class Program(NamedTuple):
 
     body: list[ast.stmt]
     text: Text
-    comments: dict[int, tuple[str, ...]]
-    problems: list[ScaffoldError]
+    comments: dict[int, tuple[str, ...]]  # by the line of the statement below
+    problems: list[ScaffoldError]  # calls that could not be inlined
     others: frozenset[str] = frozenset()  # non-constant names of the file
 
 
@@ -75,34 +80,35 @@ def _defines(item: ast.stmt) -> bool:
 
 
 def _without_functions(
-    own: list[ast.stmt], text: Text, scope: Scope, problems: list[ScaffoldError]
+    statements: list[ast.stmt], text: Text, scope: Scope, problems: list[ScaffoldError]
 ) -> list[ast.stmt]:
     """Return the statements of a text with the calls of its nested functions inlined.
 
-    `own` are the statements; a call that cannot be inlined is added to `problems`.
+    `statements` are the statements; a call that cannot be inlined is added to `problems`.
     """
+    # A function around the statements, the one of this text, makes them resolvable.
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
-    node.body = _returning(own) if scope.wants_result else own
+    node.body = _returning(statements) if scope.wants_result else statements
     definitions = definitions_of(ast.Module([], []))
     body = resolve("", node, definitions, called=False).body
     names = scope.outer
     taken = TAKEN | {*names, *names_in(body)}
-    there = scope.tensors - scope.optional - {*stored(body)}
+    never_none = scope.tensors - scope.optional - {*stored(body)}
     inliner = Inliner(
         definitions,
         names.union(stored(body)),
-        there,
+        never_none,
         taken,
         lambda refusal: problems.append(refusal.within(text)),
     )
-    done = inliner.block(body, {})
-    check_depth(ast.Module(done, []), text)
-    return done
+    inlined = inliner.block(body, {})
+    check_depth(ast.Module(inlined, []), text)
+    return inlined
 
 
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Turn a final expression into a `return`.
+    """Return statements with a final expression turned into a `return`.
 
     A call that stands alone before it stays a statement, and is inlined without its value.
     """
@@ -120,8 +126,8 @@ ALL_OF_THEM = (
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     """Return the program of a file's function, with its calls of other functions inlined.
 
-    Raise an error if a module's forward reads attributes of `self` that are not among the inputs: these are the parameters
-    by keyword alone (`of_self`) of the function made of the forward.
+    Raise an error if a module's forward reads attributes of `self` that are not among the inputs: in the function made of the
+    forward these are the keyword-only parameters (`of_self`).
     """
     file = Text(origin.source, Location(text.location.source), files=origin.files)
     problems: list[ScaffoldError] = []
@@ -131,20 +137,20 @@ def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
 
     definitions = origin.definitions.without(scope.imported)
     function = _entry(origin, definitions)
-    own = {item.arg for item in parameters(function.arguments)}
+    parameter_names = {item.arg for item in parameters(function.arguments)}
     names = scope.outer
-    known = names | defaults(function.arguments).keys()
+    with_value = names | defaults(function.arguments).keys()
     of_self = [item.arg for item in function.arguments.kwonlyargs]
-    if lacking := [name for name in of_self if name not in known]:
+    if lacking := [name for name in of_self if name not in with_value]:
         message = f"the forward also needs {', '.join(lacking)}"
         raise ScaffoldError(message, text.location, ALL_OF_THEM)
     body = _with_defaults(function, names, report)
     readable = names.union(stored(body))
-    taken = TAKEN | {*names, *own, *names_in(body)}
-    there = scope.tensors - scope.optional - {*stored(body)}
-    inliner = Inliner(definitions, readable, there, taken, report)
+    taken = TAKEN | {*names, *parameter_names, *names_in(body)}
+    never_none = scope.tensors - scope.optional - {*stored(body)}
+    inliner = Inliner(definitions, readable, never_none, taken, report)
     done = inliner.block(body, {})
-    done = _with_functions_named(done, names | own)
+    done = _with_functions_named(done, names | parameter_names)
     check_depth(ast.Module(done, []), file)
     parts = [statements_of(item) for item in definitions.functions.values()]
     bodies = [function.body] if origin.function is None else parts
@@ -155,12 +161,15 @@ def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
 def _with_functions_named(
     body: list[ast.stmt], inputs: Collection[str]
 ) -> list[ast.stmt]:
-    """Replace `act(x)` after `act = F.relu` by `F.relu(x)`, if `act` has one binding."""
+    """Return statements with `F.relu(x)` for `act(x)` after `act = F.relu`, if `act` is bound once, and without that line.
+
+    A formula cannot hold a function as a value. A name of an input stays.
+    """
     nodes = [node for item in body for node in ast.walk(item)]
     bound = [node.id for node in stores(body)]
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
     called = {node.id for node in calls if isinstance(node, ast.Name)}
-    found, left = dict[str, ast.expr](), list[ast.stmt]()
+    functions, kept = dict[str, ast.expr](), list[ast.stmt]()
     for item in body:
         match item:
             case ast.Assign([ast.Name(name)], ast.Attribute() as value) if (
@@ -168,10 +177,10 @@ def _with_functions_named(
                 and bound.count(name) == 1
                 and (dotted_name(value) or "").partition(".")[0] in WELL_KNOWN
             ):
-                found[name] = value
+                functions[name] = value
             case _:
-                left.append(item)
-    return [substituted(item, found) for item in left]
+                kept.append(item)
+    return [substituted(item, functions) for item in kept]
 
 
 def _entry(origin: Origin, definitions: Definitions) -> Function:
@@ -179,6 +188,7 @@ def _entry(origin: Origin, definitions: Definitions) -> Function:
     if origin.function is not None:
         chosen = origin.definitions.functions[origin.function]
         return resolve(origin.function, chosen, definitions, called=False)
+    # A function around the statements of the file.
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
     node.body = _returning(program_of_file(origin.module))
@@ -190,8 +200,8 @@ def _with_defaults(
 ) -> list[ast.stmt]:
     """Return the body with defaults in place of parameters without an input.
 
-    `names` are those of the inputs and other names from outside. A default that is no constant is reported, and so is a
-    parameter whose name resembles an input's.
+    `def f(x, eps=1e-5)` without an input `eps` computes with 1e-5. `names` are those of the inputs and other names from outside.
+    A default that is no constant is reported, and so is a parameter whose name resembles an input's: a misspelt input.
     """
     body, values = function.body, dict[str, ast.expr]()
     own = {item.arg for item in parameters(function.arguments)}
@@ -213,7 +223,7 @@ def _with_defaults(
         except Refusal as refusal:
             report(refusal)
             value = ast.copy_location(ast.Constant(None), value)
-        if changed:
+        if changed:  # the body assigns the parameter: the default gets a name, too
             body = versioned(body, name, value, name) or [named(name, value), *body]
         else:
             values[name] = value

@@ -1,5 +1,11 @@
 """Statements: Python's statements of a formula -> assignments and choices over its nodes.
 
+`parse` uses it for every forward without a loop, every backward and every stated gradient; `verbatim` builds on it.
+
+Words: an *optional* is an input that may be None, *present* where it is known not to be None, *absent* otherwise (an `absent`
+node is something else: it stands for no target); a *target* is the left side of an assignment, but `scope.targets` are the
+gradients a backward has to assign; `above` are the comments above a statement.
+
 In: the `Program` of a `Text` (an expression, or statements that end in a `return`) and the `Scope` of its names. Out: a
 `Formula`. Invariant: the text is never evaluated; anything but straight-line maths is an error at its place, under
 Python's name for it.
@@ -77,7 +83,10 @@ def assigned(formula: Formula) -> frozenset[str]:
 
 
 class StatementParser:
-    """A parser of one program's statements into a graph; it collects all problems."""
+    """A parser of one program's statements into a graph; it collects all `problems`, to report them together.
+
+    Parsing goes on after a problem, with a stand-in for what is wrong.
+    """
 
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
@@ -97,10 +106,11 @@ class StatementParser:
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
-        """Return the formula of the program; raise for all its problems."""
+        """Return the formula of the program; raise for all its problems together."""
         body = plain(self.program.body, TAKEN.union(self.scope.names))
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
+            # Tests that leave a name unassigned if they fail: `mode == "mean"`.
             left = {item.test for item in self._unassigned(body) if not item.holds}
             body = with_modes_closed(body, left) if left else body
         whole = tuple(body)
@@ -136,7 +146,7 @@ class StatementParser:
         )
 
     def _empty(self) -> ScaffoldError:
-        """Return the error for a text without statements, or with uncalled functions only."""
+        """Return the error for a text with nothing to compute: no statement, or functions that are not called."""
         message = "the formula is empty"
         hint = "write an expression, as in: 'x * torch.sigmoid(x)'"
         for item in [] if self.text.origin else parse_source(self.text).body:
@@ -154,7 +164,7 @@ class StatementParser:
             self.problems.append(problem)
 
     def refuse(self, named: Iterable[tuple[ast.AST, str, str | None]]) -> None:
-        """Report a problem at each of several nodes."""
+        """Report problems found before the parse (each a node, a message, a hint): names that are no operators."""
         for node, message, hint in named:
             self.fail(node, message, hint)
 
@@ -169,7 +179,7 @@ class StatementParser:
         return place_in(self.program.text, node)
 
     def locate(self, wanted: Callable[[ast.AST], bool]) -> Location | None:
-        """Return the place of the first node accepted by `wanted`, or None."""
+        """Return the place, in the user's text, of the first node that the predicate `wanted` accepts; None if there is none."""
         nodes = [node for item in self.program.body for node in ast.walk(item)]
         found = [
             self.place(node)
@@ -192,7 +202,7 @@ class StatementParser:
         return repr(item.value)
 
     def _above(self, item: ast.stmt) -> tuple[str, ...]:
-        """Return the comments above a line, once, for its first statement."""
+        """Return the comments above a statement's line and forget them, so that a second statement of the line has none."""
         return self.program.comments.pop(item.lineno, ())
 
     def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
@@ -203,11 +213,12 @@ class StatementParser:
         return self.expressions.parse(last.value, present)
 
     def _block(self, body: list[ast.stmt], present: Guarded) -> tuple[Lines, Guarded]:
-        """Return the nodes of statements, and the optionals known to be present after them.
+        """Return the nodes of statements, and the optionals known to be present after them; `present` are so before.
 
         An optional read under a test of another name is meant to be present: an assert above the statement says so.
         """
         found: list[Statement] = []
+        # The reads to be asserted by the statement around this block are kept for it.
         outer, self.expressions.needed = self.expressions.needed, {}
         for item in body:
             statement = self._statement(item, present)
@@ -224,17 +235,18 @@ class StatementParser:
         return tuple(found), present
 
     def _checks(self) -> tuple[Lines, Guarded]:
-        """Return asserts for the optionals read untested, and the names present after them."""
-        asked, there = self.expressions.needs()
+        """Return assert statements for the optionals read untested since the last call, and the names present after them."""
+        asserts, asserted = self.expressions.needs()
         absent = self.graph.node("absent")
-        return tuple(Assign(absent, check) for check in asked), there
+        return tuple(Assign(absent, check) for check in asserts), asserted
 
     def _present_after(
         self, item: ast.stmt, statement: Statement, present: Guarded
     ) -> Guarded:
         """Return the optional inputs known to be present after a statement; `present` ones are before it.
 
-        An assert proves them; an assigned name is present unless its value may be None; an `if` has noted its own (`branches`).
+        An assert proves them; an assigned name is present unless its value may be None; an `if` has noted in `branches` what is
+        present after it.
         """
         if isinstance(item, ast.If):
             return self.branches.pop(item)
@@ -252,8 +264,8 @@ class StatementParser:
         """Return the statement of a piece of syntax; report syntax a formula cannot have."""
         above = self._above(item)
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
-            served = self._input_of_gradient(item.targets[0])
-            value = self.expressions.assigned(item.value, present | served)
+            of_input = self._input_of_gradient(item.targets[0])
+            value = self.expressions.assigned(item.value, present | of_input)
             target = self._target(item.targets[0])
             if isinstance(item.value, ast.List) and target.kind == "name":
                 self.written_out.add(target.label)
@@ -275,13 +287,13 @@ class StatementParser:
         return None
 
     def _input_of_gradient(self, target: ast.expr) -> Guarded:
-        """Return the input of an assigned gradient, {"bias"} for `grad_bias`; empty for other targets.
+        """Return the input whose gradient a target is, {"bias"} for `grad_bias`; empty for other targets.
 
         The value may read that input untested, since a gradient is computed only if its input is present.
         """
         name = target.id if isinstance(target, ast.Name) else ""
-        known = name in (self.scope.targets or ())
-        return frozenset({name.removeprefix("grad_")} if known else ())
+        is_gradient = name in (self.scope.targets or ())
+        return frozenset({name.removeprefix("grad_")} if is_gradient else ())
 
     def _augmented(
         self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]
@@ -305,14 +317,15 @@ class StatementParser:
     ) -> Statement:
         """Return an `if`; its branches, and the lines after a branch with a raise, know the optionals proved present by its test.
 
-        `there` are present if the test holds, `gone` if it does not. `above` are the comments above it.
+        `if_true` are present if the test holds, `if_false` if it does not. After it, those present at the end of both branches
+        are; of one branch if the other raises.
         """
         test = self.expressions.parse(item.test, present)
-        there, gone = guards(item.test)
+        if_true, if_false = guards(item.test)
         with self.expressions.under(test, holds=True):
-            body, after_body = self._block(item.body, present | there)
+            body, after_body = self._block(item.body, present | if_true)
         with self.expressions.under(test, holds=False):
-            orelse, after_orelse = self._block(item.orelse, present | gone)
+            orelse, after_orelse = self._block(item.orelse, present | if_false)
         self.branches[item] = after_body & after_orelse
         if raises(body) or raises(orelse):  # `if bias is None: raise ValueError(...)`
             self.branches[item] = after_orelse if raises(body) else after_body
@@ -320,7 +333,6 @@ class StatementParser:
 
     def _refuse(self, item: ast.stmt) -> None:
         """Report a statement no formula has; its names count as assigned, so their reads are no further problem."""
-        # Reads of its names cause no further problem.
         self.locals.update(node.id for node in stores([item]))
         self.fail(item, *words_on(item))
 
@@ -360,7 +372,7 @@ class StatementParser:
         return self.graph.node("tuple", args=tuple(args))
 
     def resolve(self, node: ast.Name) -> None:
-        """Report a name a formula cannot read, with the reason; a name it can read is fine."""
+        """Report the read of a name unknown here, with the likely cause and a hint; a known name is fine."""
         known = self.scope.names | self.locals
         # An imported `itertools` is refused with its plain form; an input may have the name.
         if node.id in known and (
@@ -401,7 +413,7 @@ class StatementParser:
         self.fail(node, message, hint)
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
-        """Report reads of names assigned only in another branch."""
+        """Report reads of names that are not assigned in every case: `m` after `if training: m = x.mean()`."""
         for found in self._unassigned(body):
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"
@@ -409,18 +421,17 @@ class StatementParser:
             hint = f"assign '{name}' in each branch"
             # For example `if mode == "sum": y = ...`, without an assignment of y in
             # other modes.
-            asked, equals, _ = test.partition(" == ")
-            if equals and asked in self.scope.names:
-                hint = (
-                    f"{hint}, or end the choice with: else: raise ValueError({asked})"
-                )
+            name_compared, equals, _ = test.partition(" == ")
+            if equals and name_compared in self.scope.names:
+                hint = f"{hint}, or end the choice with: else: raise ValueError({name_compared})"
             self.fail(found.name, message, hint)
 
     def _unassigned(self, body: Sequence[ast.stmt]) -> list[Unassigned]:
+        """Return the reads of names that some test leaves unassigned; the scope's names have a value from the start."""
         return unassigned(body, self.scope.outer, self.scope.choices)
 
     def _check_targets(self, statements: Lines, targets: frozenset[str]) -> None:
-        """Report assignments of `grad_` names without such an input, and a backward without any gradient."""
+        """Report a `grad_` name assigned and never read that is no gradient of the op (`targets`), and a backward without any."""
         read = {name for node in expressions(*statements) for name in node.names()}
         unknown = written(*statements) - targets - read - self.scope.names
         for name in sorted(x for x in unknown if x.startswith("grad_")):
@@ -446,7 +457,7 @@ def _works_in_place(value: ast.expr) -> bool:
 
 
 def words_on(item: ast.stmt) -> tuple[str, str | None]:
-    """Return the problem with a statement and a hint."""
+    """Return the message about a statement no formula has, and a hint with the allowed form."""
     if isinstance(item, ast.Expr):
         return _of_expression(item.value)
     if isinstance(item, ast.Return):
@@ -458,7 +469,7 @@ def words_on(item: ast.stmt) -> tuple[str, str | None]:
 
 
 def _of_expression(value: ast.expr) -> tuple[str, str | None]:
-    """Return the problem with an expression as a statement, and a hint."""
+    """Return the message about an expression that is a statement, so its value is lost, and a hint."""
     match value:
         case ast.Call(ast.Name("print")):
             return "a print is not allowed in a formula", "take it out"
@@ -471,5 +482,6 @@ def _of_expression(value: ast.expr) -> tuple[str, str | None]:
 
 
 def _short(node: ast.AST) -> str:
+    """Return some syntax as one line for a message, cut after LONGEST characters."""
     text = " ".join(ast.unparse(node).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -1,5 +1,11 @@
 """Substitution of names by names or expressions, and the conditions for it.
 
+Inlining a function puts the arguments of a call in place of its parameters, unrolling a loop the values of its variable. This
+is right only if the expression gives the same value there, and is not computed twice.
+
+Words: syntax is *pure* if it changes no tensor and draws no random number, so it may be evaluated at any time; a value is
+*simple* if it may also be written several times.
+
 In: statements of `ast`, and replacements of their names. Out: the same statements; and whether the order of evaluation
 of some syntax matters. Invariant: a substituted expression keeps its own place in the file,
 a name takes the place of the one it replaces.
@@ -19,7 +25,7 @@ Part = TypeVar("Part", bound=ast.AST)
 
 
 def substituted(part: Part, values: Mapping[str, ast.expr]) -> Part:
-    """Replace names by expressions in some syntax."""
+    """Return some syntax with names replaced by the expressions in `values`; the syntax itself is changed."""
     result: Part = _Substitution(values).visit(part)
     return result
 
@@ -33,6 +39,8 @@ def renamed(part: Part, names: Mapping[str, str]) -> Part:
 
 
 class _Substitution(ast.NodeTransformer):
+    """The transformer behind `substituted`; `values` are the expressions by name."""
+
     def __init__(self, values: Mapping[str, ast.expr]) -> None:
         self.values = values
 
@@ -53,9 +61,10 @@ def named(name: str, value: ast.expr) -> ast.Assign:
 
 
 def with_sizes(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
-    """Replace declared sizes by their reads, `D` by `x.shape[-1]`.
+    """Replace declared sizes by reads of them: `x / D` -> `x / x.shape[-1]`, for an input `x[N, D]`.
 
-    If the statements assign `x`, the size is read above them: `D = x.shape[-1]`.
+    If the statements assign `x`, the size is read above them: `D = x.shape[-1]`. A name `D` that the statements bind, or that
+    means something else outside, is no size.
     """
     nodes = [node for item in body for node in ast.walk(item)]
     bound = {node.id for node in stores(body)}
@@ -64,12 +73,14 @@ def with_sizes(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
     unknown = scope.sizes.keys() - scope.outer - TAKEN - bound
     found = [name for name in scope.sizes if name in unknown & names_in(body)]
     values = {name: ast.parse(scope.sizes[name], mode="eval").body for name in found}
-    above = [name for name in found if names_in([values[name]]) & bound]
-    lines = [named(name, _placed(values.pop(name), body[0])) for name in above]
+    read_above = [name for name in found if names_in([values[name]]) & bound]
+    lines = [named(name, _placed(values.pop(name), body[0])) for name in read_above]
     return [*lines, *map(_Sizes(values).visit, body)]
 
 
 class _Sizes(_Substitution):
+    """A substitution of declared sizes by the expressions that read them."""
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """Replace a declared size and give its expression the place of the name."""
         value = super().visit_Name(node)
@@ -87,18 +98,20 @@ def _placed(value: ast.expr, place: ast.AST) -> ast.expr:
 def versioned(
     body: list[ast.stmt], name: str, value: ast.expr, later: str, there: Names = NONE
 ) -> list[ast.stmt] | None:
-    """Replace a reassigned parameter: `later = value.float()` for `x = x.float()`.
+    """Return the body of an inlined function with a parameter (`name`) that it assigns anew split into two versions.
 
-    Before the assignment `name` is replaced by its value, from there on by the name `later`.
-
-    None if the first assignment is not of the whole name. Names in `there` are never None.
+    Up to the first assignment the name is replaced by `value`, the argument of the call, from there on by the name `later`:
+    `x = x.float()` -> `later = value.float()`. None if the first assignment is not of the whole name, as `x[0] = 1`. Names in
+    `there` are never None.
     """
     values = {name: value}
+    # The index of the first statement that assigns the name.
     at = next((k for k, item in enumerate(body) if name in stored([item])), None)
     if at is None:
         return [substituted(item, values) for item in body]
     item, rest = body[at], body[at + 1 :]
     if isinstance(item, ast.If):
+        # A test settled by the value leaves one branch.
         truth = truth_of(substituted(copy.deepcopy(item.test), values), there)
         if truth is not None:
             only = item.body if truth else item.orelse
@@ -116,7 +129,10 @@ def versioned(
 def _versioned(
     item: ast.stmt, name: str, value: ast.expr, later: str, there: Names
 ) -> ast.stmt | None:
-    """Return the first assignment of the name with `later` as its target; for an `if` in both branches, else None."""
+    """Return the statement that first assigns the name, with `later` as the target; of an `if` in both branches.
+
+    None for any other form, such as `x += 1`. The parameters are those of `versioned`.
+    """
     match item:
         case ast.Assign([ast.Name(found)], inner) if found == name:
             pass
@@ -139,7 +155,7 @@ def _chosen(
         branch = versioned(body, name, value, later, there)
         if branch is None:
             return None
-        if later not in stored(branch):
+        if later not in stored(branch):  # after the `if`, `later` is read whatever ran
             branch.append(named(later, value))
         branches.append(branch)
     test = substituted(item.test, {name: value})
@@ -161,7 +177,7 @@ def is_simple(value: ast.expr) -> bool:
 
 
 def changes(parts: Sequence[ast.AST]) -> bool:
-    """Return whether some part may change a tensor in place."""
+    """Return whether some of the syntax may change a tensor in place."""
     return any(_changes(node) for part in parts for node in ast.walk(part))
 
 
@@ -180,7 +196,7 @@ def _changes(node: ast.AST) -> bool:
 
 
 def is_random(parts: Sequence[ast.AST]) -> bool:
-    """Return whether some part draws random numbers."""
+    """Return whether some of the syntax calls a function that draws random numbers: `torch.rand(3)`."""
     nodes = (node for part in parts for node in ast.walk(part))
     callees = (node.func for node in nodes if isinstance(node, ast.Call))
     return any(

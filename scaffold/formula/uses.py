@@ -1,5 +1,11 @@
 """Uses and definitions: the names that statements read, for their data or their metadata, and the names they bind.
 
+The passes of `derive` ask it what a value is needed for: a tensor read for its shape alone need not be saved for the backward,
+and a line whose names nobody reads can go.
+
+Words: a *facet* is one kind of metadata, `shape` or `dtype`; a *read* is one use of a name, for its data or for facets; a name is
+*surely* written if it is assigned on every path; a read is *free* if nothing before it surely writes the name.
+
 In: statements and expressions of a graph. Out: names. Invariant: a change in place counts as a definition, but no sure
 one; a read of metadata (shape, dtype, device, presence) needs no data.
 """
@@ -49,6 +55,7 @@ def written(*statements: Statement) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)  # the passes of a derivation call it for every statement
 def _written_by(item: Statement) -> frozenset[str]:
+    """Return the names that one statement assigns or changes in place, in its branches too."""
     if isinstance(item, If):
         return written(*item.body, *item.orelse)
     return bound(item.target).union(changed_in_place(item.value))
@@ -59,7 +66,10 @@ def names_bound_to(
     known: Iterable[str],
     holds: Callable[[Node, Collection[str]], bool],
 ) -> frozenset[str]:
-    """Return the known names, and names assigned a value accepted by `holds(value, names so far)`."""
+    """Return the `known` names, and the names assigned a value for which `holds(value, names so far)` is true.
+
+    So a property spreads from name to name, in one pass from the first assignment to the last.
+    """
     found = set(known)
     for item in assignments(statements):
         if item.target.kind == "name" and holds(item.value, found):
@@ -78,9 +88,9 @@ def surely_written(*statements: Statement) -> frozenset[str]:
 def _surely_written_by(item: Statement) -> frozenset[str]:
     """Return the names a statement assigns on every path through it; a path into a raise does not count."""
     if isinstance(item, If):
-        branches = [part for part in (item.body, item.orelse) if not raises(part)]
-        ended = [surely_written(*part) for part in branches]
-        return frozenset.intersection(*ended) if ended else frozenset()
+        going_on = [part for part in (item.body, item.orelse) if not raises(part)]
+        assigned = [surely_written(*part) for part in going_on]
+        return frozenset.intersection(*assigned) if assigned else frozenset()
     if item.operator or item.target.kind == "subscript":
         return frozenset()
     return written(item) - frozenset(changed_in_place(item.value))
@@ -92,7 +102,7 @@ def is_check(item: Statement) -> bool:
 
 
 def raises(statements: Iterable[Statement]) -> bool:
-    """Return whether every path through the statements ends in a `raise`."""
+    """Return whether every path through the statements ends in a `raise`, so nothing after them runs."""
     for item in statements:
         if isinstance(item, If):
             if raises(item.body) and raises(item.orelse):
@@ -109,13 +119,15 @@ def read_names(*statements: Statement) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)  # liveness calls it for every statement and gradient
 def _read_by(item: Statement) -> frozenset[str]:
+    """Return the names that one statement reads, in its branches too."""
     return frozenset(read.name for node in expressions(item) for read in reads(node))
 
 
 def data_read(*statements: Statement, elements: bool = False) -> frozenset[str]:
     """Return the names read for their elements, not only for a shape or a dtype.
 
-    With `elements` they include variadic inputs read as `tensors[i].shape`: the tuple itself must be there for it.
+    These must be there as tensors; of the others metadata is enough. With `elements` they include variadic inputs read as
+    `tensors[i].shape`, since the tuple itself must be there for it.
     """
     return frozenset(
         read.name
@@ -126,7 +138,7 @@ def data_read(*statements: Statement, elements: bool = False) -> frozenset[str]:
 
 
 def free_names(statements: Lines) -> frozenset[str]:
-    """Return the names read before the statements surely assign them."""
+    """Return the names read before the statements surely assign them: their values must come from outside."""
     return frozenset(read.name for read, _ in free_reads(statements))
 
 
@@ -135,16 +147,19 @@ def free_reads(statements: Lines) -> tuple[tuple[Read, int], ...]:
 
     These names need a value from outside. An assignment in one branch of an `if` alone is not sure.
     """
-    known: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
     found = []
     for position, item in enumerate(statements):
-        found += [(read, position) for read in _free(item, known)]
-        known |= surely_written(item)
+        found += [(read, position) for read in _free(item, assigned)]
+        assigned |= surely_written(item)
     return tuple(found)
 
 
 def _free(statement: Statement, known: frozenset[str]) -> list[Read]:
-    """Return the reads in a statement of names neither `known` nor surely assigned before them in the same branch."""
+    """Return the reads in a statement of names not `known`, and not surely assigned before them in the same branch.
+
+    `known` are the names surely assigned above it.
+    """
     own: Iterable[Node] = expressions(statement)
     branches: tuple[Lines, ...] = ()
     if isinstance(statement, If):
@@ -160,7 +175,10 @@ def _free(statement: Statement, known: frozenset[str]) -> list[Read]:
 
 @lru_cache(maxsize=8192)  # a cache, since the passes repeat this for each expression
 def reads(node: Node) -> tuple[Read, ...]:
-    """Return every read of a name in an expression; a shared part counts once."""
+    """Return every read of a name in an expression: for `x * y.shape[0]` one of x for its data, one of y for its shape.
+
+    A part that occurs twice is one node, and counts once.
+    """
     found, seen, waiting = list[Read](), set[int](), [node]
     while waiting:
         item = waiting.pop()
@@ -215,7 +233,7 @@ def _read_of(value: Node, *facets: str) -> Read | None:
 
 
 def _data_parts(node: Node) -> tuple[Node, ...]:
-    """Return the parts of a metadata read that are read for their data: the index `i` of `tensors[i].shape`.
+    """Return the parts of an expression reading metadata that are read for their data: the index `i` of `tensors[i].shape`.
 
     So are an argument, `d` of `x.size(d)`, and the receiver `y` of `y.view_as(x)`: only `x` is asked for its shape.
     """

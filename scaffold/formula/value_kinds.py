@@ -1,5 +1,11 @@
 """Value kinds of formula text: a tensor, a Python value, or a tuple of tensors.
 
+The derivation asks it what a name holds: only tensors have gradients and can be saved for the backward; a Python number goes
+on ctx as it is.
+
+Words: a *scalar* is any Python value, a number or a shape; a *group* a tuple of tensors; an *array* a value of NumPy or a
+similar library. A value may be a number in some calls and a tensor in others: `w.sum() if w is not None else 2.0`.
+
 In: expressions as nodes, and the names that are no tensors. Out: a `ValueKind`. Invariant: in doubt it is a tensor, since
 formulas are made of tensors; only tensors are saved for the backward. The element type of a tensor (real, complex,
 integer or mask) is a fact of an op of the graph, not of text.
@@ -42,10 +48,7 @@ ARRAYS = frozenset({"numpy", "__array__"})
 
 
 class ValueKinds:
-    """The kinds of names, updated statement by statement.
-
-    "scalar" is any Python value, "group" a tuple of tensors, "array" a value of NumPy or a similar library.
-    """
+    """The kinds of names, updated statement by statement; a name without an entry is a tensor."""
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class ValueKinds:
     def after(self, statements: Iterable[Statement]) -> "ValueKinds":
         """Update these kinds by the statements' assignments, and return them.
 
-        `y += x` leaves the kind of a tensor, but turns a Python number into a tensor if `x` is one.
+        `y += x` of a tensor `y` is a tensor; of a Python number `y` it is one only if `x` is.
         """
         for item in statements:
             if isinstance(item, If):
@@ -78,6 +81,7 @@ class ValueKinds:
         return self
 
     def of_name(self, name: str) -> ValueKind:
+        """Return the kind of a name's value, "tensor" if nothing else is recorded."""
         return self.names.get(name, "tensor")
 
     def is_tensor(self, name: str) -> bool:
@@ -105,7 +109,7 @@ class ValueKinds:
             case Node("attribute" | "subscript", _, (value, *_)):
                 kind = self.of(value)
                 return "tensor" if kind == "group" else kind
-            case Node("compare", label) if "i" in label:  # is, in
+            case Node("compare", label) if "i" in label:  # `is`, `in`, `not in`
                 return "scalar"
             case Node("unary", "not"):
                 return "scalar"
@@ -116,7 +120,10 @@ class ValueKinds:
         return self._common_kind(node.args, "tensor")
 
     def may_be_number(self, node: Node) -> bool:
-        """Return whether it is a number in some calls: `w.sum() if w is not None else 2.0`, although its kind is a tensor."""
+        """Return whether an expression may be a number in some calls: `w.sum() if w is not None else 2.0`.
+
+        Its kind is then a tensor, but it cannot be saved as one, and a function such as `log` fails for it.
+        """
         match node:
             case Node("name", name) if name in self.maybe_numbers:
                 return True
@@ -184,20 +191,23 @@ class ValueKinds:
         return "scalar" if kinds <= {"scalar"} else mixed
 
     def _choose(self, item: If) -> None:
-        """Merge the kinds after both branches of an `if`: a tensor in one, and None in the other, is a tensor."""
+        """Merge the kinds after both branches of an `if`: a tensor in one, and None (a scalar) in the other, is a tensor.
+
+        A number in either makes a name one that may be a number.
+        """
         before, numbers = dict(self.names), {*self.maybe_numbers}
         self.after(item.body)
-        body, self.names = self.names, before
-        in_body, self.maybe_numbers = self.maybe_numbers, numbers
+        after_body, self.names = self.names, before
+        numbers_after_body, self.maybe_numbers = self.maybe_numbers, numbers
         self.after(item.orelse)
-        self.maybe_numbers |= in_body
-        for name in body.keys() - self.names.keys():
-            self.names[name] = body[name]
+        self.maybe_numbers |= numbers_after_body
+        for name in after_body.keys() - self.names.keys():
+            self.names[name] = after_body[name]
         for name, kind in self.names.items():
-            self.names[name] = kind if kind != "scalar" else body.get(name, kind)
+            self.names[name] = kind if kind != "scalar" else after_body.get(name, kind)
 
     def _learn(self, item: Assign) -> None:
-        """Record the kinds of the names an assignment binds: each part of an unpacked group is a tensor."""
+        """Record the kinds of the names an assignment binds: of `a, *b = group`, `a` is a tensor and `b` a group."""
         for target, value in unpacked(item.target, item.value):
             kind = self.of(value)
             if target.kind == "name":
@@ -205,9 +215,10 @@ class ValueKinds:
                 change(self.maybe_numbers, target.label)
                 self.names[target.label] = kind
             for part in target.args if target.kind == "tuple" else ():
+                # Several of a tensor, or of a group, are a group.
                 star = part.kind == "starred" and kind in ("tensor", "group")
-                one = "tensor" if kind == "group" else kind
-                self.names |= dict.fromkeys(part.names(), "group" if star else one)
+                each = "tensor" if kind == "group" else kind
+                self.names |= dict.fromkeys(part.names(), "group" if star else each)
 
 
 def functions_of_numbers(
@@ -215,25 +226,27 @@ def functions_of_numbers(
 ) -> Iterator[str]:
     """Yield the tensor functions only the backward calls on a value possibly a number: `log` fails for `2.0`.
 
-    `kinds` are the kinds before the first line of the backward.
+    They are the reason to leave such a gradient to autograd. `kinds` are those before the first line of the backward; they
+    are updated on the way.
     """
     if not kinds.maybe_numbers:
         return
-    own = {*nodes(*forward)}
+    old = {*nodes(*forward)}  # what the forward computes works with a number already
+    # Values chosen by a test, by name.
     chosen = {
         item.target.label: item.value
         for item in assignments(forward)
         if item.value.kind == "conditional"
     }
 
-    def found(lines: Lines) -> Iterator[str]:
+    def searched(lines: Lines) -> Iterator[str]:
         """Yield them for some lines; a value chosen by a test, `if w is not None`, has one kind under the same test."""
         for item in lines:
             for node in nodes(item):
-                if isinstance(item, Assign) and node.kind == "call" and node not in own:
+                if isinstance(item, Assign) and node.kind == "call" and node not in old:
                     yield from _function_of_number(kinds, node)
                 shape = node.kind == "attribute" and node.label == "shape"
-                if shape and node not in own and kinds.may_be_number(node.args[0]):
+                if shape and node not in old and kinds.may_be_number(node.args[0]):
                     yield node.label
             if isinstance(item, If):
                 numbers = {*kinds.maybe_numbers}
@@ -245,12 +258,12 @@ def functions_of_numbers(
                         or value.args[0] is not item.test
                         or kinds.may_be_number(value.args[at])
                     }
-                    yield from found(way)
+                    yield from searched(way)
                 kinds.maybe_numbers = numbers
             else:
                 kinds.after((item,))
 
-    yield from found(backward)
+    yield from searched(backward)
 
 
 def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
@@ -260,6 +273,6 @@ def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
         tensors = args if is_of_module(callee) else [*callee.args, *args]
         places = {0, *mask_positions(callee.label)}
         several = (each for at, each in enumerate(tensors) if at in places)
-        asked = [each for each in several if each.names() & kinds.maybe_numbers]
-        if any(map(kinds.may_be_number, asked)):
+        doubtful = [each for each in several if each.names() & kinds.maybe_numbers]
+        if any(map(kinds.may_be_number, doubtful)):
             yield callee.label

@@ -1,5 +1,10 @@
 """A forward with loops, checked and kept as text for autograd to differentiate.
 
+`parse` uses it if a loop is left over after unrolling: the op then runs the user's text, and autograd differentiates it.
+
+Words: a forward is *kept* if its text stays as it is; the *sketch* is statements of the graph with the same effect on names;
+a name is *drawn* if a loop or a comprehension gives it one element of an iterable after another; a list *grows* by `append`.
+
 In: `Text` and the `Scope` of its names. Out: a `Formula` with the text unchanged, every expression in it, and a sketch
 of its effect on names. Invariant: an operation on anything but tensors and the forward's own lists is an error at its
 place.
@@ -55,7 +60,7 @@ class VerbatimSource(Source, Protocol):
 
 
 class VerbatimExpressions(CheckedExpressions):
-    """A parser of the expressions of one kept forward into one graph."""
+    """A parser of the expressions of one kept forward into one graph; it allows comprehensions and loop functions too."""
 
     source: VerbatimSource
 
@@ -67,7 +72,7 @@ class VerbatimExpressions(CheckedExpressions):
         self.source = source
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return None always: in a kept text no operand can be left out."""
+        """Return None always, so that `x + bias` stays: the text is kept, and no operand of it can be left out."""
         return None
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
@@ -85,14 +90,17 @@ class VerbatimExpressions(CheckedExpressions):
     def _comprehension(
         self, item: ast.ListComp | ast.GeneratorExp, present: Guarded
     ) -> Node:
-        """Return a list node of the element and the iterables and tests of a comprehension."""
+        """Return a list node with the element, the iterables and the tests of a comprehension: all it reads.
+
+        Its variables are locals in it alone; `drawn` of the source gets an assignment to each.
+        """
         before = set(self.source.locals)
         parts = []
         for generator in item.generators:
             if generator.is_async:
                 self.fail(generator.iter, "async is not allowed in a formula")
-            there = self.optional if generator.ifs else frozenset[str]()
-            items = self.parse(generator.iter, present | there)
+            maybe_tested = self.optional if generator.ifs else frozenset[str]()
+            items = self.parse(generator.iter, present | maybe_tested)
             target = self.source.target(generator.target)
             self.source.drawn.append(Assign(target, drawn(self.graph, items)))
             parts += [items, *(self.parse(test, present) for test in generator.ifs)]
@@ -102,7 +110,10 @@ class VerbatimExpressions(CheckedExpressions):
 
 
 def drawn(graph: Graph, items: Node) -> Node:
-    """Return the node of one element of an iterable: `x[0]` for `x`, a pair for `zip(x, y)`."""
+    """Return the node of one element of an iterable: `x[0]` for `x`, the pair `x[0], y[0]` for `zip(x, y)`.
+
+    It stands for every element, which has the same kind and shares the same memory.
+    """
     match items:
         case Node("call", _, (Node("name", "range"), *_)):
             return graph.constant("0")
@@ -139,7 +150,10 @@ class VerbatimParser(StatementParser):
         self.expressions = VerbatimExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
-        """Return the formula with its text kept; `node` is the syntax behind the `reason`, such as a loop."""
+        """Return the formula with its text kept; `node` is the syntax behind the `reason`, such as a loop.
+
+        Raise all problems found on the way. The result is one `body` node with all expressions of the text as its parts.
+        """
         self._end_in_one_return()
         *above, last = self.program.body
         statements, present = self._block(above, frozenset())
@@ -162,7 +176,7 @@ class VerbatimParser(StatementParser):
         return Formula((), body, text, place, (), self.graph, kept, self.locate)
 
     def _end_in_one_return(self) -> None:
-        """Give a forward one return at the end if its last statement is an `if`."""
+        """Give a forward one return at the end if its last statement is an `if`; the generated code returns from one place."""
         if isinstance(self.program.body[-1], ast.If):
             ended = with_one_return(list(self.program.body), self.scope.names)
             self.program = self.program._replace(body=ended)
@@ -192,6 +206,7 @@ class VerbatimParser(StatementParser):
         return If(self._absent, (*above, found))
 
     def _flushed(self) -> tuple[Assign, ...]:
+        """Return the assignments drawn so far by comprehensions, and forget them."""
         drawn_now, self.drawn = tuple(self.drawn), []
         return drawn_now
 
@@ -211,6 +226,7 @@ class VerbatimParser(StatementParser):
             case ast.Break() | ast.Continue() | ast.Pass():
                 return If(self._absent, ())
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, [])):
+                # Of the forward's own lists only; else it is a call for its effect.
                 if method in GROWS and name in self.assigned:
                     return self._grown(name, args, present)
             case ast.AugAssign(ast.Name(name), ast.Add(), value) if name in self.lists:
@@ -229,7 +245,7 @@ class VerbatimParser(StatementParser):
         return super()._statement(item, present)
 
     def _for(self, item: ast.For, present: Guarded) -> Statement:
-        """Return the sketch of a `for` loop: each step assigns an element of the iterable to the target."""
+        """Return the sketch of a `for` loop: a step assigns an element of the iterable to the target, then runs the body."""
         items = self.expressions.parse(item.iter, present)
         step = Assign(self._target(item.target), drawn(self.graph, items))
         start = Assign(self._absent, items)
@@ -244,8 +260,8 @@ class VerbatimParser(StatementParser):
     ) -> Statement:
         """Return the sketch of a loop: a branch with the `step` and the body twice, then the loop's `else`.
 
-        `head` is the iterable or the test, `step` assigns the loop variables. A loop without a round runs its `else` alone.
-        Twice, so that the second round sees the memory and the kinds of values the first one leaves.
+        `head` is the test of a `while`, absent for a `for`; `step` assigns the loop variables. A loop without a round runs its
+        `else` alone. Twice, so that the second round sees the memory and the kinds of values the first one leaves.
         """
         body, _ = self._block(item.body, present)
         after, _ = self._block(item.orelse, present)
@@ -274,7 +290,10 @@ class VerbatimParser(StatementParser):
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
-        """Return an `if`; below one with a return or another leap, its test is known to be false."""
+        """Return an `if`; below one that ends in a return, raise, break or continue, its test is known to be false.
+
+        So after `if bias is None: return x` the optional `bias` is present.
+        """
         statement = super()._choice(item, present, above)
         if isinstance(item.body[-1], LEAVES) and not item.orelse:
             self.branches[item] = present | guards(item.test)[1]
@@ -287,6 +306,7 @@ class VerbatimParser(StatementParser):
         return Assign(known, self.graph.node("list", "", (known, *parts)))
 
     def _check_annotation(self, annotation: ast.expr) -> None:
+        """Report an unknown name in the annotation of a local, since the kept text runs it, except for usual types."""
         for node in ast.walk(annotation):
             if isinstance(node, ast.Name) and node.id not in TYPES:
                 self.resolve(node)
@@ -306,12 +326,14 @@ def _root(target: ast.expr) -> str:
 
 
 class _Code(NamedTuple):
+    """The code of a forward: the lines above its last return, and the value of that return, both as text."""
+
     lines: str
     value: str
 
 
 def _code(text: Text, body: list[ast.stmt]) -> _Code:
-    """Return the user's text, or the text of the statements if calls were inlined."""
+    """Return the user's text as it is, with comments; the text of the statements `body` if calls were inlined in them."""
     module = as_written(text, body)
     if module is not None:
         return _split(text.value, module.body[-1])
@@ -321,9 +343,9 @@ def _code(text: Text, body: list[ast.stmt]) -> _Code:
 
 
 def _split(text: str, last: ast.stmt) -> _Code:
-    """Split a text into the lines above the last statement and its value.
+    """Return a text split into the lines above its `last` statement, and the value that this returns.
 
-    A comment after it is dropped.
+    A comment after it is dropped. Columns of `ast` count bytes, so the text is split as bytes.
     """
     lines = text.encode().split(b"\n")
     before = [*lines[: last.lineno - 1], lines[last.lineno - 1][: last.col_offset]]
@@ -332,11 +354,12 @@ def _split(text: str, last: ast.stmt) -> _Code:
 
 
 def _returned(code: str) -> str:
+    """Return the value in the code of a `return`, without this word; an expression alone is its own value."""
     return re.sub(r"\Areturn\b\s*", "", code)
 
 
 def _stored(module: ast.Module) -> frozenset[str]:
-    """Return the names assigned by statements, without the variables of comprehensions."""
+    """Return the names assigned by statements, without the variables of comprehensions, which are unknown outside."""
     own = {
         id(inner)
         for node in ast.walk(module)
@@ -347,7 +370,7 @@ def _stored(module: ast.Module) -> frozenset[str]:
 
 
 def _lists(module: ast.Module) -> frozenset[str]:
-    """Return the names bound to lists by all their assignments."""
+    """Return the names bound to lists by all their assignments: `rows += [x]` and `rows[i] = x` then change a list, no tensor."""
     found: dict[str, bool] = {}
     for name, value in _values(module):
         found[name] = found.get(name, True) and value is not None and _is_list(value)
@@ -355,9 +378,9 @@ def _lists(module: ast.Module) -> frozenset[str]:
 
 
 def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Yield each assigned name with its value; None unless the assignment has this one target.
+    """Yield each assigned name with its value, once for each assignment; None for a loop or one of several targets.
 
-    Assignments by `+=` are left out.
+    Assignments by `+=` are left out. `seen` are the targets already accounted for.
     """
     seen: set[int] = set()
     for node in ast.walk(module):
