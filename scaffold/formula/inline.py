@@ -1,5 +1,12 @@
 """Inlining: calls of functions in the user's file -> their statements in place.
 
+A formula may call other functions of its file, `norm(x) * w`; the derivation sees one body, so `program` calls this module to
+write `m = x.mean()` and so on in place of the call.
+
+Words: `known` are the functions nested in the one being read, by name; `there` are names never None; a call is *conditional* if
+Python may not run it, as in `f(x) if c else x`, and *idle* if its value is not used; a *site* is an expression with calls; a
+name is *taken* if no new local may have it; `running` are the functions whose calls are being inlined.
+
 In: statements with names resolved by `definitions`. Out: statements without such calls. Invariant: the result equals
 Python's for the file: each argument is evaluated once, nothing runs for a branch not taken, nothing is moved across a
 change that could affect it, and no local of a function changes a name of its caller. A call Python would reject is a
@@ -51,14 +58,14 @@ ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
 
 class NotHere(Refusal):
-    """A call of several statements inside a conditional expression.
+    """A refused call: its function has several statements, and it stands inside `a if test else b`.
 
-    They would run whichever branch is chosen.
+    The statements would run before the expression, whichever branch is chosen.
     """
 
 
 class Swapped(Refusal):
-    """A call with statements to be run before an earlier part of the expression."""
+    """A refused call: its statements would run before parts of the expression to its left, and the order matters."""
 
 
 class Inliner:
@@ -84,8 +91,8 @@ class Inliner:
         self.readable, self.there = readable, there
         self.taken = set(taken)
         self.made: frozenset[str] = frozenset()  # names introduced here
-        self.running: tuple[str, ...] = ()
-        self.count = 0
+        self.running: tuple[str, ...] = ()  # functions whose calls are being inlined
+        self.count = 0  # of calls so far
 
     def block(self, body: Sequence[ast.stmt], known: Known) -> Block:
         """Return statements with their calls inlined; add the functions they define to `known`.
@@ -118,6 +125,7 @@ class Inliner:
                 returned: ast.stmt = ast.copy_location(ast.Return(value), value)
                 known[name] = Function(name, arguments, [returned], node)
                 return []
+            # Functions defined in a branch are unknown after it: each gets a copy.
             case ast.If():
                 sites = Sites(self, known)
                 item.test = sites.visit(item.test)
@@ -156,6 +164,7 @@ class Inliner:
         """
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made
+        # The value of a statement `f(x)` is not used.
         idle = isinstance(item, ast.Expr)
         sites = Sites(self, known, value, target, idle=idle)
         try:
@@ -177,7 +186,7 @@ class Inliner:
         return [*sites.before, item]
 
     def called(self, callee: ast.expr, known: Known) -> Function | None:
-        """Return the file's function, or nested function, behind a callee; None for any other callee.
+        """Return the file's function, or nested function, that a callee names; None for any other callee, whose call stays.
 
         `known` are the nested functions defined so far. In resolved syntax the name of a function of the file begins with `@`.
         """
@@ -198,10 +207,10 @@ class Inliner:
         conditional: bool,
         idle: bool,
     ) -> tuple[Block, ast.expr]:
-        """Return the statements of a call, and the expression of its value.
+        """Return the statements of a call of `function`, and the expression of its value: `m = x.mean()`, and `x - m`.
 
-        `target` is the target of an assignment with the call as its whole value. A `conditional` call may not run at all, so it
-        cannot have statements: raise NotHere if it has. The value of an `idle` call is not used.
+        `target` is the target of an assignment with the call as its whole value: a returned local takes its name. A `conditional`
+        call may not run at all: raise NotHere if it has statements. The value of an `idle` call is not used.
         """
         self._check(call, function)
         arguments = bound_arguments(call, function)
@@ -211,7 +220,7 @@ class Inliner:
         if self._is_without_gradient(function.node):
             body, value = without_gradient(function, body, value)
         of_file = isinstance(call.func, ast.Name) and call.func.id.startswith("@")
-        # A function of the file does not see the nested ones of its caller.
+        # A function of the file does not see the nested ones of its caller; a nested one does.
         inner = {} if of_file else dict(known)
         seen = names_in([*body, value, *(item.node for item in inner.values())])
         names = names_of_target(target, value, set(stored(body)), seen)
@@ -240,9 +249,10 @@ class Inliner:
         target: ast.expr | None,
         conditional: bool,
     ) -> tuple[Block, ast.expr]:
-        """Return the lines before a returned expression, and the expression with its calls inlined.
+        """Return the lines before a returned expression (`value`), and the expression with its calls inlined.
 
-        A choice whose calls need lines is assigned by an `if` statement, and its name is the value.
+        For `return f(x) if c else x`, if `f` has lines, these are an `if` statement assigning a name, `target` if it is one, and
+        the expression is this name. Raise NotHere where no `if` can be written.
         """
         sites = Sites(self, known, value, target, conditional)
         try:
@@ -260,7 +270,7 @@ class Inliner:
     def _check(self, call: ast.Call, function: Function) -> None:
         """Count a call, and raise a Refusal for one impossible to inline: of a recursive or decorated function, or one too many.
 
-        `@torch.no_grad()` alone is allowed.
+        The decorator `@torch.no_grad()` alone is allowed.
         """
         shown = own_name(function.name)
         self.count += 1
@@ -278,9 +288,9 @@ class Inliner:
 
     def _is_without_gradient(self, node: Defined) -> bool:
         """Return whether `@torch.no_grad()` is the only decorator of a function."""
-        several = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-        names = [full_name(item, self.definitions.imports) for item in several]
-        return names == ["torch.no_grad"] and isinstance(several[0], ast.Call)
+        decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        names = [full_name(item, self.definitions.imports) for item in decorators]
+        return names == ["torch.no_grad"] and isinstance(decorators[0], ast.Call)
 
     def _bound(
         self,
@@ -291,9 +301,11 @@ class Inliner:
     ) -> tuple[Block, Block]:
         """Return assignments of arguments in need of a name, and the body with the others put in place of their parameters.
 
-        An argument needs a name if its parameter is reassigned, or if it would be evaluated twice or at a time that matters.
+        For `f(x.exp(), 2)` they are `a = x.exp()`, and the body with `a` and `2`. An argument needs a name if its parameter is
+        reassigned, or if it would be evaluated twice or at a time that matters.
         """
         pure = is_pure([*body, *arguments.values()])
+        # Literals and names: they replace their parameters first, so that tests of them settle.
         fixed = {
             name: value
             for name, value in arguments.items()
@@ -306,19 +318,19 @@ class Inliner:
         for name, value in arguments.items():
             if name in fixed:
                 continue
-            plain, changed = self._is_plain(value), name in stored(body)
+            replaceable, reassigned = self._is_plain(value), name in stored(body)
             # An unknown name, the only kind not plain, is reported at the call.
             once = pure and reads(body, name) <= 1 and not isinstance(value, ast.Name)
-            if not changed and (plain or once):
+            if not reassigned and (replaceable or once):
                 values[name] = value
                 continue
-            own = self._fresh(name, function, call)
+            local = self._fresh(name, function, call)
             later = None
-            if changed and plain:
-                later = versioned(body, name, value, own, self.there)
+            if reassigned and replaceable:
+                later = versioned(body, name, value, local, self.there)
             if later is None:
-                before.append(named(own, value))
-                values[name] = ast.Name(own, ast.Load())
+                before.append(named(local, value))
+                values[name] = ast.Name(local, ast.Load())
             body = later or body
         return before, [substituted(item, values) for item in body]
 
@@ -344,9 +356,9 @@ class Inliner:
 
     def free(self, *choices: str) -> str:
         """Return the first free name, else the last with a number, and mark it as taken."""
-        free = take(self.taken, *choices)
-        self.made |= {free}
-        return free
+        name = take(self.taken, *choices)
+        self.made |= {name}
+        return name
 
 
 def own_name(identifier: str) -> str:
@@ -359,21 +371,21 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
 
     Raise a `Refusal` if the arguments do not fit the parameters.
     """
-    known = function.arguments
+    params = function.arguments
     shown = own_name(function.name)
-    positional = [item.arg for item in (*known.posonlyargs, *known.args)]
+    positional = [item.arg for item in (*params.posonlyargs, *params.args)]
     by_name = {
-        own_name(item.arg): item.arg for item in (*known.args, *known.kwonlyargs)
+        own_name(item.arg): item.arg for item in (*params.args, *params.kwonlyargs)
     }
     hint = f"its parameters: {', '.join(map(own_name, _all(function)))}"
-    if known.vararg or known.kwarg:
+    if params.vararg or params.kwarg:
         message = f"'{shown}' takes any number of arguments"
         raise Refusal(call, message, "give it a parameter for each")
     if len(call.args) > len(positional):
-        extra = call.args[len(positional)]
+        surplus = call.args[len(positional)]
         count = f"{len(positional)} argument{'s' * (len(positional) != 1)}"
         raise Refusal(
-            extra, f"'{shown}' takes {count}, and gets {len(call.args)}", hint
+            surplus, f"'{shown}' takes {count}, and gets {len(call.args)}", hint
         )
     found = dict(zip(positional, call.args, strict=False))
     for item in [*call.args, *(word.value for word in call.keywords if not word.arg)]:
@@ -386,7 +398,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
         if name in found:
             raise Refusal(word, f"'{shown}' gets '{word.arg}' twice", hint)
         found[name] = word.value
-    preset = defaults(known)
+    preset = defaults(params)
     for name in _all(function):
         if name not in found and name not in preset:
             raise Refusal(call, f"'{shown}' is called without '{own_name(name)}'", hint)
@@ -398,7 +410,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
 
 
 def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
-    """Return the default of a parameter; raise a `Refusal` unless it is a constant."""
+    """Return the default of a parameter; raise a `Refusal` with the hint unless it is a constant, so it can be written anywhere."""
     if is_constant(default, ALWAYS):
         return default
     message = f"the default of '{name}' is not a constant"
@@ -406,6 +418,7 @@ def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
 
 
 def _all(function: Function) -> list[str]:
+    """Return the names of a function's parameters in order."""
     return [item.arg for item in parameters(function.arguments)]
 
 
@@ -414,39 +427,39 @@ def returned(
 ) -> tuple[Block, ast.expr]:
     """Split a body into the statements before the return and the returned value.
 
-    An `idle` call may return nothing, since its value is not used. `y = f(x); return y` gives `f(x)`. Raise a `Refusal` for a
-    return that `with_one_return` cannot move to the end, or a missing one.
+    An `idle` call may return nothing, since its value is not used; the value is then None. `y = f(x); return y` gives `f(x)`.
+    Raise a `Refusal` for a return that `with_one_return` cannot move to the end, or a missing one.
     """
     shown = own_name(function.name)
     own = set(stored(body))
     body = with_one_return(body)
     # Names that `with_one_return` brought in become locals of this function.
-    added = {name: f"{shown}.{name}" for name in stored(body) if name not in own}
-    body = [renamed(item, added) for item in body]
-    inner = [
+    new_names = {name: f"{shown}.{name}" for name in stored(body) if name not in own}
+    body = [renamed(item, new_names) for item in body]
+    early = [
         node
         for item in body[:-1]
         for node in ast.walk(item)
         if isinstance(node, ast.Return)
     ]
-    if inner:
+    if early:
         raise Refusal(
-            inner[0],
+            early[0],
             f"'{shown}' has a return before its last statement",
             "assign a name in each branch",
         )
     last = body[-1] if body else None
     if idle and not (isinstance(last, ast.Return) and last.value):
-        done = body[:-1] if isinstance(last, ast.Return) else body
-        return done, ast.copy_location(ast.Constant(None), last or function.node)
+        statements = body[:-1] if isinstance(last, ast.Return) else body
+        return statements, ast.copy_location(ast.Constant(None), last or function.node)
     if not isinstance(last, ast.Return) or last.value is None:
         hint = f"end it with: return ..., or call it alone: {shown}(...)"
         raise Refusal(last or function.node, f"'{shown}' returns nothing", hint)
     rest, value = body[:-1], last.value
     match rest[-1:], value:
         case [ast.Assign([ast.Name(name)], made)], ast.Name(
-            read
-        ) if name == read and name not in stored(rest[:-1]):
+            name_returned
+        ) if name == name_returned and name not in stored(rest[:-1]):
             return rest[:-1], made
     return rest, value
 
@@ -460,13 +473,13 @@ def without_gradient(
     `f.value = x * 2`. `body` and `value` are the function's statements and returned expression.
     """
     shown = own_name(function.name)
-    several = value.elts if isinstance(value, ast.Tuple) else [value]
+    values = value.elts if isinstance(value, ast.Tuple) else [value]
     lines, names, local = [*body], list[str](), stored(body)
-    for item in several:
+    for item in values:
         if isinstance(item, ast.Name) and item.id in local:
             names.append(item.id)
             continue
-        names.append(f"{shown}.value{len(names) + 1 if len(several) > 1 else ''}")
+        names.append(f"{shown}.value{len(names) + 1 if len(values) > 1 else ''}")
         lines.append(named(names[-1], item))
     (made,) = ast.parse("with torch.no_grad(): pass").body  # the one statement of it
     assert isinstance(made, ast.With)
@@ -474,13 +487,13 @@ def without_gradient(
         if isinstance(node, ast.expr | ast.stmt):
             ast.copy_location(node, value)
     made.body = lines
-    read = [
+    named_values = [
         ast.copy_location(ast.Name(name, ast.Load()), item)
-        for name, item in zip(names, several, strict=True)
+        for name, item in zip(names, values, strict=True)
     ]
     if not isinstance(value, ast.Tuple):
-        return [made], read[0]
-    return [made], ast.copy_location(ast.Tuple([*read], ast.Load()), value)
+        return [made], named_values[0]
+    return [made], ast.copy_location(ast.Tuple([*named_values], ast.Load()), value)
 
 
 def names_of_target(
@@ -488,8 +501,8 @@ def names_of_target(
 ) -> dict[str, str]:
     """Return new names for returned locals, after the targets of the assignment: `{"half.result": "y"}` for `y = half(x)`.
 
-    So no line `y = result` is needed. `value` is the expression the function returns.
-    `local` are the names the function binds, `seen` all names in it: a target among these would clash.
+    So no line `y = result` is needed. `value` is the expression the function returns. `local` are the names the function binds,
+    `seen` all names in it: a target among these would clash. A local has a dot in its name; it is renamed once.
     """
     pairs: list[tuple[ast.expr, ast.expr]] = []
     match target, value:
@@ -498,23 +511,23 @@ def names_of_target(
         case ast.Tuple(targets), ast.Tuple(values) if len(targets) == len(values):
             pairs = list(zip(targets, values, strict=True))
     found: dict[str, str] = {}
-    for one, other in pairs:
-        if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
+    for new, old in pairs:
+        if not isinstance(new, ast.Name) or not isinstance(old, ast.Name):
             continue
         if (
-            "." in other.id
-            and other.id in local
-            and one.id not in seen
-            and other.id not in found
+            "." in old.id
+            and old.id in local
+            and new.id not in seen
+            and old.id not in found
         ):
-            found[other.id] = one.id
+            found[old.id] = new.id
     return found
 
 
 def assigned_values(item: ast.Assign) -> list[ast.stmt]:
-    """Split `a, b = c, d` into two statements if equivalent; drop `a = a`.
+    """Return the statements for an assignment of a call's value: `a, b = c, d` as two if equivalent, none for `a = a`.
 
-    It is not equivalent if `d` reads `a`, or if the order of the values matters.
+    It is not equivalent if `d` reads `a`, or if the order of the values matters; the statement then stays.
     """
     match item:
         case ast.Assign([ast.Name(name)], ast.Name(same)) if name == same:
@@ -535,10 +548,9 @@ def assigned_values(item: ast.Assign) -> list[ast.stmt]:
 
 
 class Sites(ast.NodeTransformer):
-    """A replacement of the calls in one expression.
+    """A replacement of the calls in one expression by their values.
 
-    `before` are the statements to run ahead of it; `whole` is true if the expression was
-    nothing but a call. The value of an `idle` expression, a statement of its own, is not used.
+    After the visit `before` are the statements to run ahead of the expression; `whole` is true if it was nothing but a call.
     """
 
     def __init__(
@@ -550,12 +562,12 @@ class Sites(ast.NodeTransformer):
         conditional: bool = False,
         idle: bool = False,
     ) -> None:
-        """Prepare to visit the expression `root`; its value is assigned to `target`.
+        """Prepare to visit the expression `root`; its value is assigned to `target`, or not used if it is `idle`.
 
         `known` are the nested functions. In a `conditional` part, which may not run, no call may need statements.
         """
         self.inliner, self.known = inliner, known
-        self.direct = isinstance(root, ast.Call)
+        self.direct = isinstance(root, ast.Call)  # the root is nothing but a call
         self.target, self.conditional, self.idle = target, conditional, idle
         self.before: list[ast.stmt] = []
         self.whole = False
@@ -575,7 +587,10 @@ class Sites(ast.NodeTransformer):
         return found
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Return the value of an inlined call, its lines added to `before`; visit the parts of any other call."""
+        """Return the value of an inlined call, its lines added to `before`; visit the parts of any other call, which stays.
+
+        A value that changes a tensor or is random, inside a larger expression, gets a name in these lines.
+        """
         function = self.inliner.called(node.func, self.known)
         earlier = list(self.seen)
         # For a call that stays, Python evaluates the callee before the arguments; an
@@ -645,11 +660,13 @@ class Sites(ast.NodeTransformer):
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """Visit `a if test else b`: only one of `a` and `b` runs."""
         node.test = self.visit(node.test)
         node.body, node.orelse = self._chosen(node.body), self._chosen(node.orelse)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """Visit `a and b`: operands after the first may not run."""
         first, *others = node.values
         node.values = [self.visit(first), *map(self._chosen, others)]
         return node
@@ -700,7 +717,7 @@ class Sites(ast.NodeTransformer):
         ]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        """Replace `halves(x)[0]` by `a` if the function returns `a, b`, and computing `b` has no effect.
+        """Replace `halves(x)[0]`, after inlining the call, by `a` if the function returns `a, b` and computing `b` has no effect.
 
         Raise a Refusal for an index of a function itself, `kernel[grid]`: only Triton's have one.
         """
@@ -718,7 +735,7 @@ class Sites(ast.NodeTransformer):
         return node
 
     def _chosen(self, node: ast.expr) -> ast.expr:
-        """Visit an expression evaluated in some runs only: no call in it may need statements."""
+        """Visit an expression evaluated in some runs only: a call in it that needs statements raises NotHere."""
         outer, self.conditional = self.conditional, True
         found = self.visit(node)
         self.conditional = outer
@@ -733,7 +750,7 @@ def _is_dotted(node: ast.expr) -> bool:
 
 
 def _unpacked(value: ast.expr) -> list[ast.expr]:
-    """Unpack `f(*(a, b))` to `f(a, b)`."""
+    """Return the arguments a starred tuple stands for, `a` and `b` for `*(a, b)`; any other argument alone."""
     match value:
         case ast.Starred(ast.Tuple(items)):
             return items
@@ -741,7 +758,7 @@ def _unpacked(value: ast.expr) -> list[ast.expr]:
 
 
 def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
-    """Turn `y = a if c else b` into an `if` statement."""
+    """Return `if c: y = a`, `else: y = b` for `y = a if c else b`; so too for a `return` or another statement of the value."""
     parts: list[list[ast.stmt]] = []
     for chosen in (value.body, value.orelse):
         part = copy.copy(item)
@@ -753,7 +770,7 @@ def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
 
 
 def place_holder(item: ast.stmt) -> ast.stmt:
-    """Return a stand-in for a reported statement, for the reading of later ones: `y = None` for `y = f(x)`."""
+    """Return a stand-in for a statement reported as a problem, `y = None` for `y = f(x)`: so `y` is no unknown name below."""
     target = item.targets[0] if isinstance(item, ast.Assign) else None
     nothing = ast.copy_location(ast.Constant(None), item)
     if isinstance(target, ast.Name | ast.Tuple):

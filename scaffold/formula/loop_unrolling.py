@@ -1,5 +1,10 @@
 """Loop unrolling: short loops and comprehensions over literals, `for w in (a, b)`, `sum(f(i) for i in range(3))`.
 
+`parse` calls it before the choice between a derived gradient and autograd.
+
+Words: a *step* is one round of a loop; a loop is *unrolled* if the statements of its steps stand in a row, with the value of
+each step in place of the loop variable; an iterable is *listed* if the text itself shows its elements, or their number.
+
 In: the statements of a formula. Out: the same without loops, or unchanged if one cannot be unrolled. Invariant: a loop
 is unrolled only if the text lists the few values it iterates over.
 
@@ -26,7 +31,7 @@ ROUNDS = 4  # of one loop
 LINES = 24  # added by all loops of a forward
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 Comprehension = ast.ListComp | ast.GeneratorExp
-Number = Callable[[ast.expr], int | None]  # the value of an integer, if known
+Number = Callable[[ast.expr], int | None]  # the int an expression is known to be
 Lists = Mapping[str, list[ast.expr]]  # elements of locals bound to literal lists
 
 
@@ -55,11 +60,16 @@ def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None
 
 
 def _loops(item: ast.AST) -> bool:
+    """Return whether a loop or a comprehension is anywhere in some syntax."""
     return any(isinstance(node, LOOPS) for node in ast.walk(item))
 
 
 def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
-    """Return the elements of locals bound to literal lists, `ws = (a, b)`, if neither they nor the elements may change."""
+    """Return the elements of locals bound to literal lists, `ws = (a, b)`, if neither they nor the elements may change.
+
+    So `for w in ws` can be unrolled. A name among `taken` ones has a binding already; any attribute of a list, `ws.append`, counts
+    as a change.
+    """
     nodes = [node for item in body for node in ast.walk(item)]
     counts = Counter([*(node.id for node in stores(body)), *taken])
     changed = {
@@ -80,7 +90,10 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
 
 
 def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
-    """Yield the names a node reads, except `own`: inside a loop its variables, bound by the loop itself."""
+    """Yield the names a node reads, except those in `own`: inside a loop these are its variables, bound by the loop itself.
+
+    `unrolled` so finds the loop variables read after their loop.
+    """
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield from {node.id} - own
     if isinstance(node, ast.For):
@@ -102,19 +115,22 @@ def _assigned(known: Mapping[str, ast.expr], at: ast.stmt) -> list[ast.stmt]:
 
 
 def _may_continue(item: ast.stmt) -> bool:
-    """Return whether a statement may end the current step of its loop."""
+    """Return whether a statement holds a `continue` of its own loop, not of one inside it, and so may end the step."""
     if isinstance(item, ast.If):
         return any(map(_may_continue, (*item.body, *item.orelse)))
     return isinstance(item, ast.Continue)
 
 
 class _Unroller(ast.NodeTransformer):
-    """An unroller of loops and comprehensions over literals."""
+    """An unroller of loops and comprehensions over literals; a loop it cannot unroll stays in place."""
 
     def __init__(
         self, outside: frozenset[str], taken: frozenset[str], lists: Lists
     ) -> None:
-        """Prepare to unroll: names in `outside` are read after their loop, `taken` ones hide builtin functions."""
+        """Prepare to unroll: names in `outside` are read after their loop, `taken` ones hide builtin functions.
+
+        `lists` are the elements of locals that are lists.
+        """
         self.outside, self.taken, self.lists = outside, taken, lists
 
     def lines(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -128,7 +144,8 @@ class _Unroller(ast.NodeTransformer):
     def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
         """Return the steps of a loop as statements in a row.
 
-        The loop itself is returned if its values are not listed in the text, or if it may end early.
+        The loop itself is returned if its values are not listed in the text, or if it may end early. `own` are the loop variables
+        that a step changes, `last` the values of the others in the last step.
         """
         values = self._values(item.iter)
         names = frozenset(stored([item.target]))
@@ -137,7 +154,8 @@ class _Unroller(ast.NodeTransformer):
         may_end = any(isinstance(node, ast.Break | ast.Return) for node in inner)
         if not values or item.orelse or may_end:
             return item
-        if written & names_in(values):  # `for a in (y, x): x = x + a`: the new x
+        # In `for a in (y, x): x = x + a` the second `a` is the old x.
+        if written & names_in(values):
             return item
         # A loop variable changed in a step, `k = k.relu()`, is assigned; so is one read
         # after the loop.
@@ -154,10 +172,11 @@ class _Unroller(ast.NodeTransformer):
                 return item
             given = {name: part for name, part in known.items() if name in own}
             found += [*_assigned(given, item), *step]
-        left = {name: last[name] for name in last if name in self.outside}
-        return self.lines([*found, *_assigned(left, item)])
+        read_later = {name: last[name] for name in last if name in self.outside}
+        return self.lines([*found, *_assigned(read_later, item)])
 
     def visit_ListComp(self, item: ast.ListComp) -> ast.expr:
+        """Write out `[f(x) for x in (y, z)]` as `[f(y), f(z)]`."""
         return self._listed(item, ast.List)
 
     def visit_Assign(self, item: ast.Assign) -> ast.Assign:
@@ -168,6 +187,7 @@ class _Unroller(ast.NodeTransformer):
         return item
 
     def visit_Starred(self, item: ast.Starred) -> ast.expr:
+        """Write out `*(f(x) for x in (y, z))` as `*[f(y), f(z)]`."""
         self.generic_visit(item)
         item.value = self._listed(item.value, ast.List)
         return item
@@ -188,7 +208,7 @@ class _Unroller(ast.NodeTransformer):
     def _listed(
         self, item: ast.expr, made: type[ast.Tuple] | type[ast.List]
     ) -> ast.expr:
-        """Return a comprehension over a literal as a list or tuple of its elements (`made` is the type), anything else unchanged."""
+        """Return a comprehension over a literal as a list or tuple (`made`) of its elements, anything else unchanged."""
         if isinstance(item, Comprehension) and (found := self.elements(item)):
             return ast.copy_location(made(found, ast.Load()), item)
         return item
@@ -202,18 +222,19 @@ class _Unroller(ast.NodeTransformer):
     ) -> list[ast.expr] | None:
         """Return a comprehension's elements, written out; None if their number is unknown, or zero.
 
-        Of several `for` (`generators`), the first one is substituted, and the rest are unrolled by recursion. None too for an
-        `if`, and if the same name is bound again inside.
+        `elt` is the expression before the first `for`. Of several `for` (`generators`), the first one is substituted, and the rest
+        are unrolled by recursion. None too for an `if`, and if the same name is bound again inside.
         """
         if not generators:
             found = self.visit(copy.deepcopy(elt))
             assert isinstance(found, ast.expr)
             return [found]
-        (first, *others), several = generators, list[ast.expr]()
+        (first, *others), elements = generators, list[ast.expr]()
         values = None if first.ifs else self._values(first.iter)
         for value in values or ():
             known = _bound(first.target, value)
             inner = [item.target for item in others]
+            # The variable is bound again inside: it has another value there.
             if known is None or not known.keys().isdisjoint(stored([elt, *inner])):
                 return None
             step = _Known(known, self._number)
@@ -221,31 +242,36 @@ class _Unroller(ast.NodeTransformer):
             made = self._elements(step.visit(copy.deepcopy(elt)), rest)
             if made is None:
                 return None
-            several += made
-        return several or None
+            elements += made
+        return elements or None
 
     def _values(self, item: ast.expr) -> list[ast.expr] | None:
         """Return the values of an iterable; None if the text does not list them, or lists more than `ROUNDS`."""
         match item:
             case ast.Tuple(elts) | ast.List(elts) if all(map(_is_repeatable, elts)):
-                found: list[ast.expr] | None = elts
+                values: list[ast.expr] | None = elts
             case ast.Name(name):
-                found = self.lists.get(name)
+                values = self.lists.get(name)
             case ast.Call(ast.Name(name), args, []) if name not in self.taken:
-                found = self._from_builtin(name, args, item)
+                values = self._from_builtin(name, args, item)
             case _:
                 return None
-        return found if found is not None and len(found) <= ROUNDS else None
+        return values if values is not None and len(values) <= ROUNDS else None
 
     def _from_builtin(
         self, name: str, args: list[ast.expr], at: ast.expr
     ) -> list[ast.expr] | None:
-        """Return the values of `range`, `reversed`, `enumerate` or `zip` of literals; None if one of them is not known."""
+        """Return the values of a call of `range`, `reversed`, `enumerate` or `zip` (`name`); None if they are not known.
+
+        `at` is the call, whose place the numbers get.
+        """
         if name == "range":
-            ends = [self._number(end) for end in args]
-            known = [end for end in ends if end is not None]
-            if not 1 <= len(known) <= 3 or len(known) < len(ends) or known[2:] == [0]:
+            bounds = [self._number(end) for end in args]
+            known = [end for end in bounds if end is not None]
+            # A wrong number of bounds, an unknown one, or a step of 0.
+            if not 1 <= len(known) <= 3 or len(known) < len(bounds) or known[2:] == [0]:
                 return None
+            # One more than are unrolled shows that there are too many.
             return [_constant(number, at) for number in range(*known)[: ROUNDS + 1]]
         parts = [self._values(arg) for arg in args]
         listed = [part for part in parts if part is not None]
@@ -311,8 +337,8 @@ def _step(
 ) -> list[ast.stmt] | None:
     """Return the statements of one step of a loop up to a `continue`; None if it depends on data whether one is reached.
 
-    `known` are the values of the loop variables in this step, `number` is its number. A line may become several, or none,
-    when a test in it is decided by these values.
+    `known` are the values of the loop variables in this step; `number` gives the int that an expression is, if known. A line may
+    become several, or none, when a test in it is decided by these values.
     """
     found: list[ast.stmt] = []
     for line in body:
@@ -327,9 +353,9 @@ def _step(
 
 
 class _Known(BranchTaker):
-    """A substitution of loop variables by the values of one step.
+    """A substitution of loop variables by the values of one step (`known`).
 
-    It folds expressions and tests of integers: `i + 1`, `if i == 0`.
+    It folds expressions and tests of integers: `i + 1` -> `3`, `if i == 0` -> one branch. `number` is that of `_step`.
     """
 
     def __init__(self, known: Mapping[str, ast.expr], number: Number) -> None:
@@ -354,7 +380,7 @@ class _Known(BranchTaker):
         return _constant(value, item) if isinstance(value, int) else item
 
     def visit_Compare(self, item: ast.Compare) -> ast.expr:
-        """Fold a test settled by numbers: `i < len(ws) - 1`."""
+        """Return True or False for a test settled by numbers: `i < len(ws) - 1`; any other test stays."""
         self.generic_visit(item)
         match item:
             case ast.Compare(left, [order], [right]):
@@ -389,10 +415,12 @@ def _constant(number: int, at: ast.expr) -> ast.expr:
 
 
 def _placed(item: ast.expr, at: ast.expr) -> ast.expr:
+    """Give new syntax the place of `at`, ending a line later as the mark of unrolling."""
     ast.copy_location(item, at)
     item.end_lineno = at.lineno + 1
     return item
 
 
 def _is_unrolled(item: ast.expr) -> bool:
+    """Return whether an expression has the mark of unrolling (`_constant`); a number of the user's ends on its line."""
     return item.lineno != item.end_lineno

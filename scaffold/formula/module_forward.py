@@ -1,5 +1,19 @@
 """The forward of an `nn.Module` as a function: the attributes it reads of `self` become parameters.
 
+For `--forward '@file.py:Norm'` a user names an `nn.Module`; an op is a function of tensors, so what the module keeps in `self`
+becomes its arguments:
+
+    class Norm(nn.Module):                                        def forward(x, *, weight: Parameter[dim],
+        def __init__(self, dim, eps=1e-5):                                    eps: float = 1e-5):
+            self.weight = nn.Parameter(torch.ones(dim))    ->         return F.normalize(x, eps=eps) * weight
+            self.eps = eps
+        def forward(self, x):
+            return F.normalize(x, eps=self.eps) * self.weight
+
+Words: the *owner* is the class; an attribute is of `self`; a *member* is an inner module, kept as an attribute, `self.up`; a
+*layer* is a class of a module, of PyTorch or of the file; `below` is the converter of a member's class; a *number* is a setting
+that is no tensor; a parameter or buffer is *started* by its first values (`nn.init`); `made` is new syntax.
+
 In: the syntax of a file and the class named by '@file.py:Norm'. Out: a function like `forward`, with a keyword-only
 parameter for each attribute it reads, annotated from `__init__`: `weight: Parameter[dim]`, `mean: Buffer`,
 `eps: float = 1e-5`; the methods it calls, likewise; and the modules in it: for `self.up(x)` with
@@ -71,6 +85,7 @@ def member_class(
 ) -> ast.ClassDef | None:
     """Return the class of an inner module, with the arguments of `call` put in place of the parameters of its `__init__`.
 
+    For `nn.Linear(dim, 4 * dim)` its `self.weight` so has the sizes `4 * dim` and `dim`, in the words of the outer module.
     `around` is the `__init__` of the outer module, in which the call stands; the class gets its parameters instead. None
     if the class is unknown, or if a name in the arguments could mean something else inside it.
     """
@@ -78,8 +93,8 @@ def member_class(
     if layer is None or around is None:
         return None
     call = _with_tuples(_without_factory(call, around), around)
-    in_turn = dotted_name(call.func) in SEQUENTIAL
-    found = _sequential(layer, call) if in_turn else _instance(layer, call)
+    sequential = dotted_name(call.func) in SEQUENTIAL
+    found = _sequential(layer, call) if sequential else _instance(layer, call)
     if found is None:
         return None
     later = (node.id for node in stores([around]) if _place(node) > _place(call))
@@ -91,7 +106,7 @@ def member_class(
     for item in found.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             if names.intersection(node.id for node in stores([item])):
-                return None  # a name clash
+                return None  # one name for two values
             item.args = copy.deepcopy(around.args)
     return found
 
@@ -101,19 +116,19 @@ def _with_tuples(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
 
     That is after `self.patch = (size, size)` in the function `around`, an `__init__`, if the attribute is assigned once.
     """
-    held = dict[str, list[ast.expr]]()
+    values = dict[str, list[ast.expr]]()
     for node in ast.walk(around):
         for name, value in _assigned(node):
-            held.setdefault(name, []).append(value)
+            values.setdefault(name, []).append(value)
     filling = _Filling({})
-    for name, (one, *others) in held.items():
-        if isinstance(one, ast.Tuple) and not others:
-            filling.held[name] = one
+    for name, (first, *later) in values.items():
+        if isinstance(first, ast.Tuple) and not later:
+            filling.of_self[name] = first
     filled: ast.Call = filling.visit(copy.deepcopy(call))
     return filled
 
 
-FACTORY = {"device", "dtype"}
+FACTORY = {"device", "dtype"}  # arguments of functions that create tensors
 
 
 def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
@@ -121,21 +136,21 @@ def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
 
     They decide where a parameter is created, not what the forward computes. `around` is the `__init__` with the call.
     """
-    held = dict[str, set[str]]()  # the keys of each dict
+    keys_of = dict[str, set[str]]()  # the keys of each dict
     for node in ast.walk(around):
         match node:
             case ast.Assign([ast.Name(name)], ast.Dict(keys)):
-                held[name] = {
+                keys_of[name] = {
                     ast.unparse(key).strip("'") if key else "" for key in keys
                 }
             case ast.Assign([ast.Name(name)], ast.Call(ast.Name("dict"), [], words)):
-                held[name] = {word.arg or "" for word in words}
+                keys_of[name] = {word.arg or "" for word in words}
 
     def is_factory(word: ast.keyword) -> bool:
         """Return whether an argument is a passed-on `device` or `dtype`, a None for one, or a dict of nothing else."""
         named = word.value.id if isinstance(word.value, ast.Name) else ""
-        if word.arg is None:
-            return held.get(named, {""}) <= FACTORY
+        if word.arg is None:  # `**factory_kwargs`
+            return keys_of.get(named, {""}) <= FACTORY
         return word.arg in FACTORY and (named in FACTORY or is_none(word.value))
 
     kept = [word for word in call.keywords if not is_factory(word)]
@@ -150,6 +165,7 @@ def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
         return next((item for item in found if item.name == name), None)
     if module not in ("nn", "torch.nn"):
         return None
+    # A copy of PyTorch's class, with the place of the call.
     known = layers().get(name)
     return known and placed(copy.deepcopy(known), call)
 
@@ -161,14 +177,14 @@ def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     """
     if call.keywords or not all(isinstance(item, ast.Call) for item in call.args):
         return None
-    init, forward = layer.body
+    init, forward = layer.body  # `torch_layers.txt` has these two, both nearly empty
     assert isinstance(init, ast.FunctionDef) and isinstance(forward, ast.FunctionDef)
     (returned,) = forward.body
     assert isinstance(returned, ast.Return) and returned.value is not None
     for at, made in enumerate(map(copy.deepcopy, call.args)):
         assert isinstance(made, ast.Call)
         before = call.args[at - 1] if at else call
-        # Nothing else reads a new tensor.
+        # In place or not is the same for a new tensor, which nothing else reads.
         if isinstance(before, ast.Call) and _makes_new(before):
             made.keywords = [word for word in made.keywords if word.arg != "inplace"]
         member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
@@ -179,9 +195,9 @@ def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
 
 
 def _makes_new(call: ast.Call) -> bool:
-    """Return whether the output of a PyTorch module is a new tensor: the next module may change it in place unseen.
+    """Return whether the output of a PyTorch module, made by a call, is a new tensor: the next one may change it in place unseen.
 
-    True for modules with a weight, since they compute something.
+    True for modules with a weight, since they compute something; others may return their input.
     """
     name = (dotted_name(call.func) or "").rpartition(".")[2]
     return name in layers() and "self.weight" in ast.unparse(layers()[name])
@@ -209,8 +225,9 @@ def placed(found: Syntax, at: ast.AST) -> Syntax:
 def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     """Return a class with the arguments of a call put into its `__init__`.
 
-    `self.scale = scale` of `Norm(0.5)` becomes `self.scale = 0.5`. None if it has no forward, if the arguments do not fit the
-    parameters, or if `__init__` assigns a parameter anew.
+    `self.scale = scale` of `Norm(0.5)` becomes `self.scale = 0.5`; locals assigned once are replaced too, since the `__init__`
+    around may use the same name. None if the class has no forward, if the arguments do not fit the parameters, or if `__init__`
+    assigns a parameter anew.
     """
     made = copy.deepcopy(layer)
     methods = {
@@ -229,16 +246,17 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     for item in (new for one in init.body for new in filling.of_statement(one)):
         match item:
             case ast.Assign([ast.Name(name)], value) if counts[name] == 1:
-                given[name] = value  # the `__init__` around may use the same name
+                given[name] = value
                 continue
             case ast.Assign([ast.Attribute(ast.Name("self"), name)], value):
-                filling.held[name] = value
+                filling.of_self[name] = value
         body.append(item)
     init.body = body or [ast.Pass()]
     return made
 
 
 def _place(node: ast.expr) -> tuple[int, int]:
+    """Return the position of a node, to compare which of two comes first."""
     return node.lineno, node.col_offset
 
 
@@ -251,34 +269,38 @@ def _arguments(
     """
     plain = [*arguments.posonlyargs, *arguments.args][bound:]
     names = [item.arg for item in plain]
-    every = {*names, *(item.arg for item in arguments.kwonlyargs)}
+    all_names = {*names, *(item.arg for item in arguments.kwonlyargs)}
     words = {item.arg: item.value for item in call.keywords}
     stars = any(isinstance(item, ast.Starred) for item in call.args)
-    if stars or len(call.args) > len(names) or not words.keys() <= every:
+    if stars or len(call.args) > len(names) or not words.keys() <= all_names:
         return None
     if arguments.vararg or arguments.kwarg:
         return None
     known = dict(defaults(arguments))
     known |= dict(zip(names, call.args, strict=False))
     known |= {str(name): value for name, value in words.items()}
-    return known if known.keys() >= every else None
+    return known if known.keys() >= all_names else None
 
 
 class _Filling(BranchTaker):
-    """A substitution of names, and of numbers held by `self`; it takes branches settled by constants."""
+    """A substitution of names, and of numbers held by `self`; it takes branches settled by constants.
+
+    It turns a method of a class into that of one instance: names of `__init__`'s parameters become the arguments of the call.
+    """
 
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
         """Prepare to replace the names in `given` by expressions."""
         self.given = given
-        self.held: dict[str, ast.expr] = {}  # attributes of self
-        self.owners: Collection[str] = ()  # parameters with numbers: `config`
+        self.of_self: dict[str, ast.expr] = {}  # values of attributes of self
+        self.owners: Collection[str] = ()  # parameters that hold settings: `config`
 
     def of_statement(self, item: ast.stmt) -> list[ast.stmt]:
-        """Return the statements after substitution."""
+        """Return the statements that a statement becomes: those of the branch taken, if it is an `if`."""
         found = self.visit(item)
         return found if isinstance(found, list) else [found]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a name by a copy of its expression."""
         return copy.deepcopy(self.given.get(node.id, node))
 
     def visit_Starred(self, node: ast.Starred) -> ast.AST | list[ast.expr]:
@@ -296,14 +318,15 @@ class _Filling(BranchTaker):
         match node:
             case ast.Attribute(
                 ast.Name("self"), name, ast.Load()
-            ) if name in self.held and _is_arithmetic(self.held[name], *OF_SIZES):
-                return copy.deepcopy(self.held[name])
+            ) if name in self.of_self and _is_arithmetic(self.of_self[name], *OF_SIZES):
+                return copy.deepcopy(self.of_self[name])
             case ast.Attribute(ast.Name(owner), name) if owner in self.owners:
                 return ast.copy_location(ast.Name(name, ast.Load()), node)
         self.generic_visit(node)
         return node
 
 
+# Builtins that give a number for numbers.
 NUMBERS = BUILTINS - {"divmod", "isinstance", "len", "list", "range", "sum", "tuple"}
 
 
@@ -311,7 +334,10 @@ OF_SIZES = (ast.Attribute, ast.Tuple)  # `self.dim`, `(size, size)`
 
 
 def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
-    """Return whether an expression consists of names, numbers, functions of numbers and nodes of the types `more`."""
+    """Return whether an expression consists of names, numbers, functions of numbers and nodes of the types `more`.
+
+    Such a value of a setting, `dim ** -0.5`, can be computed again anywhere.
+    """
     match value:
         case ast.Call(callee, given, []) if _is_of_numbers(callee):
             return all(_is_arithmetic(item, *more) for item in given)
@@ -325,6 +351,7 @@ def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
 
 
 def _is_of_numbers(callee: ast.expr) -> bool:
+    """Return whether a name is a function, or a constant, of numbers: `max`, `math.sqrt`, `math.pi`."""
     name = dotted_name(callee) or ""
     return name in NUMBERS or name.startswith("math.")
 
@@ -344,7 +371,10 @@ def _is_number(value: ast.AST) -> bool:
     return all(map(_is_number, ast.iter_child_nodes(value)))
 
 
-KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
+KINDS = {
+    "Parameter": "Parameter",
+    "Buffer": "Buffer",
+}  # a class of torch.nn -> annotation
 TYPED = {"bool": "BoolTensor", "int": "LongTensor"}  # for a tensor that is no buffer
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
@@ -361,9 +391,9 @@ class Attribute(NamedTuple):
     annotation: ast.expr | None = None
     default: ast.expr | None = None
     module: ast.expr | None = None  # the call that makes it, if it is another module
-    may_lack: bool = False  # it may be None
+    optional: bool = False  # it may be None
     argument: str = ""  # the parameter of `__init__` it equals
-    value: ast.expr | None = None  # arithmetic over such parameters
+    value: ast.expr | None = None  # arithmetic over such parameters: `dim ** -0.5`
 
 
 class ModuleForward(NamedTuple):
@@ -379,7 +409,7 @@ class ModuleForward(NamedTuple):
 
 
 def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
-    """Return the classes with a forward meant by `Norm` or `Norm.forward`; without a name, all of them."""
+    """Return the classes with a forward that `name` means, `Norm`, `forward` or `Norm.forward`; without a name, all of them."""
     classes = [item for item in module.body if isinstance(item, ast.ClassDef)]
     return [
         owner
@@ -428,7 +458,7 @@ def _is_layer(dotted: str) -> bool:
 
 
 class _Renamed(ast.NodeTransformer):
-    """A replacement of names by dotted names."""
+    """A replacement of imported names by dotted names (`names`)."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
@@ -441,11 +471,15 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    """Return the methods of a class by name."""
     return {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
 
 
 class _Returned(ast.NodeTransformer):
-    """A replacement of calls of own methods that only return an expression: `self.make_mask(n)`."""
+    """A replacement of calls of the class's own methods that only return an expression: `self.make_mask(n)`.
+
+    So an `__init__` shows what its attributes are made of.
+    """
 
     def __init__(self, owner: ast.ClassDef) -> None:
         self.methods, self.owners = _methods(owner), {SELF, owner.name}
@@ -495,13 +529,15 @@ def _init_of(owner: ast.ClassDef) -> ast.FunctionDef | None:
 
 
 def _takes_self(method: ast.FunctionDef) -> bool:
+    """Return whether the first parameter of a method is `self`; that of a static method is not."""
     return [item.arg for item in parameters(method.args)][:1] == [SELF]
 
 
 class _Converter:
-    """A converter of the methods of one class to functions.
+    """A converter of the methods of one class to functions of the attributes they read.
 
-    Their names begin with the class name, or with `Mlp.up` for a module inside `Mlp`.
+    Their names begin with the class name, or with `Mlp.up` for a module inside `Mlp`. `attributes` are the facts of the class
+    about its attributes; those of inner modules that are read, `up_weight`, are added on the way, while `own` stays.
     """
 
     def __init__(
@@ -515,16 +551,19 @@ class _Converter:
         self.owner, self.file, self.name, self.inputs = owner, file, name, inputs
         self.methods, self.init = _methods(owner), _init_of(owner)
         self.attributes = dict(_attributes(owner, self.init))
-        self.own = frozenset(self.attributes)
+        self.own = frozenset(self.attributes)  # without those of inner modules
         self.arguments: dict[str, Attribute] = (
             {}
         )  # of `__init__`, read by inner modules
         self.owners: dict[str, str] = {}  # `up_weight` -> the module `up`
-        self.made: dict[str, ast.FunctionDef] = {}
+        self.made: dict[str, ast.FunctionDef] = {}  # functions by full name
         self.members: dict[str, _Converter | None] = {}
 
     def member(self, name: str) -> "_Converter | None":
-        """Return the converter of an inner module; None if its class is unknown, or nested too deep."""
+        """Return the converter of the inner module `self.NAME`; None if its class is unknown, or nested too deep.
+
+        It shares `made`, so that all functions are found in one place.
+        """
         if name not in self.members:
             found = member_of(self.owner, self.attributes, name, self.file)
             if found is None or self.name.count(".") > DEEPEST:
@@ -537,12 +576,13 @@ class _Converter:
 
     @property
     def is_member(self) -> bool:
+        """Return whether the class is that of an inner module: its name has a dot."""
         return "." in self.name
 
     def converted(self) -> ModuleForward:
         """Return the function of the forward, with the functions of the methods and inner modules it calls."""
         function = self.function("forward", ())
-        del self.made[function.name]
+        del self.made[function.name]  # the others are those it calls
         return ModuleForward(function, self.made)
 
     def function(self, name: str, running: tuple[str, ...]) -> ast.FunctionDef:
@@ -560,6 +600,7 @@ class _Converter:
         del first[0]  # self
         aliases = _aliases(node)
         body = _Reader(self, name, (*running, name))
+        # `weight = self.weight` is dropped, and yet notes the attribute as read.
         read = [(item in aliases, body.visit(item)) for item in node.body]
         node.body = [item for is_alias, item in read if not is_alias]
         computed = {} if self.is_member or running else self.computed(body.read, node)
@@ -571,7 +612,7 @@ class _Converter:
             shown = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
             default = known.default
-            if default is None and known.may_lack:
+            if default is None and known.optional:
                 default = ast.copy_location(ast.Constant(None), node)
             arguments.kw_defaults.append(default)
         self.made[full] = node
@@ -582,8 +623,8 @@ class _Converter:
     ) -> dict[str, ast.expr]:
         """Return numbers the function can compute itself: `{"scale": dim ** -0.5}`, with `weight.shape[0]` for `dim`.
 
-        Other arguments of `__init__` in such an expression become parameters: `read`, which maps the attributes read by the
-        method to a node, has them instead of the computed number afterwards.
+        Other arguments of `__init__` in such an expression (`added`) become parameters: they replace the computed number in `read`,
+        which maps the attributes read by the method to a node.
         """
         init = self.init
         given = {item.arg: item for item in parameters(init.args)} if init else {}
@@ -595,9 +636,9 @@ class _Converter:
                 text = f"{name}.shape[{at}]"
                 sizes.setdefault(size, ast.parse(text, mode="eval").body)
         # `margin` for `m` after `self.margin = m`, if the forward reads it.
-        held = {x.argument: ast.Name(name, ast.Load()) for name, x in known.items()}
-        filled = {**held, **sizes}
-        taken = {item.arg for item in parameters(method.args)} | AXES
+        named = {x.argument: ast.Name(name, ast.Load()) for name, x in known.items()}
+        filled = {**named, **sizes}
+        reserved = {item.arg for item in parameters(method.args)} | AXES
         found = dict[str, ast.expr]()
         for name, item in known.items():
             value = item.value if name not in self.inputs else None
@@ -605,14 +646,14 @@ class _Converter:
                 continue
             names = sorted(names_in([value]) - filled.keys() - {*NUMBERS, "math"})
             kept = [one for one in names if self.keeps(one)]
-            more = [one for one in kept if one not in known]
-            sure = [o for o in more if o not in values or not is_none(values[o])]
-            other = taken & {*more} or _is_divided(value, {*more} - values.keys())
-            if len(kept) < len(names) or len(sure) < len(more) or other:
+            added = [one for one in kept if one not in known]
+            certain = [o for o in added if o not in values or not is_none(values[o])]
+            unfit = reserved & {*added} or _is_divided(value, {*added} - values.keys())
+            if len(kept) < len(names) or len(certain) < len(added) or unfit:
                 continue
             found[name] = _Filling(filled).visit(copy.deepcopy(value))
             node = read.pop(name)
-            for one in more:
+            for one in added:
                 kind = given[one].annotation if one in given else None
                 number = None if kind or one in values else ast.Name(NUMBER, ast.Load())
                 self.arguments[one] = Attribute(kind or number, values.get(one))
@@ -620,7 +661,7 @@ class _Converter:
         return found
 
     def keeps(self, argument: str) -> bool:
-        """Return whether an argument of `__init__` can keep its name as a parameter: no other attribute has this name."""
+        """Return whether an argument of `__init__` can be a parameter of its name: no attribute of another value has this name."""
         known = self.attributes.get(argument, Attribute(argument=argument))
         return known.module is not None or known.argument == argument
 
@@ -648,23 +689,23 @@ def _sizes_of(item: Attribute) -> list[str]:
     match item.annotation:
         case ast.Subscript(
             ast.Name("Parameter" | "Buffer" | "BoolBuffer" | "IntBuffer"), sizes
-        ) if not item.may_lack:
+        ) if not item.optional:
             several = sizes.elts if isinstance(sizes, ast.Tuple) else [sizes]
             return [ast.unparse(one) for one in several]
     return []
 
 
 class _Reader(ast.NodeTransformer):
-    """A replacement of `self.weight` by `weight` in one method.
+    """A replacement of `self.weight` by `weight` in one method, for the converter `of` of its class.
 
-    `read` maps the attributes, in order of reading, to a node each.
+    Afterwards `read` maps the attributes, in order of reading, to a node each; calls of methods and members are calls of functions.
     """
 
     def __init__(self, of: _Converter, name: str, running: tuple[str, ...]) -> None:
         """Prepare to read the method `name` of the class of `of`; `running` are the methods under conversion."""
         self.of, self.name, self.running = of, name, running
         self.read: dict[str, ast.expr] = {}
-        self.names: list[ast.Name] = []  # nodes of attributes
+        self.names: list[ast.Name] = []  # the nodes put in place of attributes
 
     def named(self, name: str, at: ast.expr) -> ast.Name:
         """Return the node of the parameter for an attribute, and note the attribute as read."""
@@ -737,13 +778,16 @@ class _Reader(ast.NodeTransformer):
         """
         known = self.of.attributes.get(name, Attribute())
         module = known.module
-        if known.may_lack or not isinstance(module, ast.Call) or not made_of(module):
+        if known.optional or not isinstance(module, ast.Call) or not made_of(module):
             return None
         given = [*module.args, *(word.value for word in module.keywords)]
         return copy.deepcopy(module) if all(map(is_literal, given)) else None
 
     def call(self, node: ast.Call, name: str) -> ast.expr:
-        """Return a call of a method of the same class, with the attributes it reads as arguments."""
+        """Return a call of a method of the same class as one of its function, with the attributes it reads as keyword arguments.
+
+        Raise a `Refusal` for one that calls itself, or takes no `self`.
+        """
         method = self.of.methods[name]
         if name in self.running or not _takes_self(method):
             what = "calls itself" if name in self.running else "does not take 'self'"
@@ -759,7 +803,7 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def call_of_member(self, node: ast.Call, name: str, below: _Converter) -> ast.expr:
-        """Return a call of an inner module, with the attributes its forward reads as arguments."""
+        """Return a call of the inner module `name` as one of its forward's function, with the attributes it reads as arguments."""
         function = below.function("forward", ())
         self.read_arguments(node)
         node.func = ast.copy_location(ast.Name(function.name, ast.Load()), node.func)
@@ -771,6 +815,7 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def read_arguments(self, node: ast.Call) -> None:
+        """Replace attributes in the arguments of a call, not in its callee."""
         node.args = [self.visit(item) for item in node.args]
         node.keywords = [self.visit(item) for item in node.keywords]
 
@@ -789,10 +834,11 @@ class _Reader(ast.NodeTransformer):
         if _is_fixed(known):
             return _constant(known, node)
         name = f"{owner}_{attribute}"
+        # `Norm(eps)` inside: the setting is called `eps`, as in the outer `__init__`.
         if known.argument and self.takes(known, below):
             self.of.arguments[known.argument] = known
             return self.named(known.argument, node)
-        if attribute == "training":
+        if attribute == "training":  # of the whole module
             name = attribute
         elif name in self.of.own or self.of.owners.setdefault(name, owner) != owner:
             message = f"the '{attribute}' of 'self.{owner}' would be called '{name}', but another attribute has that name"
@@ -807,8 +853,8 @@ class _Reader(ast.NodeTransformer):
         """
         name = known.argument
         method = self.of.methods[self.name]
-        kinds = (item.annotation for item in below.attributes.values())
-        sizes = " ".join(ast.unparse(kind) for kind in kinds if kind)
+        annotations = (item.annotation for item in below.attributes.values())
+        sizes = " ".join(ast.unparse(kind) for kind in annotations if kind)
         return (
             self.of.keeps(name)
             and name not in {item.arg for item in parameters(method.args)}
@@ -854,17 +900,15 @@ def _instead_of(name: str, made: ast.expr) -> str:
     `made` is the expression assigned to it in `__init__`.
     """
     calls = [node for node in ast.walk(made) if isinstance(node, ast.Call)]
-    called_ = {
-        (dotted_name(call.func) or "").rpartition(".")[2]: call for call in calls
-    }
-    for word, call in called_.items():
+    makers = {(dotted_name(call.func) or "").rpartition(".")[2]: call for call in calls}
+    for word, call in makers.items():
         if word.startswith("Dropout"):
             same = "which returns its input if p is 0"
             return f"write: self.{name} = {ast.unparse(call)}, {same}"
     if isinstance(made, ast.IfExp | ast.BoolOp):
         first = ast.unparse(calls[0])
         return f"let __init__ make one of them, for one op each: self.{name} = {first}"
-    known = (word for word in INSTEAD if next(iter(called_), "").startswith(word))
+    known = (word for word in INSTEAD if next(iter(makers), "").startswith(word))
     return INSTEAD[next(known, "")]
 
 
@@ -874,16 +918,17 @@ def _is_fixed(known: Attribute) -> bool:
     It is then written out as its value rather than passed as an argument.
     """
     stated = known.annotation or known.module or known.argument
-    return not stated and (known.default is not None or known.may_lack)
+    return not stated and (known.default is not None or known.optional)
 
 
 def _constant(known: Attribute, at: ast.expr) -> ast.expr:
+    """Return the value of an attribute for which `_is_fixed` holds, None if it has no default, at the place of `at`."""
     value = copy.deepcopy(known.default) if known.default else ast.Constant(None)
     return placed(ast.copy_location(value, at), at)
 
 
 def _leave_out_defaults(call: ast.Call) -> None:
-    """Drop arguments equal to defaults: `F.linear(x, weight)` for no bias, no stride of 1."""
+    """Drop arguments equal to defaults from a call in one of PyTorch's forwards: no `None` for a bias, no stride of 1."""
     name = dotted_name(call.func) or ""
     while name.startswith("F.") and call.args and is_none(call.args[-1]):
         del call.args[-1]
@@ -897,7 +942,7 @@ def _leave_out_defaults(call: ast.Call) -> None:
 
 
 def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
-    """Return the statements `weight = self.weight` and `p, eps = self.p, self.eps`.
+    """Return the statements `weight = self.weight` and `p, eps = self.p, self.eps`, which say nothing once these are parameters.
 
     Their targets must not be assigned elsewhere.
     """
@@ -952,8 +997,9 @@ def _attributes(
 ) -> Iterator[tuple[str, Attribute]]:
     """Yield the name of each attribute with the class's statements about it: in its body, and in `__init__`.
 
-    Of several assignments the last counts, but None only marks the attribute as possibly None. `before` are the values
-    assigned so far.
+    Of several assignments the last counts, but None only marks the attribute as possibly None. `sizes` names the sizes of
+    tensors. `unlike`: the module has been changed since its call, so it is marked as possibly None too: the call no longer
+    describes it.
     """
     found: dict[str, Attribute] = {}
     for item in owner.body:
@@ -969,22 +1015,22 @@ def _attributes(
     values = defaults(given) if given else {}
     sizes = sizes or _Sizes(init)
     changed = set(_changed(init)) if init else set[str]()
-    before = dict[str, ast.expr]()
+    last_value = dict[str, ast.expr]()
     for node in ast.walk(init) if init else ():
         for name, value in _assigned(node):
             known = found.get(name, Attribute())
             if isinstance(value, ast.Constant) and value.value is None:
-                found[name] = known._replace(may_lack=True)
+                found[name] = known._replace(optional=True)
                 continue
-            new = _facts_of(value, annotations, values, sizes)
-            if new.module is not None and name in before:  # one of two modules
-                either = ast.BoolOp(ast.Or(), [before[name], new.module])
-                new = new._replace(module=either)
-            other = new.module is not None and name in changed
-            lacks = known.may_lack or new.may_lack or other
-            before[name] = value
-            found[name] = new._replace(
-                may_lack=lacks, annotation=new.annotation or known.annotation
+            facts = _facts_of(value, annotations, values, sizes)
+            if facts.module is not None and name in last_value:  # one of two modules
+                either = ast.BoolOp(ast.Or(), [last_value[name], facts.module])
+                facts = facts._replace(module=either)
+            unlike = facts.module is not None and name in changed
+            optional = known.optional or facts.optional or unlike
+            last_value[name] = value
+            found[name] = facts._replace(
+                optional=optional, annotation=facts.annotation or known.annotation
             )
     found.setdefault("training", Attribute(ast.Name("bool", ast.Load())))
     yield from found.items()
@@ -1008,7 +1054,7 @@ def _in_init_order(names: list[str], init: ast.FunctionDef | None) -> list[str]:
 
 
 def _changed(init: ast.FunctionDef) -> Iterator[str]:
-    """Yield the attributes with an attribute assigned: `down` in `self.down.weight = self.up.weight`.
+    """Yield the attributes of which `__init__` assigns an attribute: `down` in `self.down.weight = self.up.weight`.
 
     The call that made them no longer describes them.
     """
@@ -1031,18 +1077,19 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 match target, value:
                     case ast.Attribute(ast.Name("self"), name), _:
                         yield name, value
+                    # `self.a, self.b = a, b`
                     case ast.Tuple(several), ast.Tuple(values):
-                        for one, own in zip(several, values, strict=False):
-                            yield from _assigned(ast.Assign([one], own))
+                        for one, its_value in zip(several, values, strict=False):
+                            yield from _assigned(ast.Assign([one], its_value))
         case ast.AnnAssign(ast.Attribute(ast.Name("self"), name), _, value) if value:
             yield name, value
         case ast.Call(
             ast.Attribute(ast.Name("self"), word), [ast.Constant(str(name)), value, *_]
         ) if (word in REGISTERED):
             kind = ast.Name(REGISTERED[word], ast.Load())
-            none = isinstance(value, ast.Constant)
+            is_constant = isinstance(value, ast.Constant)  # None: no tensor yet
             made = ast.Call(kind, [_inside(value)], [])
-            yield name, value if none else ast.copy_location(made, value)
+            yield name, value if is_constant else ast.copy_location(made, value)
 
 
 def _facts_of(
@@ -1051,12 +1098,15 @@ def _facts_of(
     given: dict[str, ast.expr],
     sizes: "_Sizes",
 ) -> Attribute:
-    """Return the `Attribute` of a value in `__init__`; `annotations` and `given` (defaults) are of its parameters."""
+    """Return the facts about an attribute that `__init__` assigns.
+
+    `annotations` and `given` (the defaults) are of its parameters, `sizes` has the names of sizes.
+    """
     match value:
         case ast.Name(name) if name in annotations:
-            whole = name if name not in sizes.last else ""
-            known = Attribute(annotations[name], given.get(name), argument=whole)
-            return known._replace(value=value if whole else None)
+            argument = name if name not in sizes.last else ""
+            known = Attribute(annotations[name], given.get(name), argument=argument)
+            return known._replace(value=value if argument else None)
         case ast.Attribute(ast.Name(owner), name) if owner in annotations:
             number = ast.Name(NUMBER, ast.Load())
             value = ast.copy_location(ast.Name(name, ast.Load()), value)
@@ -1064,15 +1114,15 @@ def _facts_of(
         case _ if is_literal(value):
             return Attribute(default=value)
         case ast.IfExp(_, body, ast.Constant(None)):
-            return _facts_of(body, annotations, given, sizes)._replace(may_lack=True)
+            return _facts_of(body, annotations, given, sizes)._replace(optional=True)
         case ast.IfExp(_, ast.Constant(None), orelse):
-            return _facts_of(orelse, annotations, given, sizes)._replace(may_lack=True)
+            return _facts_of(orelse, annotations, given, sizes)._replace(optional=True)
         case ast.IfExp(_, ast.Call() as one, ast.Call()) if _facts_of(
             one, annotations, given, sizes
         ).module:
-            return Attribute(module=value)
+            return Attribute(module=value)  # one of two modules
         case ast.Call(ast.Name(name)) if name in annotations:
-            return Attribute(module=value)
+            return Attribute(module=value)  # `act()` of a parameter `act`, a class
         case ast.Call(callee):
             dotted = dotted_name(callee) or ""
             last = dotted.rpartition(".")[2]
@@ -1081,7 +1131,7 @@ def _facts_of(
                 tensor = _inside(value)
                 elements = elements_of(tensor, sizes.locals) if kind == "Buffer" else ""
                 return Attribute(sizes.owned(f"{elements.title()}{kind}", tensor))
-            if last[:1].isupper():
+            if last[:1].isupper():  # a class is called
                 return Attribute(module=value)
     made = sizes.locals.get(value.id, value) if isinstance(value, ast.Name) else value
     if not _is_number(made):
@@ -1096,7 +1146,7 @@ def size_relations(
 ) -> dict[str, str]:
     """Return relations between the sizes of parameters, inner modules included: `{'dim_4': 'dim * 4'}`.
 
-    `deep` counts the modules around this one.
+    `dim_4` is the name given to the size `4 * dim`. `deep` counts the modules around this one.
     """
     init = _init_of(owner)
     sizes = _Sizes(init)
@@ -1113,8 +1163,8 @@ def _is_frozen(parameter: ast.Call) -> bool:
 
     It is treated as a buffer. `requires_grad` is the second argument of Parameter.
     """
-    words = {item.arg: item.value for item in parameter.keywords}
-    stated = words.get("requires_grad", [*parameter.args, None, None][1])
+    keywords = {item.arg: item.value for item in parameter.keywords}
+    stated = keywords.get("requires_grad", [*parameter.args, None, None][1])
     return isinstance(stated, ast.Constant) and stated.value is False
 
 
@@ -1137,30 +1187,35 @@ def member_of(
     `attributes` are those of `owner`; one that may be None has no sure class.
     """
     known = attributes.get(name, Attribute())
-    if known.may_lack or not isinstance(known.module, ast.Call):
+    if known.optional or not isinstance(known.module, ast.Call):
         return None
     return member_class(known.module, file, _init_of(owner))
 
 
+# Parts of the names of sizes: `dim_per_heads` for `dim // heads`.
 WORDS = {ast.Mult: "", ast.FloorDiv: "per_", ast.Add: "plus_", ast.Sub: "less_"}
 
 
 class _Sizes:
-    """The names of sizes in an `__init__`."""
+    """The names of sizes in an `__init__`: `dim_4` for `4 * dim`, for annotations such as `Parameter[dim_4, dim]`.
+
+    `last` has the place of the last assignment of each local, `names` all locals and parameters, `values` the values assigned to
+    attributes, `locals` those of locals with one value.
+    """
 
     def __init__(self, init: ast.FunctionDef | None) -> None:
-        """Collect the values assigned in an `__init__`: to attributes, and to locals assigned once."""
+        """Collect the values assigned in an `__init__`."""
         made = stores([init] if init else [])
         self.last = {node.id: _place(node) for node in sorted(made, key=_place)}
         taken = parameters(init.args) if init else []
         self.names = self.last.keys() | {item.arg for item in taken}
-        self.held: dict[str, list[ast.expr]] = {}  # attributes of self
+        self.values: dict[str, list[ast.expr]] = {}
         self.locals: dict[str, ast.expr] = {}
         self.relations: dict[str, str] = {}  # `dim_4` -> `dim * 4`
         counts = Counter(node.id for node in made)
         for node in ast.walk(init) if init else ():
             for name, value in _assigned(node):
-                self.held.setdefault(name, []).append(value)
+                self.values.setdefault(name, []).append(value)
             match node:
                 case ast.Assign([ast.Name(name)], value) if counts[name] == 1:
                     self.locals[name] = value
@@ -1175,14 +1230,14 @@ class _Sizes:
         """
         filling = _Filling({**self.locals})
         # The value of an attribute assigned twice is not known.
-        filling.held = {
-            name: one for name, (one, *more) in self.held.items() if not more
+        filling.of_self = {
+            name: one for name, (one, *more) in self.values.items() if not more
         }
         found: ast.expr = value
         for _ in range(DEEPEST):  # a value may read another attribute
             found = filling.visit(copy.deepcopy(found))
         inside = [node for node in ast.walk(found) if isinstance(node, ast.Attribute)]
-        owned = {node.attr for node in inside}
+        owned = {node.attr for node in inside}  # `dim` of `config.dim`
         filling.owners = self.names - self.last.keys() if not owned & self.names else ()
         found = filling.visit(found)
         names = names_in([found]) - {*NUMBERS, "math"}
@@ -1190,7 +1245,7 @@ class _Sizes:
         return found if known and _is_arithmetic(found, ast.Tuple) else None
 
     def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
-        """Return the annotation of a parameter or buffer with its sizes: `Parameter[out_features, in_features]`.
+        """Return the annotation of a parameter or buffer with the sizes of `tensor`: `Parameter[out_features, in_features]`.
 
         `kind` is the word before the brackets. The sizes are left out unless each is a name or a number.
         """
@@ -1200,7 +1255,7 @@ class _Sizes:
         return ast.parse(text, mode="eval").body
 
     def _size_name(self, node: ast.expr) -> str:
-        """Return the name of a size: `hidden`, `8`, `dim_4` for `4 * dim`.
+        """Return the name of a size: `hidden`, `8`, `dim_4` for `4 * dim`, and record the last as `dim_4 = dim * 4` in `relations`.
 
         Empty for other expressions, and if another size could have the same name.
         """
@@ -1208,7 +1263,7 @@ class _Sizes:
             case ast.Name(name):
                 return "" if self.last.get(name, (0, 0)) > _place(node) else name
             case ast.Attribute(ast.Name("self"), name):
-                value, *others = self.held.get(name, [node])
+                value, *others = self.values.get(name, [node])
                 if others or value is node:
                     return ""
                 plain = isinstance(value, ast.Name) or name in self.names
@@ -1225,6 +1280,7 @@ class _Sizes:
                 if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
                     left, right = right, left
                 one, two = self._size_name(left), self._size_name(right)
+                # `n // n` is 1, `n // 1` is n.
                 if isinstance(operator, ast.FloorDiv) and one and two in (one, "1"):
                     return one if two == "1" else "1"
                 called = f"{one}_{WORDS[type(operator)]}{two}"
@@ -1259,7 +1315,7 @@ def _rebound(
                 first[name] = value
 
 
-# --- Initialization of parameters and buffers, in the words of torch.nn.init.
+# --- Initialization of parameters and buffers, in the words of torch.nn.init: the op's module repeats it.
 
 FILLED = {
     "fill_": "constant",
@@ -1273,23 +1329,24 @@ OTHERWISE = "?"  # none of these words describes it
 def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, str]:
     """Return the initialization of each parameter: `{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`.
 
-    It is read from `__init__` and the methods it calls; `OTHERWISE` if it is something else. `deep` counts the modules
-    around this one.
+    It is read from `__init__` and the methods it calls, a later fill replacing the tensor's first values; `OTHERWISE` if it is
+    something else. `deep` counts the modules around this one.
     """
-    made = _of_members(owner, file, deep) if deep < DEEPEST else {}
-    said = _Starts(owner)
-    said.run("__init__")
-    made |= {name: _only(every) for name, every in said.made.items()}
-    for touched in said.touched:  # these parameters may be refilled
-        below = f"{touched}_" if touched else ""
-        names = [name for name in made if name == touched or name.startswith(below)]
-        made |= dict.fromkeys(names, OTHERWISE)
-    made |= {name: _only(every) for name, every in said.filled.items()}
-    return {name: start for name, start in made.items() if start}
+    found = _member_starts(owner, file, deep) if deep < DEEPEST else {}
+    reader = _Starts(owner)
+    reader.run("__init__")
+    found |= {name: _only(texts) for name, texts in reader.made.items()}
+    for touched in reader.touched:  # these parameters may be refilled
+        below = f"{touched}_" if touched else ""  # `up` touches `up_weight`, "" all
+        names = [name for name in found if name == touched or name.startswith(below)]
+        found |= dict.fromkeys(names, OTHERWISE)
+    found |= {name: _only(texts) for name, texts in reader.filled.items()}
+    return {name: start for name, start in found.items() if start}
 
 
-def _only(every: set[str]) -> str:
-    return next(iter(every)) if len(every) == 1 else OTHERWISE
+def _only(texts: set[str]) -> str:
+    """Return the one initialization a parameter has; OTHERWISE if there are several, in branches for example."""
+    return next(iter(texts)) if len(texts) == 1 else OTHERWISE
 
 
 # Reading these attributes of a parameter does not change it.
@@ -1298,9 +1355,10 @@ READ |= {"requires_grad_"}
 
 
 class _Starts(ast.NodeVisitor):
-    """A reader of the creation and filling of parameters.
+    """A reader of the creation and filling of parameters in the methods of a class.
 
-    `touched` are the parameters used in another way, "" for all of them.
+    `made` and `filled` are the initializations by creation and by a later fill, as text for each parameter; `touched` are the
+    parameters used in another way, which may change them, "" for all of them; `tests` are those of the `if` statements around.
     """
 
     def __init__(self, owner: ast.ClassDef) -> None:
@@ -1343,6 +1401,7 @@ class _Starts(ast.NodeVisitor):
     visit_AnnAssign = visit_Assign
 
     def make(self, node: ast.AST) -> None:
+        """Note the initialization of the parameters that a statement creates, by the tensor in `nn.Parameter(...)`."""
         for name, value in _values(node):
             self.made.setdefault(name, set()).add(_start_of(value))
 
@@ -1355,7 +1414,8 @@ class _Starts(ast.NodeVisitor):
         filled = dict(_filled(node))
         for name, start in filled.items():
             known = self.attributes.get(name, Attribute())
-            sure = all(_asks_whether_there(test, name, known) for test in self.tests)
+            # Under any other test it may stay unfilled.
+            sure = all(_tests_presence(test, name, known) for test in self.tests)
             self.filled.setdefault(name, set()).add(start if sure else OTHERWISE)
         match node.func:
             case ast.Attribute(ast.Call() as above):  # `normal_(self.weight).mul_(2)`
@@ -1399,19 +1459,22 @@ class _Starts(ast.NodeVisitor):
 
 
 def _freezes(call: ast.Call) -> bool:
-    """Return whether `requires_grad_` has an argument other than True."""
+    """Return whether a call of `requires_grad_` has an argument other than True: it may take the gradient off a parameter."""
     given = [*call.args, *(item.value for item in call.keywords)]
     return any(not isinstance(x, ast.Constant) or x.value is not True for x in given)
 
 
-def _asks_whether_there(test: ast.expr, name: str, known: Attribute) -> bool:
-    """Return whether a test is about the presence of a parameter: `self.bias is not None`, or `bias`."""
-    asked = [inner for inner in ast.walk(test) if isinstance(inner, ast.Attribute)]
-    plain = isinstance(test, ast.Name) and known.may_lack
-    return plain or name in map(_attribute, asked)
+def _tests_presence(test: ast.expr, name: str, known: Attribute) -> bool:
+    """Return whether a test is about the presence of a parameter: `self.bias is not None`, or the setting `bias`.
+
+    A fill under it happens whenever the parameter exists. `name` is the op's name of the parameter, `known` its facts.
+    """
+    attributes = [inner for inner in ast.walk(test) if isinstance(inner, ast.Attribute)]
+    is_setting = isinstance(test, ast.Name) and known.optional
+    return is_setting or name in map(_attribute, attributes)
 
 
-def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:
+def _member_starts(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:
     """Return the initialization of the parameters of inner modules, `{"up_weight": "zeros"}` for `self.up`.
 
     `deep` counts the modules around this one, so that a module inside itself comes to an end.
@@ -1501,12 +1564,13 @@ def _filled(call: ast.Call) -> Iterator[tuple[str, str]]:
         yield name, _as_text(FILLED[last], arguments, keywords) if known else OTHERWISE
 
 
+# Methods of a module that give out, or change, all its parameters.
 WALKS = {"apply", "parameters", "named_parameters", "modules", "named_modules"}
 WALKS |= {"children", "named_children", "state_dict", "load_state_dict"}
 
 
 def _attribute(node: ast.expr) -> str:
-    """Return the op's name for an attribute: `net_2_weight` for `self.net[2].weight.data`.
+    """Return the op's name for a parameter, given its attribute: `net_2_weight` for `self.net[2].weight.data`.
 
     Empty if it is no attribute of `self`.
     """
@@ -1515,7 +1579,7 @@ def _attribute(node: ast.expr) -> str:
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:
-    """Return the parts of a path: `self`, `net`, `2`, `weight` for `self.net[2].weight`."""
+    """Return the parts of a path: `self`, `net`, `2`, `weight` for `self.net[2].weight`; of anything else one that is empty."""
     match node:
         case ast.Attribute(value, name):
             return (*_path(value), name)
