@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all, why_unread
 from scaffold.files import NOT_TEXT, read_text
-from scaffold.spec.config_keys import KEYS, PARAMETERS, Docstrings, Formatter, Typing
+from scaffold.spec.config_keys import KEYS, Docstrings, Formatter, Typing
 from scaffold.spec.config_values import Convention, Stated
 from scaffold.spec.keys import SavePolicy, Style
 from scaffold.spec.kinds import Kind, check_value
@@ -104,12 +104,13 @@ def _from_inline(text: str) -> Any:
 # --- Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml, and the environment.
 
 
-LINEAR: Convention = (
-    ("input", ("N", "in_features")),
-    ("weight", ("out_features", "in_features")),
-    ("bias", ("out_features",)),
-)
 NOBODY: Mapping[str, str] = {}
+
+
+def _default(key: str) -> Any:
+    """Return the default of a key for `Configuration`: that of its row in `KEYS`, read as a user's value would be."""
+    stated = Stated(KEYS[key].default, key, Problems(always_at("")), ".", "")
+    return KEYS[key].read(stated)
 
 
 class Configuration(NamedTuple):
@@ -123,27 +124,27 @@ class Configuration(NamedTuple):
     prepends: bool = True  # pytest also adds the directory of a test
     single_line_imports: bool = False
     # the keys
-    source: str = "."
+    source: str = _default("source")
     tests: str | None = None  # None: beside the op
     package: str | None = None  # dotted import path of the source directory
-    manifest: tuple[str, ...] = ("ops.toml",)  # with * and **
-    style: Style = "setup-context"
+    manifest: tuple[str, ...] = _default("manifest")  # with * and **
+    style: Style = _default("style")
     namespace: str | None = None
-    save_policy: SavePolicy = "balanced"
+    save_policy: SavePolicy = _default("save-policy")
     shape_checks: bool = True
     defaults: tuple[tuple[str, Any], ...] = ()  # keys of an op
     require: tuple[str, ...] = ()  # features of every op
-    parameter_names: tuple[str, ...] = PARAMETERS
-    conventions: tuple[Convention, ...] = (LINEAR,)
+    parameter_names: tuple[str, ...] = _default("parameter-names")
+    conventions: tuple[Convention, ...] = _default("conventions")
     rules: tuple[RuleFile, ...] = ()  # the team's own tables
     names: Patterns = DEFAULT
     template_dirs: tuple[str, ...] = ()
     licence: str | None = None
     header: bool = True
-    docstrings: Docstrings = "google"
-    typing: Typing = "plain"
+    docstrings: Docstrings = _default("docstrings")
+    typing: Typing = _default("typing")
     exports: bool = False
-    formatter: Formatter = "black"
+    formatter: Formatter = _default("formatter")
     line_length: int = LINE_LENGTH
     python: str | None = None  # the interpreter with torch
     testing: Testing = BESIDE

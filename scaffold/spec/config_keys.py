@@ -1,7 +1,7 @@
 """The keys of `[tool.scaffold]`, as data.
 
 Out: `KEYS`, one row for each key: its kind, its default in TOML, its reader, its help. Invariant: a key is a field of
-`Configuration`, with `_` for `-`; the default, once read, is the field's default. An entry of
+`Configuration`, with `_` for `-`; the field's default is the default of the row, read. An entry of
 `[tool.scaffold.defaults]` is a key of an op, with a value of its kind.
 """
 
@@ -13,9 +13,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from scaffold.errors import ScaffoldError, did_you_mean, why_unread
 from scaffold.files import read_text
 from scaffold.spec import config_values as values
+from scaffold.spec import keys as op
 from scaffold.spec.config_values import Stated
-from scaffold.spec.keys import KEYS as OF_AN_OP
-from scaffold.spec.keys import SAVE_POLICY, STYLE, check_key
 from scaffold.spec.kinds import (
     ANY_TABLE,
     NUMBER,
@@ -36,7 +35,7 @@ from scaffold.spec.requirements import WANTED
 from scaffold.spec.testing_settings import read_testing
 
 ABOVE = ("style", "save-policy")
-ALLOWED = tuple(key for key, row in OF_AN_OP.items() if row.default)
+ALLOWED = tuple(key for key, row in op.KEYS.items() if row.default)
 
 
 def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
@@ -51,7 +50,7 @@ def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
             hint = did_you_mean(key, ALLOWED) or f"the keys: {', '.join(ALLOWED)}"
             problems.at_key(path, f"unknown key '{key}' in '{stated.key}'", hint)
         else:
-            check_key(path, value, problems)
+            op.check_key(path, value, problems)
     return tuple(stated.value.items())
 
 
@@ -119,7 +118,7 @@ KEYS: dict[str, Key] = {
         values.read_manifests,
         "manifest = ['ops/*.toml']",
     ),
-    "style": Key(STYLE, "How ops are written.", "setup-context"),
+    "style": Key(op.STYLE, "How ops are written.", op.DEFAULT_STYLE),
     "namespace": Key(
         TEXT,
         "Where ops in library style are registered; else the package's name.",
@@ -127,7 +126,7 @@ KEYS: dict[str, Key] = {
         example="namespace = 'mylib'",
     ),
     "save-policy": Key(
-        SAVE_POLICY, "The values that a derived backward saves.", "balanced"
+        op.SAVE_POLICY, "The values that a derived backward saves.", op.DEFAULT_POLICY
     ),
     "shape-checks": Key(
         SWITCH,

@@ -27,6 +27,9 @@ from scaffold.spec.problems import KeyPath, Problems
 Style = Literal["setup-context", "combined", "library"]
 SavePolicy = Literal["recompute", "balanced"]
 Amp = Literal["region", "float32", "off"]  # behaviour of an op under autocast
+# For an op that states none, in a project that states none.
+DEFAULT_STYLE: Style = "setup-context"
+DEFAULT_POLICY: SavePolicy = "balanced"
 LANGUAGES = ("triton",)  # of fused kernels
 
 

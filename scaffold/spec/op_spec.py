@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 from scaffold.errors import Location
-from scaffold.spec.keys import Amp, SavePolicy, Style
+from scaffold.spec.keys import DEFAULT_POLICY, DEFAULT_STYLE, Amp, SavePolicy, Style
 from scaffold.spec.names import DEFAULT, NAMESPACE, Patterns, registered_name
 
 if TYPE_CHECKING:  # for mere readers of the configuration, import less
@@ -203,10 +203,10 @@ class OpSpec:
     forward_ad: bool = False  # a jvp as well
     kernels: tuple[str, ...] = ()  # the languages of its fused kernels
     rules: tuple[RuleFile, ...] = ()  # tables besides the built-in one
-    style: Style = "setup-context"
+    style: Style = DEFAULT_STYLE
     style_is_free: bool = False  # `combined` may be chosen if faster
     namespace: str = NAMESPACE  # the namespace of the registered op, in library style
-    save_policy: SavePolicy = "balanced"
+    save_policy: SavePolicy = DEFAULT_POLICY
     sharding: Sharding | None = None  # in library style, a rule for DTensor
     amp: Amp | None = None  # None: derived from the forward's primitives
     # Keyword of gradcheck -> number, as written.

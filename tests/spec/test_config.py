@@ -1,12 +1,21 @@
 """`[tool.scaffold]`: what it says, from where it is taken, and what it may not say."""
 
+import ast
+import inspect
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scaffold.errors import ScaffoldError
-from scaffold.spec import Configuration, load_configuration
+from scaffold.spec import (
+    Configuration,
+    OpSpec,
+    config,
+    load_configuration,
+    op_spec,
+)
 from scaffold.spec.config import read_configuration
 from scaffold.spec.config_keys import KEYS
 from scaffold.spec.lint_settings import LintConfiguration
@@ -215,6 +224,28 @@ def test_the_defaults_of_the_table_are_those_of_the_configuration() -> None:
     assert fields < set(Configuration._fields)
     unset = {key.replace("-", "_") for key, row in KEYS.items() if row.default is None}
     assert {Configuration._field_defaults[name] for name in unset} == {None}
+
+
+def test_an_op_has_the_default_style_and_policy_of_the_configuration() -> None:
+    of_an_op = {item.name: item.default for item in fields(OpSpec)}
+    for key in ("style", "save-policy"):
+        field = key.replace("-", "_")
+        assert of_an_op[field] == Configuration._field_defaults[field]
+        assert of_an_op[field] == KEYS[key].default
+
+
+def test_no_field_repeats_a_word_of_the_table() -> None:
+    """A default written again in a field could come to differ from the first."""
+    words = {row.default for row in KEYS.values() if isinstance(row.default, str)}
+    assert {"ops.toml", "balanced", "setup-context", "google"} < words
+    for module in (config, op_spec):
+        tree = ast.parse(inspect.getsource(module))
+        defaults = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)
+        ]
+        parts = [part for node in defaults if node for part in ast.walk(node)]
+        texts = {part.value for part in parts if isinstance(part, ast.Constant)}
+        assert not texts & (words - {"."})  # the root, too, is "."
 
 
 @pytest.mark.parametrize(
