@@ -1,4 +1,9 @@
-"""The user's description of an op -> a frozen `OpSpec`, with every problem at its place."""
+"""The user's description of an op -> a frozen `OpSpec`, with every problem at its place.
+
+The first stage of every command: `derive` and `render` read the `OpSpec`, never the user's text. `build` joins its parts: the
+signature (`grammar`, `signature`, `arguments`), the formulas (`maths`), the nn.Module (`module`). `keys` are the keys of an op's
+table, `config_keys` those of a project's `[tool.scaffold]`; `manifest` and `toml` read files of ops.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -55,7 +60,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """Return a public name, importing the package on first use: help needs none of it."""
+        """Return a public name, imported on first use: `scaffold --help` needs none of it and shall start fast."""
         if name in __all__:
             from scaffold.spec import config, keys, op_spec
 

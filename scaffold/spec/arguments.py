@@ -1,7 +1,11 @@
 """The inputs and outputs of an op, from whichever keys state them.
 
-In: `inputs`, `outputs`, `schema`, `optional`, `nondiff`, `dirty` and `test-shapes` of a raw mapping. Out: an
-`Arguments`. Invariant: every name in a list is an input of the right kind.
+Second step of `build`, after the check of the keys: the formulas need the names. In: `inputs`, `outputs`, `schema`, `optional`,
+`nondiff`, `dirty` and `test-shapes` of a raw mapping. Out: an `Arguments`. Invariant: every name in a list is an input of the
+right kind.
+
+Words: an *entry* is one input or output as written, not yet checked (`grammar`); *raw* are the keys of the op; *dirty* inputs
+are changed in place by the forward; a *trait* is a word after `;` in `x[N; const]`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +33,7 @@ Entries = tuple[Entry, ...]
 
 
 class Arguments(NamedTuple):
-    """The inputs and outputs of an op."""
+    """The inputs and outputs of an op, the inputs that its forward changes in place, and shapes for tests alone."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -41,9 +45,9 @@ class Arguments(NamedTuple):
         return tuple(item for item in self.inputs if isinstance(item, TensorInput))
 
     def conventional(self, conventions: Sequence[Convention]) -> Shapes:
-        """Return the shapes of inputs by the first matching convention: `input, weight` get a linear map's.
+        """Return the usual shapes of inputs declared without one, by the first matching convention: `input, weight` get a linear map's.
 
-        It applies only to inputs without a declared shape or one for tests.
+        Inputs with a shape for tests match none.
         """
         return conventional_shapes(self.inputs, conventions, dict(self.test_shapes))
 
@@ -62,6 +66,7 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
     outputs = problems.attempt(lambda: read_outputs(results))
     if inputs is None or outputs is None:
         return None
+    # Each input changed in place, with the place that says so.
     stated = {name: ("schema",) for name in (schema.dirty if schema else ())}
     stated |= {
         name: ("dirty", str(position))
@@ -88,6 +93,7 @@ def _schema(raw: Raw, problems: Problems) -> "Schema | None":
 
 
 def _entries(key: str, raw: Raw, problems: Problems) -> Entries | None:
+    """Return the entries in the text of a key, `inputs` or `outputs`; report a text that has other forms and give None."""
     place = problems.within((key,))
     return problems.attempt(lambda: parse_entries(raw[key], place))
 
@@ -95,10 +101,7 @@ def _entries(key: str, raw: Raw, problems: Problems) -> Entries | None:
 def _input_entries(
     raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
-    """Return the entries of the inputs, from `inputs` or a schema or both; None if there are none or they are invalid.
-
-    Both cases of None are reported.
-    """
+    """Return the entries of the inputs, from `inputs` or a schema or both; None if there are none or they are invalid (reported)."""
     if "inputs" not in raw:
         if schema is not None:
             return schema.inputs
@@ -112,9 +115,10 @@ def _input_entries(
 
 
 def _with_shapes(declared: Entries, shown: Entries) -> Entries:
-    """Return the schema's inputs with the shapes and traits stated in `inputs`; raise for anything else in it.
+    """Return the inputs of a schema with the shapes and traits that the key `inputs` adds: a schema has none of its own.
 
-    `declared` are the inputs of the schema, `shown` those of the key `inputs`, perhaps fewer.
+    `declared` are the inputs of the schema, `shown` those of the key, perhaps fewer. Raise for an unknown name in the latter, and
+    for a type, a default or a `?` other than the schema's.
     """
     known = {entry.name.text: entry for entry in declared}
     problems = []
@@ -126,7 +130,6 @@ def _with_shapes(declared: Entries, shown: Entries) -> Entries:
             problems.append(ScaffoldError(message, name.place, hint))
             continue
         problems += _contradiction(entry, known[name.text])
-
         known[name.text] = known[name.text]._replace(
             dims=entry.dims, traits=entry.traits
         )
@@ -135,7 +138,7 @@ def _with_shapes(declared: Entries, shown: Entries) -> Entries:
 
 
 def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
-    """Return the problem of an input declared otherwise than in the schema, in a list; [] if it only adds shape and traits.
+    """Return the problem of an input that contradicts the schema, in a list; [] if it only adds a shape and traits.
 
     `shown` is the input as the key `inputs` has it, `declared` as the schema has it.
     """
@@ -157,7 +160,10 @@ def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
 def _output_entries(
     raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
-    """Return the stated outputs, else a schema's, else one called `output`; None if they are invalid."""
+    """Return the outputs of the key `outputs`, else a schema's, else one called `output`; None if they are invalid (reported).
+
+    With a schema the key may rename them and add shapes, but there must be as many, with a star at the same ones.
+    """
     declared = schema.outputs if schema else None
     if "outputs" not in raw:
         return declared or (Entry(Words("output", problems.within(("outputs",)))),)
@@ -176,9 +182,9 @@ def _output_entries(
 def _marked(
     entries: Entries, results: Entries, raw: Raw, problems: Problems
 ) -> tuple[Entries, Entries]:
-    """Mark inputs and outputs as optional or constant by the lists `optional` and `nondiff`.
+    """Return the inputs (`entries`) and outputs (`results`) with what the keys `optional` and `nondiff` say of them.
 
-    `entries` are the inputs, `results` the outputs. `nondiff = ["mask"]` is the same as `mask[; const]`.
+    `optional = ["bias"]` is the same as `bias?`, `nondiff = ["mask"]` as `mask[; const]`.
     """
     optional = _listed("optional", entries, raw, problems)
     nondiff = _listed("nondiff", (*entries, *results), raw, problems)
@@ -201,9 +207,9 @@ def _marked(
 def _listed(
     key: str, entries: Entries, raw: Raw, problems: Problems
 ) -> dict[str, KeyPath]:
-    """Return the tensors named in the list `key`, each with its place in it; report other names.
+    """Return the tensors named in the list of a key, such as `nondiff`, each with its place in the list; report other names.
 
-    `entries` are the tensors and attributes that may be named; of two with one name, an input and an output, the first counts.
+    `entries` are the inputs (and outputs) of the op; of two with one name, an input and an output, the first counts.
     """
     known = {entry.name.text: entry for entry in reversed(entries)}
     found: dict[str, KeyPath] = {}
@@ -225,7 +231,7 @@ def _listed(
 def tensor_names(
     key: str, inputs: Sequence[Input], raw: Raw, problems: Problems
 ) -> tuple[str, ...]:
-    """Return the names of single tensor inputs in a list; report other names."""
+    """Return the inputs named in the list of a key, such as `params`; report names that are not those of a single tensor."""
     paths = {
         name: (key, str(position)) for position, name in enumerate(raw.get(key, ()))
     }
@@ -235,9 +241,9 @@ def tensor_names(
 def _tensors(
     key: str, paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
 ) -> tuple[str, ...]:
-    """Return the names in a list of the op, such as `params`, in order; report the invalid ones at their places.
+    """Return the valid names in a list of the op, such as `params`, in order; report the others at their places.
 
-    Valid are tensor inputs, except `*xs`. `paths` maps each name in the list to its place, `key` is the list's key.
+    Valid are tensor inputs, except `*xs`. `paths` maps each name to its place, `key` is the list's key, for the message.
     """
     known = {item.name: item for item in inputs}
     found = []
@@ -258,7 +264,7 @@ def _tensors(
 
 
 def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shapes:
-    """Return the shapes tests use for inputs without a declared one; conditions after a `;` are read elsewhere."""
+    """Return the shapes for tests of inputs declared without: `x[B, D]; D % 2 == 0`, its condition left to `maths`; report other forms."""
     if "test-shapes" not in raw:
         return ()
     path = ("test-shapes",)
@@ -303,7 +309,7 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
 def _dirty(
     paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
 ) -> tuple[str, ...]:
-    """Return the inputs the forward changes in place."""
+    """Return the inputs the forward changes in place; report names that are no tensors, or may be None. `paths` has the place of each."""
     known = {item.name: item for item in inputs if isinstance(item, TensorInput)}
     found = _tensors("dirty", paths, inputs, problems)
     for name in found:
@@ -316,7 +322,10 @@ def _dirty(
 def _check_outputs(
     entries: Entries, results: Entries, dirty: set[str], raw: Raw, problems: Problems
 ) -> None:
-    """Report outputs, or dims of outputs, with the name of an input; an input changed in place (`dirty`) may be an output."""
+    """Report outputs, or dims of outputs, with the name of an input, and leading dims in outputs that no input has.
+
+    `entries` are the inputs, `results` the outputs. An input changed in place (`dirty`) may be an output: it is returned.
+    """
     names = {entry.name.text for entry in entries}
     for problem in (
         *dim_problems(results, names, "an input"),
@@ -326,7 +335,7 @@ def _check_outputs(
     for name in (entry.name for entry in results):
         if name.text in names - dirty:
             message = f"'{name.text}' is the name of an input and of an output"
-            named = "outputs" in raw or "schema" in raw
+            stated = "outputs" in raw or "schema" in raw
             hint = "give one of them another name"
-            hint = hint if named else "name the output: outputs = 'result'"
+            hint = hint if stated else "name the output: outputs = 'result'"
             problems.add(ScaffoldError(message, name.place, hint))

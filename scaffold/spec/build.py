@@ -1,7 +1,11 @@
 """Building: the table of an op, from TOML or options -> an `OpSpec`.
 
-In: the keys of a TOML table or the command line, and the place of each value. Out: an `OpSpec`. Invariant: all problems
-are raised together, each at its place; a returned spec is consistent.
+All commands that generate, check or prove an op come through here. In: the keys of a TOML table or the command line, and the
+place of each value. Out: an `OpSpec`, for `derive` and `render`. Invariant: all problems are raised together, each at its place;
+a returned spec is consistent.
+
+Words: *raw* are the keys of the op as written, *stated* those of them with valid values, *sound* these and the project's
+defaults; `locate` finds the place of a key's value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,6 +25,7 @@ from scaffold.spec.op_spec import Attribute, ModuleSpec, OpSpec, Sharding
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.requirements import check_requirements
 
+# The keys of an op that tell its inputs and outputs.
 SIGNATURE = {"inputs", "outputs", "schema", "optional", "nondiff", "dirty"}
 
 
@@ -34,8 +39,7 @@ def build(
 ) -> OpSpec:
     """Return the op described by a raw mapping; raise all its problems together.
 
-    `read` returns the text of a file named in it. `package` is the package that contains the
-    op's file, in which it cannot hide another module.
+    `read` returns the text of a file named in it. `package` is the package of the op's file: in one it hides no other module.
     """
     settings = configuration or Configuration()
     problems = Problems(locate)
@@ -58,7 +62,7 @@ def build(
         problems.raise_found()
     assert arguments is not None  # otherwise a problem was reported
     shapes = arguments.conventional(settings.conventions)
-    names = names or ("", "")
+    names = names or ("", "")  # invalid, and reported: look for further problems
     maths = read_maths(names[0], sound, arguments, shapes, read or read_text, problems)
     module = read_module(sound, arguments, maths, shapes, settings, problems)
     _check_counts(arguments, maths, problems)
@@ -75,7 +79,7 @@ def build(
 
 
 def _with_new_amp(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
-    """Return an older table with its `amp = 'lower'` replaced by today's word for it."""
+    """Return a table with the former word of the key `amp`, "lower", replaced by the word of today: it depends on the op's style."""
     if raw.get("amp") != "lower":
         return raw
     library = raw.get("style", style) == "library"
@@ -83,12 +87,13 @@ def _with_new_amp(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
 
 
 def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
-    """Return whether invalid keys leave no signature worth checking: further problems would only follow from them.
+    """Return whether invalid keys leave no signature worth checking: further problems would only follow from theirs.
 
+    So it is if one of them tells the inputs or outputs, or if any is invalid and the op states no inputs: a misspelt `inptus`.
     `sound` are the keys with valid values.
     """
-    amiss = raw.keys() - sound.keys()
-    return bool(SIGNATURE & amiss or amiss and not {"inputs", "schema"} & sound.keys())
+    wrong = raw.keys() - sound.keys()
+    return bool(SIGNATURE & wrong or wrong and not {"inputs", "schema"} & sound.keys())
 
 
 def _namespace(
@@ -157,16 +162,22 @@ def _spec(
 
 
 def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
-    """Return whether nobody chose a style: the op may then get a combined forward, if faster."""
+    """Return whether nobody chose a style: the op may then get a combined forward, which `derive` chooses if it is faster.
+
+    It is if the forward can save what the backward reads, so only under the policy `balanced`.
+    """
     stated = "style" in raw or configuration.style == "library"
     # Forward mode needs a Function that torch.func accepts; a combined one is not
     # accepted.
-    bound = stated or raw.get("forward-ad", False) or raw.get("kernels")
-    return not bound and raw["save-policy"] == "balanced"
+    fixed = stated or raw.get("forward-ad", False) or raw.get("kernels")
+    return not fixed and raw["save-policy"] == "balanced"
 
 
 def _with_module_attributes(spec: OpSpec) -> OpSpec:
-    """Move attributes read by nothing but a buffer's update from the op to the module."""
+    """Return the spec with attributes that only a buffer's update reads, such as `momentum`, moved from the op to its module.
+
+    An op without such attributes, or without a forward, stays as it is.
+    """
     if spec.module is None or spec.forward is None:
         return spec
     gradients = (formula for _, formula in spec.gradients)
@@ -183,9 +194,9 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
 
 
 def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> None:
-    """Report a forward or surrogate with a known, wrong number of returned values.
+    """Report a forward or surrogate that returns a known, wrong number of values: not as many as outputs are declared.
 
-    Only tuples are counted: any other result may be a tuple made by a call. A forward with branches (`kept`) has several
+    Only tuples are counted: any other result may be a tuple made by a call. A forward kept as written, with branches, has several
     returns. A single output must be no tuple at all, so no count is right for it.
     """
     variadic = any(output.variadic for output in arguments.outputs)
@@ -198,7 +209,7 @@ def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> Non
         counts = {len(item.args) for item in returned if item.kind == "tuple"}
         if variadic or counts <= ({expected} if expected > 1 else set()):
             continue
-        count = min(counts - {expected} or counts)
+        count = min(counts - {expected} or counts)  # one that is wrong
         names = ", ".join(f"y{position}" for position in range(1, count + 1))
         plural = "output is" if expected == 1 else "outputs are"
         message = f"the {key} returns {count} values, but {expected} {plural} declared"
@@ -215,7 +226,7 @@ def _conflicts(
     arguments: Arguments,
     style: str,
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield a key, a message and a hint for each pair of keys excluding each other.
+    """Yield a key, a message and a hint for each pair of keys that exclude each other, as a jvp and a combined style do.
 
     `raw` has defaults of the project in it, `stated` only the op's own keys.
     """
@@ -259,7 +270,7 @@ def _check_classes(
     patterns: Patterns,
     problems: Problems,
 ) -> None:
-    """Report names defined by the op's file in collision with imports, inputs or each other.
+    """Report names that the op's file defines, and that imports, inputs or another of them have too.
 
     These are the op's function, its Function and its Module. `path` is the key the class is named by. Imports stated by the
     key `import` come first in `maths.imports`; the others are those of a forward read from a file.
@@ -272,8 +283,8 @@ def _check_classes(
         patterns.module_class(class_name),
         patterns.function_class(class_name),
     )
-    amiss = (check_class_name(klass, problems.within(path)) for klass in classes)
-    problems.add(next(filter(None, amiss), None))
+    errors = (check_class_name(klass, problems.within(path)) for klass in classes)
+    problems.add(next(filter(None, errors), None))
     defined = (names[0], *classes)
     for position, item in enumerate(maths.imports):
         if item.binding in defined:

@@ -1,7 +1,12 @@
 """Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml, and the environment.
 
-In: a directory and variables. Out: a `Configuration`, and the origin of each key; defaults for keys not set. Invariant:
-an unknown key or a value of the wrong kind is an error, never ignored.
+Every command reads it first: where files go, and the defaults of all ops. In: a directory and variables. Out: a
+`Configuration`, and for `scaffold config` the origin of each key; defaults for keys not set. Invariant: an unknown key or a
+value of the wrong kind is an error, never ignored.
+
+Words: a *row* is the entry of a key in `config_keys.KEYS`: its kind, default and reader; *said* is a value as the user set it,
+not yet checked; *around* are settings of other tools in the same file (black's line length); `locate(path)` finds the place of
+a value for a message; *shown* is a path as messages print it.
 """
 
 import os
@@ -48,7 +53,10 @@ def variable_of(key: str) -> str:
 
 
 def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]]:
-    """Return the keys set by variables; an empty variable sets nothing."""
+    """Return the keys set by environment variables, each with its value and a function that gives its place, the variable's name.
+
+    An empty variable sets nothing.
+    """
     found: dict[str, tuple[Any, Locate]] = {}
     for key, row in KEYS.items():
         name = variable_of(key)
@@ -58,9 +66,10 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]
 
 
 def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
-    """Return errors for environment variables with names close to ours; all other unknown ones may be another tool's.
+    """Return an error for each environment variable that seems misspelt: `SCAFFOLD_LINE_LENGHT`.
 
-    `own` is a name without our prefix. An empty variable counts as not set.
+    Only a name close to one of ours is reported: others may be another tool's. `own` is a name without our prefix; without the
+    prefix at all it is no variable of ours. An empty variable counts as not set.
     """
     known = {variable_of(key).removeprefix(PREFIX) for key in KEYS}
     found = []
@@ -77,7 +86,11 @@ def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
 
 
 def _from_text(text: str, key: str, kind: Kind) -> Any:
-    """Return a variable's text as the value TOML would give; text of the wrong kind stays text, to be rejected later."""
+    """Return a variable's text as the value the key would have in TOML: `"100"` -> 100 for a number, `"a, b"` -> a list.
+
+    The kind is tried by a sample value (`kind.accepts(True)`: is it a switch?). Text of the wrong kind stays text: `check_value`
+    rejects it later, with the other problems.
+    """
     if key in PATHS:
         return text.split(os.pathsep)
     if kind.accepts(text):
@@ -114,7 +127,10 @@ def _default(key: str) -> Any:
 
 
 class Configuration(NamedTuple):
-    """Settings for places, style and defaults of generated files. Paths are relative to `root`."""
+    """The settings of a project: where files go, how they look, and the defaults of its ops. Paths are relative to `root`.
+
+    A default with words of its own stands in `config_keys.KEYS` alone (`_default`).
+    """
 
     root: str = "."  # the directory of the pyproject.toml read
     project: bool = False  # there is a [tool.scaffold]
@@ -152,20 +168,20 @@ class Configuration(NamedTuple):
 
 
 class Said(NamedTuple):
-    """The value set for a key, and the way to its place."""
+    """The value set for a key, unchecked, and the function that finds its place."""
 
     value: Any
     locate: Locate
 
 
 class Sources(NamedTuple):
-    """The keys set for a directory, and the settings of other tools around them."""
+    """The keys set for a directory, unchecked, and the settings of other tools in the same file."""
 
     root: str
     shown: str  # the root in messages
     said: Mapping[str, Said]
     around: Surroundings
-    places: Locate | None = None  # of the file
+    places: Locate | None = None  # finds the place of any key of the file
     project: bool = False
     problems: tuple[ScaffoldError, ...] = ()
 
@@ -183,13 +199,19 @@ def load_configuration(
 
 
 def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Sources:
-    """Return the keys set by files from `start` upward and by variables, with misspelt variables as problems."""
+    """Return the keys set by files from `start` upward and by variables, unchecked; misspelt variables are among its problems.
+
+    Apart from `read_sources`, as callers also need the places of values.
+    """
     found = _find_sources(start, environment)
     return found._replace(problems=(*found.problems, *misspelt(environment)))
 
 
 def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
-    """Return the nearest configuration at or above a directory; without one, other tools' settings of the nearest file."""
+    """Return the keys of the nearest pyproject.toml with a [tool.scaffold], at or above a directory; variables override it.
+
+    Without one, the nearest pyproject.toml still tells other tools' settings. A file without the word "scaffold" is not parsed for ours.
+    """
     variables = {key: Said(*said) for key, said in variables_of(environment).items()}
     nearest: Sources | None = None
     for directory in (start, *start.parents):
@@ -216,7 +238,7 @@ def _read(path: Path, shown: str) -> str:
 
 
 def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
-    """Read other tools' settings from a file without our table; ignore it if it is invalid TOML.
+    """Return the settings of other tools, and the keys set by `variables`, for a file without our table; invalid TOML has none.
 
     The file is parsed only if it holds a word of such a setting, since parsing takes time at each start.
     """
@@ -230,7 +252,7 @@ def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> S
 
 
 def read_configuration(text: str, path: str, root: str) -> Configuration | None:
-    """Return the configuration in a pyproject.toml's text; None without [tool.scaffold]."""
+    """Return the configuration in a pyproject.toml's text, for `scaffold init`, which changes the text; None without [tool.scaffold]."""
     found = _sources(text, path, root, {})
     return None if found is None else read_sources(found)
 
@@ -240,7 +262,8 @@ def _sources(
 ) -> Sources | None:
     """Return the keys set in a `pyproject.toml`, overridden by variables; None if it has no [tool.scaffold].
 
-    Raise for a file of invalid TOML, and for a `tool.scaffold` that is no table; unknown keys become problems of the result.
+    `path` is the file's in messages, `root` its directory. Raise for a file of invalid TOML, and for a `tool.scaffold` that is no
+    table; unknown keys become problems of the result.
     """
     from scaffold.spec.toml import Places, parse_toml
 
@@ -260,13 +283,18 @@ def _sources(
 
 
 def _unknown(key: str, places: Locate) -> ScaffoldError:
+    """Return the error for a key of [tool.scaffold] that no row knows, with the most similar one as a hint."""
     hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
     message = f"unknown key '{key}' in [tool.scaffold]"
     return ScaffoldError(message, places((key,), key=True), hint)
 
 
 def read_sources(sources: Sources) -> Configuration:
-    """Return the configuration from its sources; raise all errors together."""
+    """Return the configuration from its sources: each value checked against the kind of its key, then read; others by default.
+
+    Raise all errors together, in the order of their places. Of other tools' settings those that are fields of it are copied; a
+    key of ours goes before.
+    """
     values, problems = {}, list(sources.problems)
     for key, said in sources.said.items():
         found = Problems(said.locate)
@@ -303,9 +331,9 @@ class Setting(NamedTuple):
 
 
 def load_settings(start: Path, environment: Mapping[str, str]) -> tuple[Setting, ...]:
-    """Return every key's setting for a directory; raise if any is invalid."""
+    """Return every key's setting for a directory, as `scaffold config` lists them; raise if any is invalid."""
     sources = find_sources(start, environment)
-    read_sources(sources)
+    read_sources(sources)  # for its errors alone
     return tuple(_setting(key, sources) for key in KEYS)
 
 

@@ -1,8 +1,10 @@
 """The keys of `[tool.scaffold]`, as data.
 
-Out: `KEYS`, one row for each key: its kind, its default in TOML, its reader, its help. Invariant: a key is a field of
-`Configuration`, with `_` for `-`; the field's default is the default of the row, read. An entry of
-`[tool.scaffold.defaults]` is a key of an op, with a value of its kind.
+`config` reads a pyproject.toml by it, `scaffold config` lists it, the docs print it. Out: `KEYS`, one row for each key: its
+kind, its default in TOML, its reader, its help. Invariant: a key is a field of `Configuration`, with `_` for `-`; the field's
+default is the default of the row, read. An entry of `[tool.scaffold.defaults]` is a key of an op, with a value of its kind.
+
+Words: a *reader* takes a `Stated` value of the right kind and returns the field's value, `"ops/*.toml"` -> `("ops/*.toml",)`.
 """
 
 import os
@@ -34,12 +36,16 @@ from scaffold.spec.other_tools import LINE_LENGTH, SHORTEST
 from scaffold.spec.requirements import WANTED
 from scaffold.spec.testing_settings import read_testing
 
-ABOVE = ("style", "save-policy")
+ABOVE = ("style", "save-policy")  # keys of an op that are keys of [tool.scaffold] too
+# Keys of an op that [tool.scaffold.defaults] may hold.
 ALLOWED = tuple(key for key, row in op.KEYS.items() if row.default)
 
 
 def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
-    """Return the entries of the table; report unknown keys and invalid values."""
+    """Return the entries of [tool.scaffold.defaults], `("module", False)`: keys of every op that does not state them.
+
+    Report unknown keys and invalid values.
+    """
     problems = stated.problems
     for key, value in stated.value.items():
         path = (stated.key, key)
@@ -61,9 +67,9 @@ def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
 
 
 def read_rule_files(stated: Stated) -> tuple[RuleFile, ...]:
-    """Read the files of rules, with paths relative to the pyproject.toml.
+    """Return a team's files of differentiation rules with their texts, as named by the key `rules`.
 
-    Each file that cannot be read is reported, and left out.
+    Their paths are relative to the pyproject.toml. Each file that cannot be read is reported, and left out.
     """
     found = []
     for position, name in enumerate(stated.value):

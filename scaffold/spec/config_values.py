@@ -1,7 +1,10 @@
 """The values of `[tool.scaffold]`, read one by one.
 
-In: a `Stated` value, of its key's kind. Out: the value in the `Configuration`. Invariant: errors are reported at their
-place; the returned value is then irrelevant.
+`config_keys.KEYS` names one of these readers for each key. In: a `Stated` value, of its key's kind. Out: the value in the
+`Configuration`. Invariant: a reader raises nothing: it reports a problem at its place; the returned value is then irrelevant,
+as all reported problems are raised together.
+
+Words: a *convention* is a table of tensors used together with their usual shapes, `input[N, I], weight[O, I]`.
 """
 
 import os
@@ -27,7 +30,7 @@ Convention = tuple[tuple[str, tuple[Dim, ...]], ...]
 
 
 class Stated(NamedTuple):
-    """The value set for a key, and the collector of its problems."""
+    """The value set for a key, and the collector of problems that its reader reports to."""
 
     value: Any
     key: str
@@ -36,7 +39,7 @@ class Stated(NamedTuple):
     shown: str  # the same, in messages
 
     def refuse(self, message: str, hint: str | None = None, *below: str) -> None:
-        """Report a problem with the value, or with a part of it."""
+        """Report a problem with the value, or with the part of it at the keys `below`."""
         self.problems.at((self.key, *below), message, hint)
 
     @property
@@ -45,7 +48,7 @@ class Stated(NamedTuple):
 
 
 def read_text(stated: Stated) -> Any:
-    """Return the value as it is."""
+    """Return the value as it is: the reader of keys with nothing left to check."""
     return stated.value
 
 
@@ -56,7 +59,7 @@ def read_strings(stated: Stated) -> tuple[str, ...]:
 
 
 def read_directory(stated: Stated) -> str | None:
-    """Return a directory of the project, normalized; report a path outside and give None."""
+    """Return a directory of the project, normalized: `./src/ops/` -> `src/ops`; report a path outside and give None."""
     return _inside(stated.value, stated, "be a directory of the project", "src/ops")
 
 
@@ -66,6 +69,7 @@ def read_manifests(stated: Stated) -> tuple[str, ...]:
     The key takes one string, or a list of them; in a list a problem is placed at its item (`below`).
     """
     listed = isinstance(stated.value, list)
+    # The inner loop over one tuple only names it.
     found = (
         _inside(item, stated, "name files of the project", "ops.toml", *below)
         for position, item in enumerate(read_strings(stated))
@@ -81,7 +85,7 @@ def _inside(
 
     `what` and `example` are words of the message and the hint; `below` is the item's number in a list.
     """
-    inside = os.path.normpath(value) if value else ".."
+    inside = os.path.normpath(value) if value else ".."  # an empty one is refused
     if "\0" in value or os.path.isabs(value) or inside.split(os.sep)[0] == "..":
         hint = f"write it relative to the project, such as '{example}'"
         stated.refuse(f"'{stated.key}' must {what}", hint, *below)
@@ -90,9 +94,9 @@ def _inside(
 
 
 def read_template_dirs(stated: Stated) -> tuple[str, ...]:
-    """Read directories, inside or outside the project; they need not exist yet.
+    """Return directories of templates, normalized, inside or outside the project; report a path that is a file.
 
-    A missing one is reported when it is used.
+    They need not exist yet: a missing one is reported when it is used.
     """
     for position, item in enumerate(stated.value):
         path = Path(stated.root, item)
@@ -102,7 +106,7 @@ def read_template_dirs(stated: Stated) -> tuple[str, ...]:
 
 
 def read_package(stated: Stated) -> str | None:
-    """Return a dotted name; report any other text and give None."""
+    """Return the import path of the source directory, `my.ops`; report any text but a dotted name and give None."""
     if not all(
         is_identifier(part) and not iskeyword(part) for part in stated.value.split(".")
     ):
@@ -129,14 +133,14 @@ def read_interpreter(stated: Stated) -> str | None:
 
 
 def read_length(stated: Stated) -> int:
-    """Read a line length."""
+    """Return the line length of generated files; report one too short for a signature."""
     if stated.value < SHORTEST:
         stated.refuse(f"'{stated.key}' must be a number from {SHORTEST} up")
     return int(stated.value)
 
 
 def read_parameter_names(stated: Stated) -> tuple[str, ...]:
-    """Read names valid for inputs."""
+    """Return the names of inputs that become parameters of a module, `weight`; report those no input can have."""
     for position, name in enumerate(stated.value):
         place = stated.problems.within((stated.key, str(position)))
         stated.problems.add(check_name(name, place, "a parameter"))
@@ -149,14 +153,14 @@ def read_names(stated: Stated) -> Patterns:
 
 
 def read_conventions(stated: Stated) -> tuple[Convention, ...]:
-    """Read shapes of tensors used together."""
+    """Return the project's conventions: for each table the shapes of its tensors, `{ x = 'N, D' }` -> `(("x", ("N", "D")),)`."""
     return tuple(
         _convention(item, str(k), stated) for k, item in enumerate(stated.value)
     )
 
 
 def _convention(table: Mapping[str, Any], position: str, stated: Stated) -> Convention:
-    """Return the shape of each tensor in one convention's table; report invalid ones."""
+    """Return the shape of each tensor in one convention's table, the one at `position` in the list; report invalid ones, and leave them out."""
     found: list[tuple[str, tuple[Dim, ...]]] = []
     problems = stated.problems
     for name, text in table.items():
@@ -172,7 +176,11 @@ def _convention(table: Mapping[str, Any], position: str, stated: Stated) -> Conv
 
 
 def _shape(text: str, start: Location, names: set[str]) -> tuple[Dim, ...]:
-    """Return the dims written in a shape; raise for invalid ones. `names` are the tensors': no dim can have one."""
+    """Return the dims written in a shape, `"N, D"` -> `("N", "D")`; raise for invalid ones.
+
+    `names` are the tensors': no dim can have one. The check takes entries of a signature, so the dims become those of one without
+    a name.
+    """
     words = parse_dims(text, start)
     raise_all(dim_problems([Entry(Words("", start), dims=words)], names, "a tensor"))
     return read_dims(words)
@@ -180,6 +188,7 @@ def _shape(text: str, start: Location, names: set[str]) -> tuple[Dim, ...]:
 
 # --- Conventional shapes: the usual shapes of tensors with well-known names and no declared shape.
 #
+# So `new-op --inputs 'input, weight, bias?'` gets an nn.Module `Linear(in_features, out_features)` and a test of fitting sizes.
 # In: the op's inputs and the configured conventions. Out: shapes for test inputs and for the sizes of the module.
 # Invariant: a declared shape is never changed; derivation does not use these.
 
@@ -190,10 +199,9 @@ Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]
 def conventional_shapes(
     inputs: Sequence[Input], conventions: Sequence[Convention], tested: Container[str]
 ) -> Shapes:
-    """Return shapes for inputs without stated ones, by the first convention their names match; () if none does.
+    """Return the usual shapes of inputs without stated ones, by the first convention their names match; () if none does.
 
-    A convention is a table such as `input[..., I], weight[O, I]`.
-    Inputs with shapes for tests (`tested`) match none.
+    `tested` are inputs with a shape stated for tests: they match none.
     """
     for convention in conventions:
         found = _shapes(inputs, convention, tested)
@@ -205,10 +213,10 @@ def conventional_shapes(
 def _shapes(
     inputs: Sequence[Input], convention: Convention, tested: Container[str]
 ) -> Shapes:
-    """Return a convention's shapes if its first tensor and another one are inputs without shapes.
+    """Return a convention's shapes of the op's inputs; () unless its first tensor and another one are inputs without shapes.
 
-    The first is decisive: `input, weight` is a linear map, but `x, weight` may also be a norm. () if a dim of the convention
-    is the name of an input, or if a name of it is an attribute (`here`, but not in `tensors`).
+    The first is decisive: `input, weight` is a linear map, but `x, weight` may also be a norm. () also if a dim of the convention
+    is the name of an input, or if a name of it is an attribute of the op (`here`, but not in `tensors`).
     """
     shapes = dict(convention)
     here = [item for item in inputs if item.name in shapes]

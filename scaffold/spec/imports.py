@@ -1,7 +1,11 @@
 """Imports for the formulas of an op.
 
-In: `my_kernels:rms_norm_fwd`, `numpy as np`, and the imports of a formula's file. Out: `Import`s. Invariant: no two of
-them bind one name, and none hides an input or a name of the generated code.
+A formula may call functions of the user; the generated file then has to import them. In: `my_kernels:rms_norm_fwd`, `numpy as np`
+of the key `import`, and the imports of a file that a formula is read from. Out: `Import`s. Invariant: no two of them bind one
+name, and none hides an input or a name of the generated code.
+
+Words: an import *binds* a name, `np`; a module is *judged* if the shipped table knows its names (torch and the like), so
+that an unknown one is a mistake; the others are the user's *own*.
 """
 
 import ast
@@ -15,6 +19,7 @@ from scaffold.formula import Meanings, is_judged, is_newer, newer
 from scaffold.spec.names import RESERVED, is_identifier
 from scaffold.spec.op_spec import Attribute, Import, Input, OpSpec
 
+# `module:name as alias`; a Python statement; `module:one, other`.
 IMPORT = re.compile(
     r"(?P<module>[\w.]+)(?:\s*:\s*(?P<name>\w+))?(?:\s+as\s+(?P<alias>\w+))?"
 )
@@ -37,7 +42,7 @@ FORMS = "write 'module:name', 'module:name as other' or 'module as other'"
 
 
 def parse_import(text: str, place: Location) -> Import:
-    """Parse one import: `module:name`, `module:name as other` or `module as other`; raise for any other form.
+    """Return one import, of `module:name`, `module:name as other` or `module as other`; raise for any other form.
 
     A name with two underscores first is refused: by it a formula could reach the rest of Python.
     """
@@ -54,7 +59,7 @@ def parse_import(text: str, place: Location) -> Import:
 
 
 def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
-    """Parse the imports of one value: `module:name`, or a Python import statement, with one or more names.
+    """Return the imports of one value: `module:name`, or a Python import statement, with one or more names.
 
     `from m import a, b` and `m:a, b` both give `m:a` and `m:b`. Raise for a relative import, for `*` and for other forms.
     """
@@ -85,12 +90,13 @@ def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
 
 
 def _renamed(item: ast.alias) -> str:
+    """Return one name of an import statement as `parse_import` reads it: `numpy as np`."""
     return item.name if item.asname is None else f"{item.name} as {item.asname}"
 
 
 def _hint(text: str) -> str:
-    """Return a hint for an invalid import: its probable form, or the allowed forms."""
-    module, file, name = text.strip().partition(".py:")
+    """Return a hint for an invalid import: its probable form, `write 'my.ops:f'` for `./my/ops.py:f`, or the allowed forms."""
+    module, file, name = text.strip().partition(".py:")  # `file`: whether it is there
     if file and re.fullmatch(r"[\w./]+", module):
         return f"write '{module.strip('./').replace('/', '.')}:{name}'"
     if re.match(r"\s*(from\s+)?\.", text):
@@ -101,13 +107,14 @@ def _hint(text: str) -> str:
 
 
 def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
-    """Return the dotted names of imports from PyTorch and the like, and the names of the user's own values.
+    """Return what the names in a formula mean to its parser: `{"F": "torch.nn.functional"}`, and the user's own values.
 
-    The latter are other imports, and attributes with a type such as `object`: their attributes are unknown.
+    The former are imports from PyTorch and the like, whose functions the table knows. Of the latter nothing is known, not even
+    which attributes they have: all other imports, and inputs with a type such as `object` or one of another package.
     """
     found, own = dict[str, str](), set[str]()
     for item in imports:
-        bare = not item.alias and item.name is None
+        bare = not item.alias and item.name is None  # `import a.b` binds `a`
         module = item.module.split(".")[0] if bare else item.module
         if is_judged(module, item.name):
             found[item.binding] = f"{module}.{item.name}" if item.name else module
@@ -120,9 +127,10 @@ def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
 
 
 def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
-    """Describe the op's code from outside PyTorch: "the proof ran code of mylib"; None if there is none.
+    """Return a note that a run executed the user's own code: "the proof ran code of mylib"; None if the op has none.
 
-    It names imported modules, except Python's own, and the function of its samples. `run` begins the sentence.
+    So nobody is surprised that generating an op imported a module. It names imported modules, except Python's own, and the
+    function that makes the op's samples. `run` begins the sentence.
     """
     own = (item.module for item in spec.imports if not is_judged(item.module, None))
     known = sys.stdlib_module_names | {"torch"}
@@ -133,9 +141,9 @@ def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
 
 
 def newer_of(spec: OpSpec) -> tuple[str, ...]:
-    """Return the op's functions of PyTorch missing in the shipped table, probably of a newer release.
+    """Return the op's functions of PyTorch missing in the shipped table, `torch.new_function`: probably of a newer release.
 
-    They are allowed, though nothing is known of them; so a note names them.
+    They are allowed, though nothing is known of them; so a note names them. All formulas of the op are searched.
     """
     shown = spec.surrogate.forward if spec.surrogate else None
     updates = spec.module.updates if spec.module else ()
@@ -152,15 +160,15 @@ def newer_of(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _is_open(annotation: str) -> bool:
-    """Return whether a type leaves the attributes of a value unknown: `object`, `Any`, a quoted type."""
+    """Return whether a type leaves the attributes of a value unknown: `object`, `Any`, a quoted type of another package."""
     return annotation[:1] in "'\"" or bool(re.search(r"\b(object|Any)\b", annotation))
 
 
 class Imports:
-    """A collection of imports without collisions."""
+    """A collection of imports that grows formula by formula, and refuses a name bound twice."""
 
     def __init__(self, hidden: Mapping[str, str], op: str) -> None:
-        """Start without imports; `hidden` maps names in use to their meaning ("input"), `op` is the op's own module."""
+        """Start without imports; `hidden` maps names no import may bind to their meaning ("input"), `op` is the op's own module."""
         self._hidden, self._op = hidden, op  # names with another meaning
         self._found: list[Import] = []
 
@@ -174,7 +182,11 @@ class Imports:
         return frozenset(item.binding for item in self._found)
 
     def add(self, item: Import, place: Location) -> None:
-        """Add an import; raise an error if it collides with another name."""
+        """Add an import; raise an error if it collides with another name, or is the op's own module.
+
+        An import of generated code itself (COMMON), or one added before, needs no entry. A colliding one is added all the same: else
+        its uses would be reported as unknown names, too.
+        """
         if item in COMMON:
             return
         name = item.binding
@@ -193,10 +205,10 @@ class Imports:
         else:
             self._found += [] if item in others else [item]
             return
-        self._found.append(item)  # so that its uses are not reported as unknown names
+        self._found.append(item)
         raise ScaffoldError(message, place, hint)
 
 
 def _one_package(first: Import, second: Import) -> bool:
-    """Return whether both bind one package: `import a.b` and `import a.c` both bind `a`."""
+    """Return whether two imports may bind one name, as both bind one package: `import a.b` and `import a.c` both bind `a`."""
     return not (first.name or first.alias or second.name or second.alias)

@@ -1,7 +1,7 @@
 """The JSON Schema of a file of ops, for completion and checks in editors.
 
-Out: a mapping for `json.dumps`, made from the table of keys. Invariant: everything the loader accepts validates; a key,
-a type or a word the loader rejects does not.
+`scaffold schema` prints it, `scaffold init` writes it to a file. Out: a mapping for `json.dumps`, made from the
+table of keys. Invariant: everything the loader accepts validates; a key, a type or a word the loader rejects does not.
 """
 
 import json
@@ -27,7 +27,7 @@ def ops_schema() -> dict[str, Any]:
 
 
 def _op_schema() -> dict[str, Any]:
-    """Return the schema of one op's table, from the table of keys."""
+    """Return the schema of one op's table, `[ops.NAME]`: the keys of `KEYS`, with `inputs` or `schema` as the only required one."""
     return {
         "type": "object",
         "additionalProperties": False,

@@ -1,7 +1,10 @@
 """The keys of an op's table and the types of their values.
 
-In: a raw mapping from TOML or the command line. Out: its valid part; the rest is reported as problems. Invariant: a
-returned mapping contains only known keys, each with a value of its kind.
+An op is a table, `[ops.swish]` of ops.toml, or the options of `new-op`: one row of `KEYS` declares a key for both, for the JSON
+Schema and the docs. In: a raw mapping from TOML or the command line. Out: its valid part, which `build` reads; the rest is
+reported as problems. Invariant: a returned mapping contains only known keys, each with a value of its kind.
+
+Words: *raw* is such a mapping, key -> value as written; a *sound* value is of its key's kind.
 """
 
 import math
@@ -38,14 +41,18 @@ class Key(NamedTuple):
 
     kind: Kind
     help: str
-    proven: bool = True  # False: about names, documentation, the Module or the tests
+    # A change of it ends a proof of the op; False: about names, docs, the Module or tests.
+    proven: bool = True
     formula: bool = False  # its text may be a file reference: '@file.py:function'
     option: str = ""  # help of the option, if it differs
-    default: bool = False  # a project may set it for all its ops
-    function: bool = True  # False: about the Module or the tests alone
+    # A project may set it for all its ops, in [tool.scaffold.defaults].
+    default: bool = False
+    # It tells of the Function; False: about the Module or the tests alone.
+    function: bool = True
 
 
 _NOT_NEGATIVE = {"type": "number", "minimum": 0}
+# Arguments of gradcheck that the key `tolerance` may set, with their schemas.
 TOLERANCES = {
     "eps": {"type": "number", "exclusiveMinimum": 0},
     "atol": _NOT_NEGATIVE,
@@ -215,9 +222,9 @@ GONE = {"double-backward": "leave it out: every op can be differentiated again"}
 
 
 def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """Return the known keys with values of their kind; report the others, a key of an older version (GONE) with what to do.
+    """Return the known keys of the op `op` with values of their kind, so that its readers need not check them again.
 
-    `raw` are the keys of the op `op`.
+    Report the others; a key of an older version (GONE) with what to do instead.
     """
     sound = {}
     for key, value in raw.items():
@@ -231,7 +238,7 @@ def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str,
 
 
 def check_key(path: KeyPath, value: Any, problems: Problems) -> bool:
-    """Return whether the value of a known key is valid; report why not."""
+    """Return whether the value of a known key, the last of `path`, is valid; report why not at that path."""
     before = len(problems)
     sound = check_value(path, value, KEYS[path[-1]].kind, problems)
     if sound and path[-1] == "tolerance":

@@ -1,7 +1,8 @@
 """Kinds of values of TOML keys: their names, their tests, their JSON Schema.
 
-In: a value from TOML. Out: whether it is of a kind, and a problem if not. Invariant: a value accepted by the kind of an
-op's key validates against the kind's schema.
+The tables of keys (`keys`, `config_keys`) give each key a kind; by it values are checked, options parsed, and the schema for
+editors written. In: a value from TOML. Out: whether it is of a kind, and a problem if not. Invariant: a value accepted by the
+kind of an op's key validates against the kind's schema.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ Schema = Mapping[str, Any]
 class Kind(NamedTuple):
     """A kind of value: its name, its test, its allowed words."""
 
-    what: str
+    what: str  # for messages: "must be a string"
     accepts: Callable[[Any], bool]
     schema: Schema = MappingProxyType({})  # for keys of an op only
     choices: tuple[str, ...] = ()
@@ -32,7 +33,7 @@ def _is_a(*types: type) -> Callable[[Any], bool]:
 
 
 def _holds(outer: type, *types: type) -> Callable[[Any], bool]:
-    """Return a test accepting a list, or a table (`outer` says which), with values of these types."""
+    """Return a test that accepts a list or a table, as `outer` says (`list` or `dict`), whose items are of these types."""
 
     def accepts(value: Any) -> bool:
         items = value.values() if isinstance(value, dict) else value
@@ -71,13 +72,13 @@ NUMBERS = Kind("a table of numbers", _holds(dict, int, float), {"type": "object"
 
 
 def choice(what: str, choices: tuple[str, ...]) -> Kind:
-    """Return a kind for one of `choices`."""
+    """Return a kind for one of the words `choices`; `what` names it in messages, and its last word in help: "a style", `STYLE`."""
     metavar = what.split()[-1].upper()
     return Kind(what, _is_text, {"enum": list(choices)}, choices, metavar)
 
 
 def choices(what: str, words: tuple[str, ...], metavar: str = "TEXT") -> Kind:
-    """Return a kind for a list of `words`."""
+    """Return a kind for a list of some of `words`; `what` names it in messages, `metavar` in the help of an option."""
     schema = {"type": "array", "items": {"enum": list(words)}}
     return Kind(what, _is_texts, schema, words, metavar)
 
@@ -106,12 +107,16 @@ def check_value(
     return len(problems) == before
 
 
+# Words of other languages for a switch, as hints write them.
 SAID = {"yes": "true", "on": "true", "true": "true"}
 SAID |= {"no": "false", "off": "false", "false": "false"}
 
 
 def _respelt(key: str, value: Any, kind: Kind) -> str | None:
-    """Return a hint with a value converted to its kind, a sole name to a list: `write: params = ['w']`; None if it cannot be."""
+    """Return a hint that shows a value of the wrong kind in the right one; None if it cannot be converted.
+
+    `params = 'w'` -> `write: params = ['w']`; `module = 'no'` -> `write: module = false`; `grad = 'x=y'` -> a table of one key.
+    """
     text = value if isinstance(value, str) else ""
     name, equals, formula = (part.strip() for part in text.partition("="))
     if _is_texts(value) and kind.accepts(joined := ", ".join(value)):
@@ -119,8 +124,8 @@ def _respelt(key: str, value: Any, kind: Kind) -> str | None:
     if text.lower() in SAID and kind.accepts(True):
         return f"write: {key} = {SAID[text.lower()]}"
     if text and kind.accepts([text]):
-        every = text.split(",") if kind.metavar == "NAMES" else [text]
-        return f"write: {key} = {[item.strip() for item in every]}"
+        items = text.split(",") if kind.metavar == "NAMES" else [text]
+        return f"write: {key} = {[item.strip() for item in items]}"
     if equals and kind.accepts({name: formula}):
         return f"write: {key} = {{ {name} = {_quoted(formula)} }}"
     return None
@@ -133,7 +138,7 @@ def _quoted(text: str) -> str:
 def _check_words(
     path: KeyPath, value: Any, choices: tuple[str, ...], problems: Problems
 ) -> None:
-    """Report strings other than the allowed words."""
+    """Report each string in a value, or in its list, that is none of the allowed words, with a similar one as a hint."""
     for place, word in _texts(path, value):
         if word not in choices:
             hint = did_you_mean(word, choices) or f"one of: {', '.join(choices)}"
@@ -153,7 +158,7 @@ def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _check_characters(path: KeyPath, key: str, text: str, problems: Problems) -> None:
-    """Report surrogates (no file can store them) and control characters, invisible in editors."""
+    """Report the first character of a text that no file can store (a surrogate) or no editor shows (a control character)."""
     for character in text:
         code = ord(character)
         control = code < 32 and character not in "\n\t" or 127 <= code < 160

@@ -1,6 +1,7 @@
 """Checks of ops registered with PyTorch (`--style library`), and their rule for DTensor (`--sharding`).
 
-In: the types of the arguments. Out: those of the schema, or problems at their places. Invariant:
+`torch.library.custom_op` makes an operator with a schema, `mylib::scale(Tensor x, float a) -> Tensor`, which admits fewer types
+than a Function does. In: the types of the arguments. Out: those of the schema, or problems at their places. Invariant:
 `torch.library.custom_op` accepts every signature without problems.
 """
 
@@ -24,6 +25,7 @@ from scaffold.spec.op_spec import (
 )
 from scaffold.spec.problems import Problems
 
+# Types that a schema has under the same name.
 PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
 ELEMENTS = frozenset({"bool", "float", "int"})  # types of list elements
 HINT = "write: style = 'setup-context'"
@@ -32,10 +34,10 @@ HINT = "write: style = 'setup-context'"
 def check_library(
     style: str, raw: Mapping[str, Any], arguments: Arguments, problems: Problems
 ) -> None:
-    """Report features impossible in library style, and a namespace in any other style.
+    """Report what an op in library style cannot have (a changed input, a type without a schema), and a namespace in another style.
 
-    `raw` are the keys of the op. A problem with the style itself is reported at the key `style`, else at the op's name: the
-    style is then a setting of the project.
+    `raw` are the keys of the op. A problem with the style itself is reported at the key `style`; if that is a setting of the
+    project, at the op's name.
     """
     _check_namespace(style, raw.get("namespace"), problems)
     if style != "library":
@@ -74,9 +76,9 @@ def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
 
 
 def schema_type(annotation: str) -> str | None:
-    """Return the type of an attribute in the registered signature, `Sequence[int]` for `tuple[int, ...]`.
+    """Return an attribute's type as the registered function must annotate it: `tuple[int, ...]` -> `Sequence[int]`.
 
-    None if `torch.library` has no such type: such an op cannot be registered. `annotation` is text, such as `int | None`.
+    None if `torch.library` has no such type: the op cannot be registered. `annotation` is text, such as `int | None`.
     """
     tree = ast.parse(annotation, mode="eval").body
     match tree:
@@ -87,7 +89,10 @@ def schema_type(annotation: str) -> str | None:
 
 
 def _registered_type(tree: ast.expr) -> str | None:
-    """Return a type as `torch.library` accepts it; None if it accepts no such type."""
+    """Return a type other than `... | None` as `torch.library` accepts it; None if it accepts no such type.
+
+    A tuple becomes a sequence, if all its elements are of one type; `Literal["sum", "mean"]` becomes the type of its values, `str`.
+    """
     text = ast.unparse(tree)
     match tree:
         case ast.Name("dtype"):
@@ -109,6 +114,7 @@ def _registered_type(tree: ast.expr) -> str | None:
 # --- Sharding: the split of an op over devices, `mk, nk -> mn`.
 
 NOTATION = "write the indices of each tensor: sharding = 'mk, nk -> mn'"
+# One index of a group, and a whole group: `...mk`.
 _INDEX = re.compile(r"\.\.\.|[A-Za-z_]")
 _GROUP = re.compile(r"\s*(\.\.\.)?\s*([A-Za-z_]\s*)*")
 
@@ -116,9 +122,10 @@ _GROUP = re.compile(r"\s*(\.\.\.)?\s*([A-Za-z_]\s*)*")
 def read_sharding(
     style: str, text: str | None, arguments: Arguments, problems: Problems
 ) -> Sharding | None:
-    """Return the sharding of an op in library style, `mk, nk -> mn`; None without one, or if it is invalid (reported).
+    """Return the possible splits of an op over devices; `text` is `mk, nk -> mn`. None without one, or if it is no such notation (reported).
 
-    A letter is a dim DTensor may split among devices, alike in all tensors with this letter; `_` is not split.
+    A letter is a dim that DTensor may split, alike in all tensors with this letter; `_` is a dim that is not split. A notation that
+    contradicts the op's tensors is reported too, but returned.
     """
     if text is None:
         return None
@@ -147,7 +154,10 @@ def read_sharding(
 
 
 def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
-    """Yield a message and a hint for each contradiction between a sharding notation and the op's tensors."""
+    """Yield a message and a hint for each contradiction between a sharding notation and the op's tensors.
+
+    Such are a wrong number of groups, an index twice in one, an index of an output that no input has, a wrong number of dims.
+    """
     tensors = arguments.tensors
     if len(found.inputs) != len(tensors):
         said = f"indices are given for {len(found.inputs)} of {len(tensors)} inputs"
@@ -179,7 +189,10 @@ def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, s
 
 
 def _fits(dims: tuple[Dim, ...], group: Indices) -> bool:
-    """Return whether a tensor of this shape can have these indices; `...` among them may cover named dims."""
+    """Return whether a tensor of this shape can have these indices, one for each dim; `...` among them covers any number of dims, or none.
+
+    Without `...` the shape must have a known rank: no leading dims. With it, leading dims in the shape count as none (`- 1`).
+    """
     if ANY_DIMS in group:
         return len(dims) >= len(group) - (leading(dims) is None)
     return len(dims) == len(group) and leading(dims) is None

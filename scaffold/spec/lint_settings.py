@@ -1,7 +1,7 @@
 """The table `[tool.scaffold.lint]`: rules of the linter and their files.
 
-In: the table. Out: a `LintConfiguration`. Invariant: an unknown key or a value of the wrong kind is a problem at its
-place.
+`scaffold lint` reads them: which rules run, as `select = ["AF"]`, and which are off for some files. In: the table. Out: a
+`LintConfiguration`. Invariant: an unknown key or a value of the wrong kind is a problem at its place.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class LintConfiguration(NamedTuple):
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    per_file: tuple[tuple[str, tuple[str, ...]], ...] = ()  # pattern -> codes
+    per_file: tuple[tuple[str, tuple[str, ...]], ...] = ()  # pattern of paths -> codes
 
 
 NOTHING_SAID = LintConfiguration()
@@ -53,7 +53,10 @@ def read_lint(stated: Stated) -> LintConfiguration:
 def _codes(
     table: Mapping[str, Any], path: tuple[str, ...], problems: Problems
 ) -> tuple[str, ...]:
-    """Return the rules listed under a key, in capitals; report anything but a list of strings, and give ()."""
+    """Return the codes of rules listed in a table under the last key of `path`, in capitals: `["af08"]` -> `("AF08",)`; () without the key.
+
+    Report anything but a list of strings, and give (). Whether such rules exist is for the linter to say.
+    """
     value = table.get(path[-1], [])
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(item.upper() for item in value)

@@ -1,8 +1,12 @@
 """Manifests: the ops of a project, in one file or in several.
 
-In: the texts of the files, and the configuration. Out: a `Listed` for each op; digests of the inputs of its files, and
-of the subject of its proof. Invariant: an op is listed once; an input without influence on generated files does not
-change a digest.
+`scaffold sync` and `check` read all ops of a project here, and tell by the digests, recorded with the files written, which ops
+have changed since: only they are generated, or proven, again. In: the texts of the files, and the configuration. Out: a
+`Listed` for each op; digests of the inputs of its files, and of the subject of its proof. Invariant: an op is listed once; an
+input without influence on generated files does not change a digest.
+
+Words: an *entry* is an op's table as read from TOML, with the places of its keys; *reads* are the files that its formulas are
+read from (`'@file.py:function'`), with digests.
 """
 
 import hashlib
@@ -25,7 +29,7 @@ WITHOUT_A_SAY = (
     *("manifest", "template_dirs", "exports"),
 )
 
-NOWHERE = Location("")
+NOWHERE = Location("")  # for an error whose place is computed only if it is raised
 Reads = tuple[tuple[str, str], ...]  # files, and digests of them
 
 
@@ -40,7 +44,7 @@ class Listed(NamedTuple):
 def list_ops(
     texts: Mapping[str, str], packaged: bool, patterns: Patterns = DEFAULT
 ) -> tuple[Listed, ...]:
-    """Return the ops of all files in order; raise the errors of all files together, such as a name in two files.
+    """Return the ops of all manifests in order; raise the errors of all files together, such as a name in two files.
 
     `texts` maps paths to texts. `packaged`: the ops' files lie in a package, so none can hide an installed module.
     """
@@ -62,7 +66,7 @@ def list_ops(
 
 
 def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
-    """Return the name of an op in code; raise for an invalid name at its place."""
+    """Return the name of an op in code, `rms_norm` for `[ops.RMSNorm]`; raise for an invalid name at its place."""
     try:
         return op_names(entry.name, NOWHERE, packaged, patterns)[0]
     except ScaffoldError:  # locate it only now: that parses the whole text again
@@ -71,9 +75,9 @@ def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
 
 
 def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]:
-    """Return the names the op's file defines: the op, its Function, and its Module unless it is off.
+    """Return the names an op's file defines, for `__init__.py` to export: the op, its Function, and its Module unless it is off.
 
-    In library style a registered function stands for the Function. The entry is not checked: it may be invalid otherwise.
+    In library style the registered op is in place of the Function. No spec is built: the entry may be invalid otherwise.
     """
     op, klass = op_names(entry.name, NOWHERE, packaged=True)
     said = {**dict(configuration.defaults), **entry.raw}
@@ -86,22 +90,22 @@ def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]
 
 
 def _add(listed: Listed, found: dict[str, Listed]) -> None:
-    """Add an op to `found`; raise if its name is listed already."""
+    """Add an op to `found`; raise at its place if an op of the name is listed already, and name that one's place."""
     first = found.setdefault(listed.name, listed)
     if first is not listed:
-        where = first.entry.locate((), key=True)
+        before = first.entry.locate((), key=True)
         place = listed.entry.locate((), key=True)
         message = f"op '{listed.name}' is listed a second time"
-        raise ScaffoldError(message, place, f"the first one: {where}")
+        raise ScaffoldError(message, place, f"the first one: {before}")
 
 
 def text_digest(text: str) -> str:
-    """Return the SHA-256 digest of a text."""
+    """Return the SHA-256 digest of a text; one with surrogates, which UTF-8 refuses, has one too."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def spec_digest(entry: Entry) -> str:
-    """Return the digest of a table's content, independent of its formatting."""
+    """Return the digest of an op's name and keys, the same however its table is formatted: does it have to be generated again?"""
     raw = json.dumps(entry.raw, sort_keys=True, default=str)
     return text_digest(f"{entry.name}\n{raw}")
 
@@ -112,11 +116,10 @@ def proof_digest(
     reads: Reads,
     meaning: Callable[[str], str],
 ) -> str:
-    """Return the digest of a proof's subject: the op's maths, its inputs, the files of its formulas.
+    """Return the digest of a proof's subject: the op's maths, its inputs, the files of its formulas. A proof counts while it is the same.
 
-    Of the configuration it includes the defaults of keys missing in the table. It excludes the
-    op's name and comments: `meaning` returns the digest of code without comments, and the
-    digests in `reads` ignore them too.
+    Of the configuration it includes the defaults of keys missing in the table. It excludes the op's name and comments: `meaning`
+    returns the digest of code without comments, and the digests in `reads` ignore them too.
     """
     said = {**dict(configuration.defaults), **entry.raw}
     raw = {
@@ -129,7 +132,10 @@ def proof_digest(
 
 
 def _digested(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
-    """Return a value with each formula replaced by its digest without comments, if it has any."""
+    """Return the value of a key as it enters a digest: a formula with comments as `meaning` of it, its digest without comments.
+
+    Any other value enters as it is; in a table of formulas (`grad`) each of them is treated so.
+    """
     if isinstance(value, dict):
         return {name: _digested(key, inner, meaning) for name, inner in value.items()}
     code = key in KEYS and KEYS[key].formula and isinstance(value, str)
@@ -139,10 +145,10 @@ def _digested(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
 def configuration_digest(
     configuration: Configuration, directories: object, manifest: str
 ) -> str:
-    """Return the digest of the configuration's influence on the files of a manifest.
+    """Return the digest of all that the configuration says about the files of a manifest: under another one they may be out of date.
 
     It excludes formatting and absolute paths (the fields in WITHOUT_A_SAY): the same project elsewhere has the same digest.
-    Files generated under another digest may be out of date.
+    `directories` are those of the ops and their tests.
     """
     said = configuration._asdict()
     for name in WITHOUT_A_SAY:

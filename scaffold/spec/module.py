@@ -1,8 +1,12 @@
 """The module of an op: the inputs it owns, their initialization and updates.
 
-In: `module`, `params`, `buffers`, `update` and `init` of a raw mapping. Out: a `ModuleSpec`, or None. Invariant: each
-name in a list or table is an input the module can own, under a name not used by nn.Module; an initialization is a
-function of torch.nn.init with valid arguments.
+An op `linear(input, weight, bias)` gets a module `Linear(in_features, out_features)` that owns `weight` and `bias` as parameters.
+In: `module`, `params`, `buffers`, `update` and `init` of a raw mapping. Out: a `ModuleSpec`, or None. Invariant: each name in a
+list or table is an input the module can own, under a name not used by nn.Module; an initialization is a function of
+torch.nn.init with valid arguments.
+
+Words: *owned* inputs are the module's parameters and buffers, the others are arguments of its forward; an *update* is the new
+value of a buffer in training, `running_mean = '0.9 * running_mean + 0.1 * mean'`.
 """
 
 import ast
@@ -24,6 +28,7 @@ from scaffold.spec.problems import Problems
 
 # --- Initialization of a parameter: the functions of torch.nn.init.
 #
+# The key `init` states them: `init = { weight = "uniform(-0.1, 0.1)" }`.
 # In: `uniform(-0.1, 0.1)`, or a bare `zeros`. Out: an `Init`. Invariant: the function exists, its arguments are
 # arithmetic of numbers or one of its own words, and it accepts them.
 
@@ -34,7 +39,7 @@ EXAMPLE = "write: uniform(-0.1, 0.1), or another function of torch.nn.init"
 
 
 class Function(NamedTuple):
-    """Arguments after the tensor, how many of them are required, and the supported ranks."""
+    """A function of torch.nn.init: its arguments after the tensor, how many of them are required, the least and largest rank of a tensor."""
 
     arguments: tuple[str, ...] = ()
     needed: int = 0
@@ -73,10 +78,10 @@ OTHER_NAMES = {
 def parse_init(
     parameter: str, text: str, start: Location, dims: tuple[Dim, ...] | None
 ) -> Init:
-    """Return the initialization stated for a parameter; raise if it is not one, or not for this rank.
+    """Return the initialization that `text`, `normal(std=0.02)` or a bare `zeros`, states for a parameter.
 
-    `text` is a name with arguments, `normal(std=0.02)` or `zeros`, found at `start`. `dims` is the parameter's shape, None if
-    unknown; some functions of torch.nn.init are for matrices alone.
+    Raise, at a place in the text (which begins at `start`), for an unknown function, wrong arguments, or one not for this rank:
+    some are for matrices alone. `dims` is the parameter's shape, None if unknown.
     """
     match = CALL.fullmatch(text)
     if match is None:
@@ -85,10 +90,11 @@ def parse_init(
         )
     place = start.shifted(0, match.start("name"))
     name = match["name"]
-    known = name if name in FUNCTIONS else name.removesuffix("_")
+    known = name if name in FUNCTIONS else name.removesuffix("_")  # torch: `zeros_`
     function = FUNCTIONS.get(known)
     if function is None:
         raise _unknown(name, place)
+    # A place inside the brackets; at the name if there are none.
     written = (match["arguments"] or "").strip().removesuffix(",").rstrip()
     at = match.start("arguments") + _indent(match["arguments"] or "")
     inside = start.shifted(0, max(at, match.start("name")))
@@ -103,7 +109,7 @@ def _indent(text: str) -> int:
 
 
 def _unknown(name: str, place: Location) -> ScaffoldError:
-    """Return the error for an unknown function, with the name in torch.nn.init it may mean."""
+    """Return the error for an unknown function, with the one of torch.nn.init that is probably meant: `xavier` -> `xavier_uniform`."""
     other = OTHER_NAMES.get(name.lower())
     hint = f"did you mean '{other}'?" if other else did_you_mean(name, FUNCTIONS)
     hint = hint or f"one of: {', '.join(FUNCTIONS)}"
@@ -113,10 +119,10 @@ def _unknown(name: str, place: Location) -> ScaffoldError:
 def _check_arguments(
     name: str, function: Function, written: str, place: Location
 ) -> None:
-    """Raise all problems of the arguments: each must be known, given once, and a number or a word.
+    """Raise all problems of an initialization's arguments: each must be known, given once, and a number or a word.
 
     `name` is the function of torch.nn.init, `written` its arguments as text, found at `place`. `given` are the names of the
-    arguments, in the order of their values.
+    arguments, in the order of their values: positional ones are named by their position.
     """
     call = _parsed_call(name, written, place)
     problems: list[ScaffoldError] = []
@@ -149,22 +155,26 @@ def _check_arguments(
 
 
 def _parsed_call(name: str, written: str, place: Location) -> ast.Call:
-    """Return the syntax of a call with the written arguments; raise if they are not all of it."""
+    """Return the syntax of a call `f(...)` with the written arguments; raise if the text is more than arguments, or too long.
+
+    `0.1) + g(2` would also be Python after `f(`; so the call must end where the text does. `name` is for the message.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # such as '\d'
             tree = ast.parse(f"f({written})", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
-    whole = len(f"f({written})".encode())  # nothing may follow, not even a comment
+    length = len(f"f({written})".encode())  # nothing may follow, not even a comment
     match tree:
-        case ast.Call(ast.Name("f"), end_col_offset=end) if end == whole <= 200:
+        case ast.Call(ast.Name("f"), end_col_offset=end) if end == length <= 200:
             return tree
     message = f"'{name}({written})' is not an initialisation"
     raise ScaffoldError(message, place, EXAMPLE)
 
 
 def _at(node: ast.expr | ast.keyword, place: Location) -> Location:
+    """Return the place of a node of `f(...)`, if the arguments begin at `place`."""
     return place.shifted(0, max(node.col_offset - len("f("), 0))
 
 
@@ -237,7 +247,7 @@ TAKEN = frozenset(
         *("_modules", "_parameters"),
     }
 )
-# Arguments of constructors that create tensors.
+# Arguments of a module's constructor that say how its tensors are created.
 FACTORY = frozenset({"device", "dtype"})
 
 
@@ -249,10 +259,10 @@ def read_module(
     configuration: Configuration,
     problems: Problems,
 ) -> ModuleSpec | None:
-    """Return the nn.Module of the op: its parameters and buffers, their updates and initialization.
+    """Return the nn.Module of the op: its parameters and buffers, their updates and initialization; None if `module` is false.
 
-    None if `module` is false; settings only a module needs are then reported. `raw` are the keys of the op, `shapes` the
-    conventional shapes of its inputs.
+    Settings only a module needs are then reported. `raw` are the keys of the op, `maths` its formulas, in whose graph updates are
+    parsed; `shapes` are the usual shapes of inputs declared without one.
     """
     if raw.get("module") is False:
         for key in ("params", "buffers", "update", "init"):
@@ -278,20 +288,20 @@ def _parameters(
     configuration: Configuration,
     problems: Problems,
 ) -> Names:
-    """Return the inputs the module owns as parameters: the stated ones, else by usual names such as `weight`.
+    """Return the inputs the module owns as parameters: those of the key `params`, else those with a usual name such as `weight`.
 
-    None of them if the module would then own every tensor.
+    By names alone it would own no input, if otherwise it owned every tensor: its forward would have none to take.
     """
     if "params" in raw:
         return tensor_names("params", arguments.inputs, raw, problems)
     usual = set(configuration.parameter_names) - set(buffers) - set(arguments.dirty)
-    kept = [
+    named = [
         item.name
         for item in arguments.tensors
         if item.name in usual and item.differentiable and not item.variadic
     ]
-    owned = {*kept, *buffers}
-    return tuple(kept) if len(owned) < len(arguments.tensors) else ()
+    owned = {*named, *buffers}
+    return tuple(named) if len(owned) < len(arguments.tensors) else ()
 
 
 def _check_owned(
@@ -301,7 +311,7 @@ def _check_owned(
     raw: Raw,
     problems: Problems,
 ) -> None:
-    """Report parameters changed in place or without a gradient, optional buffers, names in both lists.
+    """Report owned inputs the module cannot own: parameters changed in place or without a gradient, optional buffers, names in both lists.
 
     A module owning every tensor is reported too: its forward would have no input.
     """
@@ -345,7 +355,8 @@ def _check_names(
 ) -> None:
     """Report attributes, parameters, buffers and sizes with a name nn.Module uses itself, such as `training` or `forward`.
 
-    Sizes of its parameters are arguments of the module's constructor, which also takes `device` and `dtype` (FACTORY).
+    The module stores each of them as an attribute. Sizes of its parameters, declared or usual (`shapes`), are arguments of its
+    constructor, which also takes `device` and `dtype` (FACTORY) if it owns tensors.
     """
     owned = {*parameters, *buffers}
     declared = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
@@ -367,7 +378,10 @@ def _check_names(
 def _updates(
     raw: Raw, arguments: Arguments, maths: Maths, buffers: Names, problems: Problems
 ) -> tuple[tuple[str, Formula], ...]:
-    """Return the new value of each buffer in training, as a formula; report the name of no buffer."""
+    """Return for each buffer named in `update` the formula of its new value in training; report a name that is no buffer's.
+
+    A formula may read the op's inputs and imports, and is parsed in the graph of the op's other formulas.
+    """
     names = frozenset(item.name for item in arguments.inputs)
     names |= {item.binding for item in maths.imports}
     tensors = frozenset(item.name for item in arguments.tensors)
@@ -391,7 +405,10 @@ def _updates(
 def _inits(
     raw: Raw, arguments: Arguments, owned: Names, shapes: Shapes, problems: Problems
 ) -> tuple[Init, ...]:
-    """Return the initializations stated by the key `init`, reporting invalid ones; `owned` are the module's parameters."""
+    """Return the initializations stated by the key `init`; report invalid ones and leave them out.
+
+    `owned` are the module's parameters and buffers: only they have one. `shapes` are usual shapes of inputs declared without.
+    """
     dims = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     found = []
     for name, text in raw.get("init", {}).items():

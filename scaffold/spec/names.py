@@ -1,7 +1,10 @@
 """Names: allowed names, the function and class of an op, and a project's names for files and classes.
 
-In: the user's text. Out: the op's names, or an error. Invariant: a name accepted here is valid in generated code, and
-as a file name.
+In: the user's text. Out: the op's names (`rms_norm` for the function and the file, `RMSNorm` for classes), or an error.
+Invariant: a name accepted here is valid in generated code, and as a file name.
+
+Words: a *pattern* is a project's form of a name, `{Op}Function`; `place` is where the name stands, for the error; `what` is the
+named thing in a message, "an input".
 """
 
 import keyword
@@ -14,7 +17,7 @@ from typing import Any, NamedTuple
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.spec.problems import KeyPath, Problems
 
-# By name: inputs that hold labels, of 0 and 1 where their values are drawn.
+# Names of inputs that hold labels: test values drawn for them are 0 and 1.
 LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
 
 # --- A project's names for the files and classes of its ops.
@@ -53,7 +56,7 @@ NAMESPACE = "custom_ops"  # for ops outside a package
 
 
 def registered_name(op: str) -> str:
-    """Return the name of the registered op in the file of an op in library style."""
+    """Return the Python name of the registered op, in the file of an op in library style: the op's own name is its wrapper's."""
     return f"{op}_op"
 
 
@@ -80,9 +83,9 @@ EXAMPLES = {
 def read_patterns(
     table: Mapping[str, Any], path: KeyPath, problems: Problems
 ) -> Patterns:
-    """Return the patterns of a table, with defaults for missing ones; report invalid ones.
+    """Return a project's patterns of names from a table, `{"function": "{Op}Function"}`, with defaults for missing ones.
 
-    A pattern is text such as `{Op}Function`; `path` is the place of the table.
+    Report invalid ones, and a Function and a Module of one name; `path` leads to the table.
     """
     found = {}
     for key, value in table.items():
@@ -136,12 +139,18 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 def is_identifier(name: str) -> bool:
-    """Return whether a name is an identifier unchanged by Python's NFKC normalization."""
+    """Return whether a name is an identifier that Python reads as it is written.
+
+    Python normalizes names (NFKC): a ligature `ﬁ` becomes `fi`, so the written name would not be found again.
+    """
     return name.isidentifier() and unicodedata.normalize("NFKC", name) == name
 
 
 def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
-    """Return the error if an input, an output or a dimension cannot have this name, else None."""
+    """Return the error if an input, an output or a dimension cannot have this name, else None.
+
+    Not allowed are keywords, names that generated code uses itself (RESERVED), and `grad_...`, the names of gradients.
+    """
     if not is_identifier(name):
         message = f"'{name}' is not a valid name for {what}"
         hint = "take letters, digits and '_', and begin with a letter: x1"
@@ -158,9 +167,9 @@ def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
 
 
 def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldError:
-    """Return the error for an unusable name, with a similar one as a hint: `grad_x` -> `x_grad`, `sum` -> `sum_`.
+    """Return the error for an unusable name, with a similar one as a hint: `grad_x` -> `x_grad`, `lambda` -> `lambda_`.
 
-    `what` is the named thing, "an input"; `reason` completes "it ...".
+    `reason` completes "it ...".
     """
     message = f"'{name}' cannot name {what}: it {reason}"
     other = name.strip("_")
@@ -173,7 +182,7 @@ def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldErro
 
 
 def snake_name(camel: str) -> str:
-    """Convert CamelCase to snake_case: `RMSNorm` -> `rms_norm`, `L2Norm` -> `l2_norm`, `SiLU` -> `silu`."""
+    """Return a CamelCase name in snake_case: `RMSNorm` -> `rms_norm`, `L2Norm` -> `l2_norm`, `SiLU` -> `silu`."""
     words: list[str] = []
     for word in _WORD.findall(camel):
         if words and _continues(words[-1], word, first=len(words) == 1):
@@ -184,7 +193,10 @@ def snake_name(camel: str) -> str:
 
 
 def _continues(before: str, word: str, first: bool) -> bool:
-    """Return whether a piece of a CamelCase name belongs to the word before it; `first` if this is the name's first word."""
+    """Return whether a piece of a CamelCase name belongs to the word `before` it: `Re` and `LU` are one word, `relu`.
+
+    `first`: that word is the name's first. `_WORD` cuts before each capital that begins a word; this joins usual short forms again.
+    """
     if word.isdigit() or (before[-1].isdigit() and (word.islower() or len(word) == 1)):
         return True  # L2, Conv2d, Conv2D
     if first and len(before) == 1 and before.isupper():
@@ -194,7 +206,7 @@ def _continues(before: str, word: str, first: bool) -> bool:
 
 
 def camel_name(snake: str) -> str:
-    """Convert snake_case to CamelCase: `rms_norm` -> `RmsNorm`."""
+    """Return a snake_case name in CamelCase: `rms_norm` -> `RmsNorm`; a leading underscore stays."""
     lead = "_" if snake.startswith("_") else ""
     return lead + "".join(part[:1].upper() + part[1:] for part in snake.split("_"))
 
@@ -215,7 +227,10 @@ def op_names(
 
 
 def _check_spelling(name: str, snake: str, place: Location) -> None:
-    """Raise unless the name of an op is snake_case or CamelCase; `snake` is the name in snake_case."""
+    """Raise unless the name of an op is snake_case or CamelCase; `snake` is the name in snake_case.
+
+    The hint is a usable name made of the user's: `rms-norm.py` -> `rms_norm`.
+    """
     if is_identifier(name) and snake == snake.lower() and snake.strip("_"):
         problem = check_name(snake, place, "an op")
         if problem and not snake.startswith("grad_"):  # grad_reverse is a fine op
@@ -233,7 +248,10 @@ def _check_spelling(name: str, snake: str, place: Location) -> None:
 
 
 def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -> None:
-    """Raise if the op's file would be collected by pytest, or would hide a module outside a package."""
+    """Raise for an op `snake` whose file pytest would collect as a test, or whose file would hide an installed module.
+
+    In a package (`packaged`) no file hides another module: it is imported by the package's name.
+    """
     hint = f"choose another name, such as '{snake}_op'"
     if snake.startswith("test"):
         message = f"'{snake}' cannot name an op: pytest would collect it as a test"

@@ -1,7 +1,13 @@
 """The description of an op: `OpSpec`, frozen and complete.
 
-In: the loaders of this package fill it. Out: `derive` and `render` read it. Invariant: every name in it is valid, every
+It is what the user said in a table of `ops.toml` or by options of `new-op`, checked and parsed. In: `build` fills it. Out:
+`derive` computes the gradients from it, `render` writes the files from both. Invariant: every name in it is valid, every
 reference resolves, every formula has been parsed in its scope.
+
+Words: a *dim* is an entry of a declared shape, `x[*batch, N, 3]`; *leading dims*, `*batch` or `...`, stand for any number of
+dims; a *variadic* input is `*tensors`, any number of tensors, and always the last input; an *attribute* is a parameter that is
+no tensor, `eps: float`; *const* is a floating tensor declared to get no gradient, `x[N; const]`; the *style* is the form of
+the generated code: a Function with `setup_context`, one with a combined forward, or an op registered with torch.library.
 """
 
 from dataclasses import dataclass
@@ -21,7 +27,7 @@ Domain = Literal["normal", "positive", "unit", "nonzero", "simplex", "spd", "dis
 
 
 def is_leading(dim: Dim) -> bool:
-    """Return whether a dim covers any number of dims: `...`, or `*batch`, equal wherever it occurs."""
+    """Return whether a dim stands for any number of dims: `...` for any at all, `*batch` for the same ones wherever it is written."""
     return isinstance(dim, str) and (dim == ANY_DIMS or dim.startswith("*"))
 
 
@@ -31,7 +37,7 @@ def is_size_name(dim: Dim) -> TypeGuard[str]:
 
 
 def leading(dims: tuple[Dim, ...] | None) -> str | None:
-    """Return the `...` or `*batch` of a shape, or None."""
+    """Return the leading dims of a shape, `...` or `*batch`; None if it has none: its rank is then known. It has one at most."""
     return next((str(dim) for dim in dims or () if is_leading(dim)), None)
 
 
@@ -54,7 +60,7 @@ class TensorInput(NamedTuple):
 
 
 class Attribute(NamedTuple):
-    """A parameter that is no tensor: stored on ctx, with gradient None."""
+    """A parameter that is no tensor: stored on ctx for the backward, which returns None as its gradient."""
 
     name: str
     annotation: str  # as in code: `float`, `torch.dtype`, `"ProcessGroup"`
@@ -113,7 +119,7 @@ class ModuleSpec(NamedTuple):
     buffers: tuple[str, ...] = ()
     # Buffer -> its new value, in training.
     updates: "tuple[tuple[str, Formula], ...]" = ()
-    inits: tuple[Init, ...] = ()  # only the user's
+    inits: tuple[Init, ...] = ()  # stated by the user; other parameters get a usual one
     # Read only by `updates`: stored by the module, not passed to the op.
     attributes: tuple[Attribute, ...] = ()
     # Arguments of the constructor of an nn.Module that the op is read from.
@@ -132,7 +138,10 @@ FORWARD, FAKE, SETUP, BACKWARD, VMAP, SHARDING = REGISTERED = (
 
 
 def definitions_of(op: str, function: str) -> tuple[str, ...]:
-    """Return the names of an op, of its Function or registered op, and of the registered op's parts."""
+    """Return the names an op's file defines besides its nn.Module, such as `swish` and `SwishFunction`, for `scaffold rename` to follow.
+
+    `function` is the name of its autograd.Function or registered op; of the latter the functions registered with it count too.
+    """
     parts = REGISTERED if function == registered_name(op) else ()
     return (op, function, *parts)
 
@@ -141,19 +150,21 @@ PLAIN_MODULE = ModuleSpec()  # it owns nothing
 
 
 class Surrogate(NamedTuple):
-    """A gradient deliberately other than the op's derivative: the derivative of `forward`, if given."""
+    """A gradient deliberately other than the op's derivative, as of a straight-through estimator.
+
+    It is the derivative of `forward`, if given; else what the user states as the gradient.
+    """
 
     forward: "Formula | None" = None
 
 
-Indices = tuple[str, ...]  # one for each dim of a tensor
+Indices = tuple[str, ...]  # one for each dim of a tensor: ("m", "k")
 
 
 class Sharding(NamedTuple):
-    """The possible splits of an op over devices, as one group of indices for each tensor.
+    """The possible splits of an op over devices, `mk, nk -> mn`, as one group of indices for each tensor.
 
-    Each tensor with an index can be split along it; an output without it is then the sum of the
-    devices' results.
+    Along an index each tensor that has it can be split; an output without it, as of `k` here, is then the sum of the devices' results.
     """
 
     text: str  # as the user wrote it
@@ -166,14 +177,14 @@ WHOLE = "_"  # the index of a dim that is never split
 
 
 class RuleFile(NamedTuple):
-    """A table of rules besides the built-in one: its path, as in messages, and its text."""
+    """A table of differentiation rules besides the built-in one: its path, as in messages, and its text."""
 
     path: str
     text: str
 
 
 class Samples(NamedTuple):
-    """The user's test inputs: the source of a function without parameters returning them."""
+    """The user's test inputs: the source of a function that takes nothing and returns them."""
 
     function: str
     source: str
@@ -232,17 +243,14 @@ class OpSpec:
 
     @property
     def function_name(self) -> str:
-        """Return the name of the autograd.Function, or of the registered op.
-
-        It has the op's backward.
-        """
+        """Return the name of the object that has the op's backward: of the autograd.Function, or in library style of the registered op."""
         if self.is_library:
             return registered_name(self.name)
         return self.patterns.function_class(self.class_name)
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """Return the names of definitions in the op's file: the op, and its forward and backward."""
+        """Return the names that the op's file defines besides its nn.Module; imports and inputs must not take them."""
         return definitions_of(self.name, self.function_name)
 
     @property
@@ -260,7 +268,7 @@ class OpSpec:
 
     @property
     def differentiable(self) -> tuple[TensorInput, ...]:
-        """Return the inputs with a gradient; none if no output has one."""
+        """Return the inputs that get a gradient; none if no output is differentiable, as for an op of integers."""
         if not any(output.differentiable for output in self.outputs):
             return ()
         return tuple(item for item in self.tensors if item.differentiable)
@@ -272,7 +280,7 @@ class OpSpec:
 
     @property
     def foreign(self) -> frozenset[str]:
-        """Return the names imported from outside torch."""
+        """Return the names imported from outside torch: nothing is known of the gradients, or the kernels, of such functions."""
         return frozenset(
             item.binding
             for item in self.imports
@@ -281,26 +289,29 @@ class OpSpec:
 
     @property
     def forgoes_second(self) -> bool:
-        """Return whether the op gives up a second derivative for a faster backward."""
+        """Return whether the op gives up a second derivative for a faster backward, which may read saved intermediate values.
+
+        Autograd cannot differentiate through those: they are constants to it.
+        """
         return self.save_policy == "balanced" and bool(self.once_differentiable)
 
     def index(self, name: str) -> int:
-        """Return the position of an input in the call, as in `needs_input_grad`."""
+        """Return the position of an input in the call, which is its index in `ctx.needs_input_grad`."""
         return [item.name for item in self.inputs].index(name)
 
     def dims(self, name: str) -> tuple[Dim, ...] | None:
-        """Return the declared shape of a tensor input, else the conventional one, else None."""
+        """Return the declared shape of a tensor input, else the usual one of its name (`weight[out_features, in_features]`), else None."""
         declared = {item.name: item.dims for item in self.tensors}[name]
         return declared if declared is not None else dict(self.conventional).get(name)
 
     def tested_dims(self, name: str) -> tuple[Dim, ...] | None:
-        """Return the shape of an input in the tests: from `test-shapes`, else from `dims`.
+        """Return the shape that generated tests give an input: the one stated for tests alone, else that of `dims`.
 
-        `test-shapes` may name any input with an undeclared shape or `[...]`.
+        The key `test-shapes` may state one for an input declared without a shape, or with `[...]` alone.
         """
         return dict(self.test_shapes).get(name, self.dims(name))
 
     @property
     def tested_require(self) -> "tuple[Formula, ...]":
-        """Return the conditions on the sizes of test inputs."""
+        """Return the conditions that sizes of test inputs must meet: `D % 2 == 0` of every call, and those for the tests alone."""
         return (*self.require, *self.test_require)

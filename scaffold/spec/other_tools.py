@@ -1,7 +1,8 @@
 """Settings of other tools in a pyproject.toml that affect generated code.
 
-In: the data of the file. Out: a `Surroundings`. Invariant: nothing here is an error; another tool's table is checked by
-that tool.
+So generated files fit the project: the line length of black, one import a line if isort wants it, imports in tests that pytest
+can find. In: the data of the file, parsed. Out: a `Surroundings`, which `config` joins with our own keys. Invariant: nothing
+here is an error; another tool's table is checked by that tool.
 """
 
 import os
@@ -15,13 +16,14 @@ LINE_LENGTH = 88
 
 
 class Surroundings(NamedTuple):
-    """The settings of other tools."""
+    """The settings of other tools; fields with the name of one in `Configuration` are copied there."""
 
     installed: bool = False  # the project is built and installed before its tests
     pythonpath: tuple[str, ...] = ()  # directories pytest adds to the path
     prepends: bool = True  # pytest also adds the directory of a test
     line_length: int = LINE_LENGTH
-    line_length_key: KeyPath | None = None  # the key that sets it
+    # The key that sets it, for `scaffold config`.
+    line_length_key: KeyPath | None = None
     single_line_imports: bool = False
 
 
@@ -30,6 +32,7 @@ def read_surroundings(data: Mapping[str, Any], root: str) -> Surroundings:
     tool = table_of(data, "tool")
     pytest = table_of(tool, "pytest")  # pytest 9; older versions use ini_options
     pytest |= table_of(pytest, "ini_options")
+    # relative to the file, in the directory `root`
     paths = _words(pytest.get("pythonpath"))
     length, key = _line_length(tool)
     return Surroundings(
@@ -43,7 +46,7 @@ def read_surroundings(data: Mapping[str, Any], root: str) -> Surroundings:
 
 
 def table_of(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """Return the table at a path of keys; an empty one if there is none."""
+    """Return a copy of the table at a path of keys; an empty one if there is none, or another value stands there."""
     found: Any = data
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
@@ -57,7 +60,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _line_length(tool: Mapping[str, Any]) -> tuple[int, KeyPath | None]:
-    """Return the line length set for black or ruff, and its key."""
+    """Return the line length set for black, else for ruff, and its key; a default and None if neither sets a usable one."""
     for name in ("black", "ruff"):
         length = table_of(tool, name).get("line-length")
         if type(length) is int and length >= SHORTEST:

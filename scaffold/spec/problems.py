@@ -1,7 +1,11 @@
 """The problems of one op, with places computed on demand.
 
-In: errors with a place inside a value of the raw mapping (`within`). Out: the same, in the order of their places.
-Invariant: without a problem, no file is searched for line numbers.
+Every reader of an op's keys reports here instead of raising, so that the user sees all mistakes at once. In: errors with a
+place inside a value of the raw mapping (`within`). Out: the same, in the order of their places. Invariant: without a problem,
+no file is searched for line numbers.
+
+Words: a *path* leads to a value of the op's table, `("grad", "weight")`; `locate(path)` finds its place, a line and a column of
+a TOML file or an option (`--grad`); it is slow, so it is called only for an error.
 """
 
 import re
@@ -13,6 +17,7 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 
 KeyPath = tuple[str, ...]  # ("grad", "weight"); items of a list by their number
 Value = TypeVar("Value")
+# A key and its value in a hint, `style = 'combined'`: `--style 'combined'` as an option.
 _KEY = r"\b([a-z-]+) = \[?'([^'\]]*)'\]?"
 
 
@@ -23,7 +28,10 @@ class Locate(Protocol):
 
 
 class Sought(Location):
-    """A place computed on demand, as for an error message."""
+    """A place computed on demand: parsers get one for every text, and only an error message looks at it.
+
+    It behaves as the `Location` that `_find` returns, moved on by each of the `_shifts`, (lines, columns).
+    """
 
     __slots__ = ("_find", "_shifts")
     _find: Callable[[], Location]
@@ -32,7 +40,7 @@ class Sought(Location):
     def __init__(
         self, find: Callable[[], Location], shifts: tuple[tuple[int, int], ...] = ()
     ) -> None:
-        """Remember how to find a place, and the lines and columns to go on from there."""
+        """Remember how to find a place, and the lines and columns to go on from there. `Location` is frozen: so `object.__setattr__`."""
         object.__setattr__(self, "_find", find)
         object.__setattr__(self, "_shifts", shifts)
 
@@ -70,7 +78,7 @@ def always_at(source: str) -> Locate:
 
 
 class Problems:
-    """A collector of one op's problems."""
+    """A collector of one op's problems: readers report to it and go on, `raise_found` raises all of them."""
 
     def __init__(self, locate: Locate) -> None:
         self._locate = locate
@@ -85,7 +93,7 @@ class Problems:
         return tuple(self._found)
 
     def add(self, problem: ScaffoldError | None) -> None:
-        """Report a problem; its place may be inside a value."""
+        """Report a problem, or each of several joined in one error; None reports nothing."""
         for item in problem.problems if problem else ():
             self._found.append(_plain(item))
 
@@ -94,15 +102,15 @@ class Problems:
         return Sought(partial(self._locate, path))
 
     def at(self, path: KeyPath, message: str, hint: str | None = None) -> None:
-        """Report a problem with a whole value."""
+        """Report a problem with a whole value, at the value."""
         self._add(message, self._locate(path), hint)
 
     def at_key(self, path: KeyPath, message: str, hint: str | None = None) -> None:
-        """Report a problem with a key."""
+        """Report a problem with a key, at the key itself: it is unknown, say."""
         self._add(message, self._locate(path, key=True), hint)
 
     def _add(self, message: str, place: Location, hint: str | None) -> None:
-        """Report a problem; in a hint for an option, write keys as options."""
+        """Report a problem at a place; if that is an option, a key in the hint is written as one: `style = 'x'` -> `--style 'x'`."""
         if hint and place.source.startswith("--"):
             hint = re.sub(_KEY, r"--\1 '\2'", hint)
         self.add(ScaffoldError(message, place, hint))
@@ -121,7 +129,7 @@ class Problems:
 
 
 def _plain(problem: ScaffoldError) -> ScaffoldError:
-    """Replace a problem's place by an ordinary `Location`, for comparison with others."""
+    """Replace a problem's place, found on demand, by an ordinary `Location`: it can be sorted with others. Return the same problem."""
     place = problem.location
     if place is not None and type(place) is not Location:
         problem.location = Location(place.source, place.line, place.column)

@@ -1,7 +1,7 @@
 """Features a project requires of every op: the key `require` of [tool.scaffold].
 
-In: the keys stated for an op, and its inputs. Out: a problem for each missing feature. Invariant: the problem is at the
-key that would provide the feature.
+So a team sees to it that every op has a docstring, declared shapes or a test: `require = ["doc", "shapes"]`. In: the keys stated
+for an op, and its inputs. Out: a problem for each missing feature. Invariant: the problem is at the key that would provide it.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,19 +24,23 @@ class Feature(NamedTuple):
 
 
 def _unstated(key: str) -> Callable[[Raw, Tensors], bool]:
+    """Return a test of whether an op leaves a key out, or blank."""
     return lambda raw, tensors: not str(raw.get(key, "")).strip()
 
 
 def _is_off(key: str) -> Callable[[Raw, Tensors], bool]:
+    """Return a test of whether an op sets a switch to false."""
     return lambda raw, tensors: raw.get(key) is False
 
 
 def _unexplained(raw: Raw, tensors: Tensors) -> bool:
+    """Return whether an op gives up its second derivative without a reason: by its own words, or by saving values for speed."""
     once = raw.get("once-differentiable") or raw.get("save-policy") == "balanced"
     return bool(once) and _unstated("reason")(raw, tensors)
 
 
 def _shapeless(raw: Raw, tensors: Tensors) -> bool:
+    """Return whether a tensor input has no declared shape."""
     return any(item.dims is None for item in tensors)
 
 
@@ -62,7 +66,7 @@ WANTED = (*FEATURES, PROOF)
 def check_requirements(
     wanted: Collection[str], raw: Raw, tensors: Tensors, problems: Problems
 ) -> None:
-    """Report the required features an op lacks."""
+    """Report each feature of the project's list `wanted` that an op lacks; a proof is none of its keys, and is checked elsewhere."""
     for name in wanted:
         if name != PROOF and FEATURES[name].lacks(raw, tensors):
             _report(name, problems)
@@ -71,9 +75,9 @@ def check_requirements(
 def check_reason(
     wanted: Collection[str], spec: OpSpec, once: bool, locate: Locate
 ) -> None:
-    """Raise for an op differentiable only `once`, if the project requires a reason and it has none.
+    """Raise for an op that turned out to be differentiable only `once`, if the project requires a reason and it states none.
 
-    This is checked apart: only the derivation shows that it can.
+    Apart from `check_requirements`, and later: only the derivation shows whether the op has a second derivative.
     """
     if "reason" in wanted and once and not (spec.reason or "").strip():
         problems = Problems(locate)
@@ -84,6 +88,6 @@ def check_reason(
 def _report(name: str, problems: Problems) -> None:
     """Report a missing feature at the key for it."""
     feature = FEATURES[name]
-    whose = ONCE if name == "reason" else "every op"
-    message = f"the project requires '{name}' of {whose}"
+    subject = ONCE if name == "reason" else "every op"
+    message = f"the project requires '{name}' of {subject}"
     problems.at((feature.key,), message, feature.hint)

@@ -1,6 +1,7 @@
 """The table `[tool.scaffold.testing]`: settings shared by the tests of a project.
 
-In: the table. Out: a `Testing`. Invariant: an unknown key or a value of the wrong kind is a problem at its place.
+`render` writes generated tests by them: the devices, dtypes and further checks of each op's test. In: the table. Out: a
+`Testing`. Invariant: an unknown key or a value of the wrong kind is a problem at its place.
 """
 
 import os
@@ -16,7 +17,9 @@ FILE = "op_testing.py"
 DTYPES = ("float32", "bfloat16", "float16")
 CHECKS = ("checkpoint", "cuda_graphs", "deterministic", "channels_last")
 KEYS = ("file", "devices", "dtypes", "checks")
+# A device, `cuda:1`; not `meta`, whose tensors have no values to compare.
 _DEVICE = r"^(?!meta\b)[a-z]+(?::[0-9]+)?$(?!\n)"
+# A path of a module that pytest does not collect as a test.
 _FILE = r"^(?:[^/\0]+/)*(?!test_)[A-Za-z_][A-Za-z0-9_]*(?<!_test)\.py$(?!\n)"
 
 
@@ -33,7 +36,7 @@ BESIDE = Testing()
 
 
 def read_testing(stated: Stated) -> Testing:
-    """Read the value of the key `testing`."""
+    """Return the settings in the value of the key `testing`, with defaults for those left out; report unknown keys and wrong values."""
     value, problems = stated.value, stated.problems
     for key in value:
         if key not in KEYS:
@@ -74,7 +77,10 @@ def _devices(stated: Stated) -> tuple[str, ...]:
 def _chosen(
     stated: Stated, key: str, known: tuple[str, ...], default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the list of words under a key, perhaps empty; the default if there is none or a word is not known."""
+    """Return the list of words under a key, perhaps empty; the default if the key is not set.
+
+    Report a word that is none of `known`, and any other value, and give the default.
+    """
     if key not in stated.value:
         return default
     found = _listed(stated, key)

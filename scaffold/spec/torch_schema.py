@@ -2,8 +2,12 @@
 
     linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
 
-In: the text of `--schema`. Out: the op's name, entries of its inputs and outputs, and the inputs changed in place.
-Invariant: the result could also be written with `--inputs`, `--outputs` and `--dirty`.
+For a user who has the schema of a registered op, as PyTorch's native_functions.yaml or `torch.library` has it, instead of writing
+`--inputs`. In: the text of `--schema`. Out: entries of its inputs and outputs, and the inputs changed in place. Invariant: the
+result could also be written with `--inputs`, `--outputs` and `--dirty`.
+
+Words: an *entry* is one input or output as `grammar` has it, before its checks; `Tensor(a!)` marks a tensor that the op changes
+in place (*dirty*); `Tensor[]` is a list of tensors, our variadic `*xs`.
 """
 
 from collections.abc import Sequence
@@ -20,6 +24,7 @@ from scaffold.spec.grammar import (
     words,
 )
 
+# Types of a schema -> types of an attribute.
 TYPES = {
     "int": "int",
     "SymInt": "int",
@@ -48,7 +53,7 @@ EXAMPLE = "write: 'name(Tensor x, float eps=1e-6) -> Tensor'"
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A parsed schema."""
+    """A parsed schema: entries of the inputs and outputs, and the names of inputs changed in place."""
 
     inputs: tuple[Entry, ...]
     outputs: tuple[Entry, ...]
@@ -59,15 +64,20 @@ class _Reader(Cursor):
     """A recursive-descent parser of one argument or one return."""
 
     def name(self, wanted: str) -> Words:
+        """Read a name; raise, saying that `wanted` is expected, for anything else."""
         return self.word(wanted, EXAMPLE)
 
     def finish(self) -> None:
+        """Raise unless everything has been read."""
         if self.next.kind != "end":
             message = f"unexpected '{self.next.text}'"
             raise ScaffoldError(message, self.next.place, EXAMPLE)
 
     def type(self) -> "_Type":
-        """Read a type: `Tensor(a!)?`, `int[2]`, `float`."""
+        """Read a type: `Tensor(a!)?`, `int[2]`, `float`; raise for a list whose elements may be None, `Tensor?[]`.
+
+        A `?` before the brackets belongs to the elements, one after them to the list.
+        """
         name = self.name("a type")
         dirty = self.alias() if self.take("(") else False
         optional = self.take("?")
@@ -84,7 +94,7 @@ class _Reader(Cursor):
         return _Type(name, dirty, optional, size)
 
     def alias(self) -> bool:
-        """Skip `a!)`; return whether it marks the tensor as changed."""
+        """Skip the rest of `(a!)` after its bracket; return whether it marks the tensor as changed in place. Raise if it is never closed."""
         first = self.position
         while not self.take(")"):
             if self.next.kind == "end":
@@ -108,7 +118,7 @@ class _Type:
 
 
 def parse_schema(text: str, start: Location) -> Schema:
-    """Parse a schema; raise the errors of all arguments together."""
+    """Return the inputs and outputs that a schema states, its name dropped; raise the errors of all arguments together."""
     tokens = tokenize(text, start)
     name, position = _name(tokens)
     arguments, rest = _bracketed(tokens, position)
@@ -126,7 +136,7 @@ def parse_schema(text: str, start: Location) -> Schema:
 
 
 def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
-    """Return the name without namespace and overload, and the position of its `(`."""
+    """Return the name, of `aten::add.out` the `add`, and the position of the `(` behind it; raise without one."""
     reader = _Reader(tokens)
     name = reader.name("the op's name")
     while reader.take(":"):
@@ -143,7 +153,10 @@ def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
 def _bracketed(
     tokens: Sequence[Token], position: int
 ) -> tuple[list[Token], list[Token]]:
-    """Return the tokens between the bracket at `position` and its partner, and the tokens after it."""
+    """Return the tokens between the bracket at `position` and its partner, with an `end` token, and those after it.
+
+    Raise if it is never closed.
+    """
     depth = 0
     for k in range(position, len(tokens)):
         depth += (tokens[k].text == "(") - (tokens[k].text == ")")
@@ -162,7 +175,10 @@ def never_closed(token: Token) -> ScaffoldError:
 def _arguments(
     tokens: Sequence[Token], problems: list[ScaffoldError]
 ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-    """Return the entries of the arguments, and the names of the tensors changed in place; add errors to `problems`."""
+    """Return the entries of the arguments, and the names of the tensors changed in place; add the errors of the others to `problems`.
+
+    `tokens` are those between the brackets. A bare `*` makes the arguments after it keyword-only, as in Python.
+    """
     entries: list[Entry] = []
     dirty: list[str] = []
     keyword_only = False
@@ -183,7 +199,7 @@ def _arguments(
 def _argument(tokens: Sequence[Token]) -> tuple[Entry, _Type]:
     """Return the entry of one argument, `Tensor? bias=None`, and its type as written; raise for an impossible default.
 
-    A tensor has no type and no default but None as an input; a list of them, `Tensor[] xs`, is `*xs`.
+    The entry of a tensor has neither type nor default: being optional says both. A list of tensors, `Tensor[] xs`, is `*xs`.
     """
     reader = _Reader(tokens)
     kind = reader.type()
@@ -234,25 +250,25 @@ def _annotation(kind: _Type) -> str:
 
 
 def _default(stated: Words, kind: _Type) -> Words:
-    """Return the default as a Python literal.
+    """Return a schema's default as Python has it: a literal, or a constant of torch (`long` -> `torch.int64`).
 
-    A list becomes a tuple; a single number fills a list of known length.
+    A list becomes a tuple, `[1, 2]` -> `(1, 2)`; a single number fills a list of known length, `int[2] size=3` -> `(3, 3)`.
     """
     text = DEFAULTS.get(stated.text, stated.text)
     if text.startswith("[") and text.endswith("]"):
         inner = text[1:-1].strip().rstrip(",")
         text = f"({inner}{',' if inner and ',' not in inner else ''})"
     elif kind.size is not None and text != "None":
-        count = int(kind.size) if kind.size.isdecimal() else 1
+        count = int(kind.size) if kind.size.isdecimal() else 1  # "": any length
         items = ", ".join([text] * min(count, 16))
         text = f"({items})" if count > 1 else f"({text},)"
     return Words(text, stated.place)
 
 
 def _returns(tokens: Sequence[Token]) -> tuple[Entry, ...]:
-    """Return the outputs, read after the arguments: `-> Tensor`, `-> (Tensor a, Tensor b)`; raise if there are none.
+    """Return the outputs from the tokens after the arguments: `-> Tensor`, `-> (Tensor a, Tensor b)`; raise if there are none.
 
-    An output without a name gets one by its position.
+    An output without a name gets one by its position: `output0`.
     """
     reader = _Reader(tokens)
     if reader.next.kind == "end":
@@ -266,7 +282,7 @@ def _returns(tokens: Sequence[Token]) -> tuple[Entry, ...]:
         inner, after = _bracketed(tokens, reader.position)
         _Reader(after).finish()
         rest = inner
-    if len(rest) == 1:
+    if len(rest) == 1:  # the `end` token alone: `-> ()`
         message = "an op returns at least one tensor"
         raise ScaffoldError(message, rest[0].place, "write: -> Tensor")
     found = [_return(part) for part in split_entries(rest)]
@@ -292,6 +308,7 @@ def _return(tokens: Sequence[Token]) -> tuple[_Type, Words | None]:
 
 
 def _unnamed(position: int, count: int, variadic: bool) -> str:
+    """Return a name for an output without one, by its position among `count` of them."""
     if count > 1:
         return f"output{position}"
     return "outputs" if variadic else "output"
