@@ -5,8 +5,11 @@
 Common notations of Python or PyTorch's schemas are read with their evident meaning: `x: Tensor`, `mask: BoolTensor`,
 `Tensor x`, `float eps=1e-5` and `mask; bool`.
 
-In: text and its start. Out: entries as written, not yet compared with each other. Invariant: an entry has the place of
-everything a later check may report.
+First of two steps: `signature` reads the entries further, into inputs and outputs. In: text and its start. Out: entries as
+written, not yet compared with each other. Invariant: an entry has the place of everything a later check may report.
+
+Words: a *token* is a piece of the text, a name, a number or a symbol; an *entry* is one input or output, `x[N, D; int]?`; its
+*traits* stand after the `;`; `Words` are a part of the text with its place.
 """
 
 import re
@@ -34,7 +37,7 @@ CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
 class Token(NamedTuple):
-    """A piece of text; an empty one marks the end."""
+    """A piece of the text with its kind, a group of `_TOKEN`, and its extent; an empty one of kind `end` marks the end."""
 
     kind: str
     text: str
@@ -44,14 +47,14 @@ class Token(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A slice of the text with its start; any white space becomes a blank."""
+    """A slice of the text with its place; white space in it has become a blank."""
 
     text: str
     place: Location
 
 
 def tokenize(text: str, start: Location) -> list[Token]:
-    """Split text into tokens; raise an error at an unexpected character.
+    """Return the tokens of a text; raise an error at an unexpected character, and at a computed dim such as `2*D`.
 
     `x[N], y` -> `x`, `[`, `N`, `]`, `,`, `y` and an empty token of kind `end`. White space only separates.
     """
@@ -78,7 +81,7 @@ EXAMPLE = "write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"
 
 
 def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
-    """Return the error for an unexpected character, with a name for a computed dim such as `D/2`."""
+    """Return the error for the character at a position; if it is part of a computed dim, `D/2`, the hint gives the dim a name."""
     character = text[position]
     if character in "'\"":
         return ScaffoldError("this string is not closed", place)
@@ -88,7 +91,10 @@ def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
 
 
 def _computes(text: str, position: int, piece: str) -> bool:
-    """Return whether a piece of a shape computes a dim: `*` between two values, or a number before a name, `x[2*D, 2D]`."""
+    """Return whether a token of the text, `piece` at `position`, computes a dim: an operator between two values, or a name after a digit.
+
+    `x[2*D, 2D]` has both; the `*` of `x[*batch]` computes nothing, as no value stands before it.
+    """
     opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
     before = text[:position].rstrip()[-1:]
     if piece not in ("*", "+", "-"):
@@ -97,9 +103,9 @@ def _computes(text: str, position: int, piece: str) -> bool:
 
 
 def _with_name(text: str, position: int) -> str:
-    """Return a hint for a computed dim: write one name for it, `M` for `2*D`, and the condition `M == 2 * D`.
+    """Return a hint for a computed dim at a position, `2*D`: write a free name for it, `M`, with a condition, `--require 'M == 2 * D'`.
 
-    Without all its names declared elsewhere, a known factor still gives a condition: `M % 2 == 0`.
+    That needs all its names declared elsewhere (`others`); without, a known factor still gives a condition: `M % 2 == 0`.
     """
     start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
     written = re.split(r"[],;]", text[start:])[0]
@@ -113,15 +119,15 @@ def _with_name(text: str, position: int) -> str:
     known = rf"(?:\w+\*)?(\d+|{'|'.join(others)})(?:\*\w+)?"
     factor = re.fullmatch(known, re.sub(r"\s", "", dim))
     if names <= others:
-        whole = re.sub(r"/+", "//", dim.strip())
-        return f"{hint}, with --require '{name} == {whole}'"
+        computed = re.sub(r"/+", "//", dim.strip())
+        return f"{hint}, with --require '{name} == {computed}'"
     return f"{hint}, with --require '{name} % {factor[1]} == 0'" if factor else hint
 
 
 def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Split at the commas outside brackets; every part ends with an `end` token. Raise for brackets without a partner.
+    """Return the tokens of each entry: `x[N, D], eps: float` -> those of `x[N, D]` and of `eps: float`, each with an `end` token.
 
-    `x[N, D], eps: float` -> `x[N, D]` and `eps: float`. A comma at the end is allowed.
+    They are split at the commas outside brackets; one at the end is allowed. Raise for brackets without a partner.
     """
     parts: list[list[Token]] = [[]]
     open_: list[Token] = []
@@ -144,7 +150,7 @@ def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _follow(token: Token, open_: list[Token]) -> None:
-    """Update the list of open brackets, `open_`, by one more token; raise an error for an unmatched one."""
+    """Add an opening bracket to the list of open ones, `open_`, or remove the partner of a closing one; raise if it has none."""
     if token.text in CLOSERS:
         open_.append(token)
     elif token.text in CLOSERS.values() and (
@@ -155,7 +161,7 @@ def _follow(token: Token, open_: list[Token]) -> None:
 
 
 def words(tokens: Sequence[Token]) -> Words:
-    """Return the text of adjacent tokens, as written but on one line."""
+    """Return the text of adjacent tokens as written, but on one line: each character between two of them becomes a blank."""
     text = ""
     for before, token in zip([None, *tokens], tokens, strict=False):
         text += " " * (token.start - before.end) if before else ""
@@ -164,7 +170,7 @@ def words(tokens: Sequence[Token]) -> Words:
 
 
 class Cursor:
-    """A position in a list of tokens, for recursive descent."""
+    """A position in a list of tokens: the base of parsers by recursive descent. The last token is an `end`, which is never skipped."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -182,7 +188,7 @@ class Cursor:
         return False
 
     def word(self, wanted: str, hint: str | None = None) -> Words:
-        """Return the next token, a name, and skip it; raise an error for anything else."""
+        """Return the next token, a name, and skip it; for anything else raise an error that `wanted` is expected, "a trait"."""
         token = self.next
         if token.kind != "name":
             raise self.unexpected(wanted, hint)
@@ -190,7 +196,7 @@ class Cursor:
         return Words(token.text, token.place)
 
     def unexpected(self, wanted: str, hint: str | None = None) -> ScaffoldError:
-        """Return the error for an unexpected next token."""
+        """Return the error that `wanted` is expected, "a trait", and the next token found; the hint is an example by default."""
         found = f"'{self.next.text}'" if self.next.text else "nothing"
         hint = hint or EXAMPLE
         return ScaffoldError(f"expected {wanted}, found {found}", self.next.place, hint)
@@ -245,7 +251,7 @@ def parse_entries(text: str, start: Location) -> tuple[Entry, ...]:
 
 
 def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
-    """Parse the dims of one shape, without brackets: `N, in_features`."""
+    """Return the dims of one shape, written without brackets: `N, in_features`; raise for anything after them."""
     parser = _EntryParser(tokenize(text, start))
     dims = parser.dims()
     if parser.next.kind != "end":
@@ -269,6 +275,7 @@ TENSOR_TYPES: dict[str, tuple[str, ...]] = {
     "torch.bool": ("bool",),
     **dict.fromkeys(("torch.complex64", "torch.complex128"), ("complex",)),
 }
+# A type, perhaps with `| None` or inside `Optional[...]`.
 _TENSOR_TYPE = re.compile(
     r"(?P<name>(?:torch\.)?\w+)(?P<none>\s*\|\s*None)?"
     r"|(?:typing\.)?Optional\[\s*(?P<inner>(?:torch\.)?\w+)\s*\]"
@@ -304,7 +311,7 @@ class _EntryParser(Cursor):
         return _as_tensor(found)
 
     def type_before(self) -> Words | None:
-        """Return the type in `float eps=1e-5` or `Tensor x`; None if the name comes first."""
+        """Read the type before a name, as in `float eps=1e-5` or `Tensor? x`; None, with nothing read, if the name comes first."""
         follows = self.tokens[self.position + 1 :]
         # `mark`: the type is followed by a `?`, as in `Tensor? x`.
         mark = follows[0].text == "?" if follows else False
@@ -314,7 +321,7 @@ class _EntryParser(Cursor):
         return None
 
     def unexpected_end(self, name: Words) -> ScaffoldError:
-        """Return an error for text behind a complete entry, with a hint at the probable form."""
+        """Return the error for text behind the complete entry of `name`, with the probably meant form as a hint: `x float` -> `x: float`."""
         found = self.next
         if found.kind == "name":
             mark = ":" if found.text in PREFIXES else ","
@@ -332,9 +339,9 @@ class _EntryParser(Cursor):
         return self.unexpected("',' or the end")
 
     def shape(self) -> tuple[tuple[Words, ...] | None, tuple[Trait, ...]]:
-        """Read `[dims; traits]`; the dims are None if none are stated, as in `[; bool]`.
+        """Read `[dims; traits]`, if it is there; the dims are None if none are stated, as in `[; bool]`: the shape is not declared.
 
-        Traits may also follow a bare name, `mask; bool`.
+        `[]` is the shape of a scalar, (). Traits may also follow a bare name, `mask; bool`.
         """
         if self.take(";"):
             if self.next.kind != "name":
@@ -354,7 +361,7 @@ class _EntryParser(Cursor):
         return dims, traits
 
     def dims(self) -> tuple[Words, ...]:
-        """Read the dims up to a `]`, a `;` or the end."""
+        """Read dims with commas between them, up to a `]`, a `;` or the end, perhaps none; the caller checks what follows."""
         dims: list[Words] = []
         while self.next.text not in ("]", ";", ""):
             dims.append(self.dim())
@@ -375,7 +382,7 @@ class _EntryParser(Cursor):
         return Words(token.text, token.place)
 
     def traits(self) -> tuple[Trait, ...]:
-        """Read the words after a `;`, with an argument as in `index(C)`."""
+        """Read the traits after a `;`, each a word, perhaps with an argument, `index(C)`; a comma between them may be left out."""
         traits: list[Trait] = []
         while self.next.text not in ("]", "?", ":", "="):
             if self.next.kind == "end" and traits:
@@ -397,9 +404,9 @@ class _EntryParser(Cursor):
         return Words(token.text, token.place)
 
     def until(self, stop: str, wanted: str) -> Words:
-        """Return the text up to the symbol `stop` outside brackets, or to the end; raise if it is empty.
+        """Read the text up to the symbol `stop` outside brackets, or to the end; raise if it is empty.
 
-        `stop` "" means the end alone; `wanted` names the text in the error: "a type".
+        `stop` is "" if only the end counts; `wanted` names the text in the error: "a type".
         """
         first, depth = self.position, 0
         while self.next.kind != "end":
@@ -414,10 +421,10 @@ class _EntryParser(Cursor):
 
 
 def _as_tensor(entry: Entry) -> Entry:
-    """Return an entry typed as a tensor, `mask: BoolTensor`, without the type but with its trait; any other unchanged.
+    """Return an entry typed as a tensor, `mask: BoolTensor`, without the type but with its trait, `mask[; bool]`; any other unchanged.
 
-    `said` are the traits of the type; `mask: bool` is a number, but `mask[N]: bool` is a tensor. With a default other than
-    None it is none (`valued`).
+    `mask: bool` is no tensor but a switch, `mask[N]: bool` is one: it has a shape. With a default other than None (`valued`) it
+    is none either. Stated traits go before those of the type (`implied`).
     """
     if entry.annotation is None:
         return entry
@@ -425,11 +432,11 @@ def _as_tensor(entry: Entry) -> Entry:
     name = match["name"] or match["inner"] if match else ""
     bare = name.removeprefix("torch.")
     dtype = name if entry.dims is None else f"torch.{bare}"  # `mask[N]: bool`
-    said = TENSOR_TYPES.get(dtype, TENSOR_TYPES.get(bare))
+    implied = TENSOR_TYPES.get(dtype, TENSOR_TYPES.get(bare))
     valued = entry.default is not None and entry.default.text != "None"
-    if match is None or said is None or valued:
+    if match is None or implied is None or valued:
         return entry
     place = entry.annotation.place
-    traits = entry.traits or tuple(Trait(Words(word, place)) for word in said)
+    traits = entry.traits or tuple(Trait(Words(word, place)) for word in implied)
     optional = entry.optional or bool(match["none"] or match["inner"])
     return entry._replace(annotation=None, traits=traits, optional=optional)

@@ -1,8 +1,12 @@
 """Maths: the formulas of an op, each parsed in its own scope.
 
-In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require`, `test-shapes` and `samples`, which may refer to the
-user's files (`'@file.py:function'`), and the op's arguments. Out: a `Maths`. Invariant: every name in a formula is
-known, and nothing was evaluated.
+The longest step of `build`: text becomes `Formula`s, from which `derive` makes a graph. In: `forward`, `grad`, `backward`,
+`surrogate`, `import`, `require`, `test-shapes` and `samples`, which may refer to the user's files (`'@file.py:function'`), and
+the op's arguments. Out: a `Maths`. Invariant: every name in a formula is known, and nothing was evaluated.
+
+Words: a *scope* is what a formula may read and must assign; a *kept* forward has loops or branches, stays as the user wrote it,
+and has its statements in `formula.kept`; a *path* leads to a key, `("grad", "x")`; `place` is where its text stands; the user's
+*own* values are results of functions that no table knows: nothing is known of their type.
 """
 
 import ast
@@ -52,13 +56,18 @@ from scaffold.spec.problems import KeyPath, Problems
 
 ReadFile = Callable[[str], str]
 NEEDS = "needs_input_grad"  # in a gradient, as on ctx: inputs with a requested gradient
+# A formula that is no formula: `package.ops:forward`; `ops.py:forward`. A reference: `@ops.py:forward`.
 FUNCTION = re.compile(r"\s*(?P<module>[\w.]*\w):(?P<name>\w+)\s*")
 FILE = re.compile(r"\s*[^\s@+*(=]*[\w)]\.py(?::[\w.]+)?\s*")
 REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
 
 
 class Reference(NamedTuple):
-    """The function or file named by a reference; `name` is None for a file without functions."""
+    """The function or file named by a reference; `name` is None for a file without functions.
+
+    `text` is what the formula is parsed from, `source` the function with its imports, as the file has it. `parameters` are the
+    function's, `imports` the (module, name, alias) it needs of its file.
+    """
 
     name: str | None
     text: Text
@@ -68,7 +77,7 @@ class Reference(NamedTuple):
 
 
 def refuse_file(text: str, place: Location) -> None:
-    """Raise for a file name without its '@' in place of a formula, `ops.py:forward`, and for `package.ops:forward`."""
+    """Raise for a text that names a function instead of being a formula, `ops.py:forward` without its '@' or `package.ops:forward`."""
     named = text.strip()
     if FILE.fullmatch(text):
         message = f"'{named}' is a file, and no formula"
@@ -90,8 +99,8 @@ def read_reference(
 ) -> Reference:
     """Return the function named by a reference, `@file.py:function`; raise if it cannot be read.
 
-    `role` is the key, such as `forward`: without `:function` it is the name looked for. Functions the op has `imported` need
-    nothing of the file. Numbers an nn.Module computes are parameters if they are among the `inputs`.
+    `role` is the key, such as `forward`: without `:function` it is the name looked for. Names the op has `imported` itself need no
+    import of the file. Of an nn.Module, a number that its constructor computes is a parameter if it is among the `inputs`.
     """
     match = REFERENCE.fullmatch(value)
     if match is None:
@@ -108,7 +117,7 @@ def read_reference(
         hint = "give its path from here: '@file.py:function'"
         message = f"cannot read '{path}': {why_unread(error)}"
         raise ScaffoldError(message, place, hint) from None
-    source = source.removeprefix("\ufeff")
+    source = source.removeprefix("\ufeff")  # a byte order mark
     name = match["function"]
     found = function_in(source, path, name, role, imported, read, inputs)
     name = found.text.origin.function if found.text.origin else None
@@ -125,7 +134,7 @@ Names = frozenset[str]
 class Maths(NamedTuple):
     """All parsed formulas of an op."""
 
-    graph: Graph
+    graph: Graph  # holds the nodes of all of them
     imports: tuple[Import, ...] = ()
     forward: Formula | None = None
     gradients: tuple[tuple[str, Formula], ...] = ()
@@ -145,15 +154,16 @@ def read_maths(
     read: ReadFile,
     problems: Problems,
 ) -> Maths:
-    """Parse all formulas; report the problems in them.
+    """Return all formulas of an op, parsed; report the problems in them, and leave out such a formula.
 
-    `raw` are the keys of the op, `shapes` the conventional shapes of its inputs, `read` returns the text of a file named in it.
+    `raw` are the keys of the op, `shapes` the usual shapes of inputs declared without, `read` returns the text of a file named in
+    `raw`; `op` is the op's own module, which no formula can import.
     """
     return _Reader(op, raw, arguments, read, problems).maths(shapes)
 
 
 class _Reader:
-    """A parser of formulas, one after another, into one graph; it collects their imports."""
+    """A parser of all formulas of one op, one after another, into one graph; it collects the imports they need."""
 
     def __init__(
         self,
@@ -165,7 +175,8 @@ class _Reader:
     ) -> None:
         """Prepare to parse the formulas in `raw`; `read` returns the text of a file.
 
-        `choices` are the values of attributes with a fixed list of them. `hidden` are names no import may take.
+        `choices` are the values of attributes typed `Literal["sum", "mean"]`; by them a branch on one can be decided. `hidden` are
+        names no import may take.
         """
         self.raw, self.arguments = raw, arguments
         self.read, self.problems = read, problems
@@ -187,9 +198,9 @@ class _Reader:
         self.own_results: Names = frozenset()
 
     def maths(self, shapes: Shapes) -> Maths:
-        """Parse all formulas of an op; `shapes` are the conventional ones of its inputs.
+        """Return all formulas of the op, parsed; `shapes` are the usual ones of inputs declared without.
 
-        The order matters: a gradient may read names the forward assigns.
+        The order matters: a gradient may read names the forward assigns, and what a function of the user returns is known only then.
         """
         self._import_stated()
         forward = self._formula(("forward",), self.inputs)
@@ -215,7 +226,7 @@ class _Reader:
         )
 
     def _import_stated(self) -> None:
-        """Add the imports of the key `import`; report invalid ones."""
+        """Add the imports of the key `import`, before any formula reads them; report invalid ones."""
         for position, text in enumerate(self.raw.get("import", ())):
             place = self.problems.within(("import", str(position)))
             for item in (
@@ -225,10 +236,10 @@ class _Reader:
         self.stated = self.imports.names
 
     def _text(self, path: KeyPath) -> Text | None:
-        """Return the text of a key, read from a file for a reference with '@'; report a problem and give None.
+        """Return the text of a key, that of a function of a file if it is a reference, '@file.py:f'; report a problem and give None.
 
-        `path` is a key, or a key below another, `("grad", "x")`. The imports a function needs from its file are added. A text
-        that looks like a file without the '@' is reported too.
+        `path` is a key, or a key below another, `("grad", "x")`. Adds the imports a function needs of its file. A text that looks like
+        a file without the '@' is reported too.
         """
         value: Any = self.raw
         for key in path:
@@ -238,6 +249,7 @@ class _Reader:
             self.problems.attempt(partial(refuse_file, value, place))
             named = FILE.fullmatch(value) or FUNCTION.fullmatch(value)
             return None if named else Text(value, place)
+        # The name of the function if the reference names none: `forward`, `grad_x`.
         role = path[0] if len(path) == 1 else "_".join(path)
         found = self.problems.attempt(
             lambda: read_reference(
@@ -257,10 +269,10 @@ class _Reader:
         without: str = "",
         targets: tuple[str, ...] | None = None,
     ) -> Formula | None:
-        """Parse the formula of a key; None if it is not stated or has problems.
+        """Return the formula of a key, parsed; None if it is not stated, or has problems (reported). The forward's text is remembered.
 
-        `names` may be read. `without` is the input of a gradient: an optional one is present there. `targets` are the gradients
-        that a backward of all inputs assigns.
+        It may read `names`. `without` is the input whose gradient it is: an optional one is not None there. `targets` are the
+        gradients that a backward of all inputs must assign.
         """
         if path[0] not in self.raw:
             return None
@@ -279,7 +291,10 @@ class _Reader:
         without: str = "",
         targets: tuple[str, ...] | None = None,
     ) -> Formula | None:
-        """Parse a formula in its scope; report problems and give None. The parameters are as in `_formula`."""
+        """Return a text parsed as a formula of the key at `path`; report problems and give None.
+
+        It may read `names` and imports. `without` is the input whose gradient it is, `targets` the gradients it must assign.
+        """
         optional = self.optional - {without}
         tensors = self.tensors & names
         # A gradient is assigned in the backward, which may repeat lines of the forward.
@@ -289,7 +304,7 @@ class _Reader:
         if NEEDS not in text.value:
             names -= {NEEDS}  # so that no hint suggests it
         known = names | self.imports.names - hidden
-        kept = path == ("forward",)
+        kept = path == ("forward",)  # it alone may have loops and branches
         # A formula after the forward does not read a size of what the forward assigns.
         changed = frozenset() if kept else _stored(self.forward)
         scope = Scope(
@@ -305,23 +320,23 @@ class _Reader:
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
     def _meanings(self) -> Meanings:
-        """Return the meanings of names in formulas.
+        """Return what the names in formulas mean: functions of PyTorch by their imports, and values nothing is known of.
 
-        Results of the user's own functions count as the user's own values.
+        Among the latter are names the forward assigns from results of the user's functions.
         """
         found = meanings(self.imports.found, self.arguments.inputs)
         return found._replace(own=found.own | self.own_results)
 
     def _surrogate(self, forward: Formula | None) -> Surrogate | None:
-        """Return the stated function to be differentiated instead of the forward, or None.
+        """Return the stated function whose derivative is the op's gradient instead of the forward's, or None.
 
-        It may read names the forward assigns; then it starts with the forward's statements. A kept forward's names cannot be
-        read (`there`). `surrogate = true` is a surrogate without a formula: the stated gradient is meant to differ.
+        It may read names the forward assigns (`locals_`); then it starts with the forward's statements. Those of a kept forward
+        cannot be read. `surrogate = true` is a surrogate without a formula: the stated gradient is meant to differ.
         """
         stated = self.raw.get("surrogate")
         if isinstance(stated, str):
-            there = forward is not None and forward.kept is None
-            locals_ = assigned(forward) if forward and there else frozenset[str]()
+            readable = forward is not None and forward.kept is None
+            locals_ = assigned(forward) if forward and readable else frozenset[str]()
             formula = self._formula(("surrogate",), self.inputs | locals_)
             if formula is not None and forward is not None and _reads(formula, locals_):
                 lines = (*forward.statements, *formula.statements)
@@ -331,10 +346,10 @@ class _Reader:
         return Surrogate() if stated else None
 
     def _readable(self, forward: Formula | None) -> Names:
-        """Return the names a gradient may read besides imports: inputs, `grad_output`, and all the forward assigns.
+        """Return the names a gradient may read besides imports: inputs, outputs, `grad_output`, all the forward assigns, `needs_input_grad`.
 
-        Of several outputs `grad_output` is named after each: `grad_values`. An output may be read by its name, and NEEDS,
-        `needs_input_grad`, too.
+        With several outputs their gradients are named after each: `grad_values`. A forward with problems has no formula: the names
+        in its text count, so that gradients reading them are not reported as well.
         """
         outputs = self.arguments.outputs
         grads = {f"grad_{item.name}" for item in outputs if item.differentiable}
@@ -345,7 +360,7 @@ class _Reader:
         return self.inputs | locals_ | names
 
     def _gradients(self, readable: Names) -> tuple[tuple[str, Formula], ...]:
-        """Return the gradients stated for single inputs, by name; report unknown inputs and tuples.
+        """Return the gradients stated for single inputs by the key `grad`, by name; report unknown inputs, and a gradient that is a tuple.
 
         For `*tensors` the formula is that of element `i`, so it must be one expression.
         """
@@ -375,10 +390,10 @@ class _Reader:
         return tuple(found)
 
     def _differentiable(self, path: KeyPath, name: str) -> bool:
-        """Return whether `name`, with a stated gradient, can have one; report the problem otherwise."""
+        """Return whether an input with a gradient stated at `path`, `name`, can have one; report why not: it is an attribute, say."""
         known = {item.name: item for item in self.arguments.inputs}
         item = known.get(name)
-        if not name:
+        if not name:  # `--grad` without `x=`
             text = self.raw["grad"][name]
             first = next((one.name for one in self.arguments.tensors), "x")
             message = f"'{text}' does not begin with a name and '='"
@@ -400,7 +415,7 @@ class _Reader:
         return False
 
     def _backward(self, readable: Names) -> Formula | None:
-        """Parse the backward of all inputs; None if it is not stated, or if no input or output has a gradient (reported).
+        """Return the stated backward of all inputs, parsed; None without one, or if no input or output has a gradient (reported).
 
         It assigns `grad_x` for each input `x` with a gradient. Returning them too, as an autograd.Function does, is
         allowed and changes nothing, so the result is dropped.
@@ -413,8 +428,8 @@ class _Reader:
         items = [item for item in self.arguments.tensors if item.differentiable]
         outputs = self.arguments.outputs
         if not items or not any(item.differentiable for item in outputs):
-            why = "output" if items else "input"
-            self.problems.at(("backward",), f"no {why} of the op has a gradient")
+            kind = "output" if items else "input"
+            self.problems.at(("backward",), f"no {kind} of the op has a gradient")
             return None
         targets = tuple(f"grad_{item.name}" for item in items)
         formula = self._formula(("backward",), readable, "", targets)
@@ -427,7 +442,7 @@ class _Reader:
         return replace(formula, result=None)
 
     def _size_names(self, shapes: Shapes) -> Names:
-        """Return the names a condition may read: dims of declared and of given `shapes`, and inputs of type int."""
+        """Return the names a condition on sizes may read: named dims of declared shapes and of `shapes`, and attributes of type int."""
         declared = [item.dims or () for item in self.arguments.tensors]
         dims = [dim for item in (*declared, *dict(shapes).values()) for dim in item]
         return frozenset(filter(is_size_name, dims)) | {
@@ -437,7 +452,7 @@ class _Reader:
         }
 
     def _requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
-        """Return the conditions of the key `require`, one joined by `and` as two."""
+        """Return the conditions on sizes of the key `require`, `D % 2 == 0`, one joined by `and` as two; report and drop invalid ones."""
         sizes = self._size_names(shapes)
         paths = (
             (("require", str(at)), text)
@@ -450,11 +465,11 @@ class _Reader:
         return tuple(part for one in filter(None, read) for part in _conjuncts(one))
 
     def _test_requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
-        """Return the conditions on test sizes, stated in `test-shapes` after a `;`."""
+        """Return the conditions on sizes in tests, stated in `test-shapes` after a `;`; report and drop invalid ones."""
         path, sizes = ("test-shapes",), self._size_names(shapes)
-        said = self.raw["test-shapes"] if self.arguments.test_shapes else ""
+        stated = self.raw["test-shapes"] if self.arguments.test_shapes else ""
         place = self.problems.within(path)
-        texts = (text.strip() for text in said.split(";")[1:])
+        texts = (text.strip() for text in stated.split(";")[1:])
         read = (
             self._condition(
                 path, text, partial(self._parsed, Text(text, place), path, sizes)
@@ -466,9 +481,9 @@ class _Reader:
     def _condition(
         self, path: KeyPath, text: str, read: Callable[[], Formula | None]
     ) -> Formula | None:
-        """Return a condition on sizes, such as `D % 2 == 0`, as parsed by `read`; report and drop any other formula.
+        """Return a condition on sizes, such as `D % 2 == 0`, as parsed by `read`; report any other formula and give None.
 
-        Common mistakes are reported before parsing, with a hint of their own: `D = 2`, and a tensor instead of a size.
+        Common mistakes are found in its text, before parsing, and get a hint of their own: `D = 2`, and a tensor instead of a size.
         """
         if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
             hint = f"write: '{assigned[1]} == {assigned[2]}'"
@@ -490,14 +505,17 @@ class _Reader:
         if result is not None and not _is_test(result):
             hint = "write as in: 'D % 2 == 0'"
             if result.kind == "tuple" and result.args:  # always true
-                whole = self.graph.node("boolean", "and", result.args)
-                hint = f"write: '{emit(whole)}'"
+                joined = self.graph.node("boolean", "and", result.args)
+                hint = f"write: '{emit(joined)}'"
             self.problems.at(path, "a condition compares sizes", hint)
             return None
         return formula
 
     def _samples(self) -> Samples | None:
-        """Return the user's function of test inputs; None if none is stated or it cannot be read."""
+        """Return the user's function that makes test inputs, of the key `samples`; None if none is stated or it cannot be read (reported).
+
+        The imports it needs of its file are added to the op's.
+        """
         value = self.raw.get("samples")
         if value is None:
             return None
@@ -522,7 +540,10 @@ class _Reader:
 def _own_text_of_both(
     forward: Formula, surrogate: Formula, locals_: Names, inputs: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the user's text of a forward with a surrogate in place of its return; () if one of them cannot be run."""
+    """Return the lines of the user's forward with the surrogate's in place of its return, as a proof runs them to compare gradients.
+
+    `locals_` are the names the surrogate reads of the forward, `inputs` the parameters. () if one of the texts cannot be run alone.
+    """
     after = surrogate.own_text([*inputs, *sorted(filter(str.isidentifier, locals_))])
     found: tuple[str, ...] = forward.own_text(inputs, after) if after else ()
     return found
@@ -534,7 +555,10 @@ def _reads(formula: Formula, names: Names) -> bool:
 
 
 def _made_by(formula: Formula, own: Names) -> Names:
-    """Return the user's own names, and names assigned results of their functions: `y` for `y = own.f(x)`."""
+    """Return the user's own names, `own`, with those assigned from results of their functions: `y` of `y = own.f(x)[0]`.
+
+    Nothing is known of such a value, so the parser allows it any attribute.
+    """
     statements = formula.kept.statements if formula.kept else formula.statements
     found = own
     for item in assignments(statements):
@@ -547,15 +571,16 @@ def _made_by(formula: Formula, own: Names) -> Names:
 
 
 def _sizes(tensors: Iterable[TensorInput], changed: Names) -> dict[str, str]:
-    """Return an expression for each named dim, `{"D": "x.shape[-1]"}`, read from an input of every call.
+    """Return an expression for each named dim, `{"D": "x.shape[-1]"}`: a formula may read `D`, and the code needs a value for it.
 
-    Inputs in `changed`, which the forward assigns, are left out: they may have another shape by then.
+    It is read from an input that every call has: none that is optional. Inputs in `changed`, which the forward assigns, are left
+    out: they may have another shape by then. After leading dims, `x[..., D]`, an index counts from the end.
     """
     found: dict[str, str] = {}
     for item in tensors:
         skipped = item.optional or item.variadic or item.name in changed
         dims = () if skipped else item.dims or ()
-        end = len(dims) if any(map(is_leading, dims)) else 0
+        end = len(dims) if any(map(is_leading, dims)) else 0  # to count from
         for at, dim in enumerate(dims):
             if is_size_name(dim):
                 found.setdefault(str(dim), f"{item.name}.shape[{at - end}]")
@@ -573,14 +598,17 @@ def _conjuncts(condition: Formula) -> Iterator[Formula]:
 
 
 def _is_test(node: Node) -> bool:
-    """Return whether a condition is a comparison, or a combination of comparisons."""
+    """Return whether a condition is a comparison, or a combination of comparisons by `and`, `or`, `not`: anything else may be a mistake."""
     if node.label in ("and", "or", "not", "&", "|"):
         return all(map(_is_test, node.args))
     return node.kind == "compare"
 
 
 def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
-    """Return all values of the attributes typed as a `Literal` of several, by name: `{"mode": ("sum", "mean")}`."""
+    """Return all values of the attributes typed as a `Literal` of several, by name: `{"mode": ("sum", "mean")}`.
+
+    The parser decides a branch by them: after `if mode == "sum"`, the `else` is that of "mean".
+    """
     found = {}
     for item in inputs:
         annotation = item.annotation if isinstance(item, Attribute) else "Tensor"
@@ -591,16 +619,13 @@ def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
 
 
 def _returns_only(result: Node, targets: Collection[str]) -> bool:
-    """Return whether a `return` only names assigned gradients, as in an autograd.Function."""
+    """Return whether a backward's `return` only names gradients it assigns (`targets`) or None, as an autograd.Function does."""
     items = result.args if result.kind == "tuple" else (result,)
     return all(item.label in targets or item.label == "None" for item in items)
 
 
 def _stored(text: Text | None) -> Names:
-    """Return the names a text assigns, none if it is not Python.
-
-    For a forward with problems, so that gradients reading those names are not reported too.
-    """
+    """Return the names a text assigns, by its syntax alone: it may be a forward with problems, which has no formula. None if not Python."""
     try:
         tree = ast.parse(textwrap.dedent(text.value).strip() if text else "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,7 +1,12 @@
 """Signatures: the entries of `--inputs` and `--outputs` -> inputs, outputs and attributes.
 
-In: entries from `grammar`. Out: the op's inputs and outputs. Invariant: a type is one of the listed forms and a default
-is a literal of that type, so nothing else gets into generated code; each problem is reported at its place.
+Second of two steps: `grammar` cut the text into entries; here each is read, and all are compared. In: entries. Out: the op's
+inputs and outputs. Invariant: a type is one of the listed forms and a default is a literal of that type, so nothing else gets
+into generated code; each problem is reported at its place, all of a signature together.
+
+Words: an *entry* is one input or output as written; its *dims* stand in brackets, its *traits* after the `;`: `x[N, D; int]`.
+A *domain* is a trait that limits the values drawn in tests, `positive`; a *bound* is the C of `index(C)`, integers below it. An
+*attribute* is an input that is no tensor, `eps: float = 1e-6`; `words` are a part of the text with its place.
 """
 
 import ast
@@ -40,7 +45,7 @@ TRAITS = (*DTYPES, "index", "const", *DOMAINS)
 
 
 class Traits(NamedTuple):
-    """The traits of a tensor: the words after the `;`."""
+    """The traits of a tensor, the words after the `;`, as fields; those not stated have their default."""
 
     dtype: DType = "float"
     bound: Dim | None = None
@@ -54,7 +59,7 @@ MOST_ELEMENTS = 2**32  # in the product of a shape's numeric sizes: 32 GiB in fl
 
 
 def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
-    """Return the dims of one shape; raise an error if it is invalid or too large."""
+    """Return the dims written in one shape, `N, 3` -> `("N", 3)`; raise an error if they are invalid, or a tensor of them is too large."""
     dims = tuple(_dim(word) for word in words)
     _check_leading([word for word in words if is_leading(word.text)], words)
     if prod(size for size in dims if isinstance(size, int)) > MOST_ELEMENTS:
@@ -70,7 +75,7 @@ def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
 def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
     """Raise for a second `...` or `*batch` in a shape, or a `*batch` after another dim.
 
-    `found` are these two kinds among the dims, `words`, of one shape.
+    `found` are those of the shape's dims, `words`, that are one of these.
     """
     for second in found[1:]:
         message = f"a shape can hold '{found[0].text}' only once"
@@ -86,7 +91,7 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
 
 
 def _dim(word: Words) -> Dim:
-    """Return a dim as a name or a size, `"N"` or 4; raise for a size below 1 or with too many digits."""
+    """Return a dim as a name or a size, `"N"`, `"..."` or 4; raise for a size that is no integer, below 1, or too long for a tensor."""
     if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
         return word.text
     if len(word.text) > LONGEST_SIZE:
@@ -99,9 +104,9 @@ def _dim(word: Words) -> Dim:
 
 
 def read_traits(traits: Sequence[Trait], output: bool = False) -> Traits:
-    """Return the traits of one tensor, the words after `;` in `x[N; int]`; raise for contradictory ones.
+    """Return the traits of one tensor, the words after `;` in `x[N; int]`; raise for unknown and contradictory ones.
 
-    An `output` cannot have traits about test values, such as `positive`.
+    An `output` cannot have traits about test values, such as `positive`. Domains are checked last: a dtype may follow them.
     """
     found = Traits()
     for trait in traits:
@@ -112,9 +117,9 @@ def read_traits(traits: Sequence[Trait], output: bool = False) -> Traits:
 
 
 def _add_trait(found: Traits, trait: Trait, output: bool) -> Traits:
-    """Return the traits with one word added; raise if the word is unknown, or contradicts one before it.
+    """Return the traits read so far, `found`, with one more; raise if it is unknown, or contradicts one before it.
 
-    `output`: it is a trait of an output, for which no test values are made, so a domain such as `positive` is unknown.
+    `output`: it is an output's; no test values are made for that, so a domain such as `positive` is unknown.
     """
     word = trait.word.text
     if trait.argument is not None and word != "index":
@@ -133,7 +138,7 @@ def _add_trait(found: Traits, trait: Trait, output: bool) -> Traits:
 
 
 def _index(found: Traits, trait: Trait, output: bool) -> Traits:
-    """Return the traits with `index(C)` added, integers from 0 below C; raise without the C, and for an output."""
+    """Return the traits `found` with `index(C)` added: integers from 0 below C, as class labels are; raise without C, and for an output."""
     if output:
         hint = "write: indices[N; int]"
         message = (
@@ -149,7 +154,7 @@ def _index(found: Traits, trait: Trait, output: bool) -> Traits:
 
 
 def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
-    """Return the traits if `field` still has its default; raise if an earlier trait set it."""
+    """Return the traits `found` if their field `field` still has its default; raise if an earlier trait set it: `int, bool`."""
     before = getattr(found, field)
     if before != default:
         message = f"'{trait.word.text}' contradicts '{before}'"
@@ -159,7 +164,7 @@ def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
 
 
 def _unknown(trait: Trait, output: bool) -> ScaffoldError:
-    """Return the error for an unknown trait, or for an input's trait on an output."""
+    """Return the error for an unknown trait, or for one that only an input can have; the hint knows dtypes of PyTorch: `long` -> `int`."""
     word = trait.word.text
     if word in DOMAINS:
         message = (
@@ -178,7 +183,7 @@ def _unknown(trait: Trait, output: bool) -> ScaffoldError:
 
 
 def _check_domain(found: Traits, trait: Trait) -> None:
-    """Raise for a domain on a tensor of integers or booleans; a complex one may be `nonzero`."""
+    """Raise if a trait is a domain and the tensor has integers, booleans, or complex numbers: only `nonzero` has a meaning for the last."""
     word = trait.word.text
     if word not in DOMAINS or found.dtype == "float":
         return
@@ -190,7 +195,10 @@ def _check_domain(found: Traits, trait: Trait) -> None:
 
 
 def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
-    """Raise if the shape is impossible for `spd` (it needs two equal sizes) or `simplex` (it needs a last size)."""
+    """Raise if a tensor of this shape cannot have values of its domain: `spd`, symmetric positive definite, or `simplex`, sums of 1.
+
+    The former needs two equal sizes at the end, the latter a last size to sum over; a shape not declared may have that.
+    """
     words = {trait.word.text: trait.word for trait in traits}
     if "spd" in words:
         square = dims is not None and len(dims) >= 2 and dims[-1] == dims[-2]
@@ -206,6 +214,7 @@ def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
 
 
 PLAIN = ("float", "int", "bool", "str", "object")
+# Short names of types of torch.
 OF_TORCH = {"dtype": "torch.dtype", "device": "torch.device"}
 KNOWN = (*PLAIN, *OF_TORCH, "tuple", "Literal")
 TORCH_DTYPES = frozenset(
@@ -219,6 +228,7 @@ FORMATS = frozenset(
     {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"}
 )
 LAYOUTS = frozenset({"strided", "sparse_coo", "sparse_csr", "sparse_csc", "jagged"})
+# Types no attribute can have -> the type to write instead.
 SUGGESTED = {
     "Callable": "collections.abc.Callable",
     "Generator": "torch.Generator",
@@ -259,20 +269,21 @@ class Value(NamedTuple):
 
 
 class TorchConstant(NamedTuple):
-    """The value of a default like `torch.float32`, a constant of torch of type `kind`."""
+    """Stands for the value of a default like `torch.float32`, a constant of torch of type `kind`: torch is not imported here."""
 
     kind: str
 
 
 def parse_annotation(words: Words, default: Value | None) -> Annotation:
-    """Return a type as in code; with the default None it also admits None, and any other default must fit it.
+    """Return the type of an attribute as generated code has it: `dtype` -> `torch.dtype`, `float` with the default None -> `float | None`.
 
-    A type of another package is quoted, with the import it needs: generated code imports it for type checkers only. Raise for
-    an unknown type, and for one with both kinds of quotes.
+    Raise if any other default does not fit it. A type of another package is quoted, with the import it needs: generated code
+    imports it for type checkers only. Raise for an unknown type, and for one with both kinds of quotes.
     """
     tree = _expression(words, "a type")
     reader = _TypeReader(words)
     code = reader.read(tree)
+    # `default.value is None`: the default is the literal None; `default is None`: there is none.
     if default is not None and default.value is None and not fits(None, tree):
         code = f"{code} | None"
     elif default is not None and not fits(default.value, tree):
@@ -290,9 +301,9 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
 
 
 def parse_default(words: Words, typed: bool) -> Value:
-    """Return the value of a default, a literal or a dtype of torch; its type is inferred unless one is stated (`typed`).
+    """Return the value of a default, a literal or a constant of torch, with its type; the type is "" if one is stated (`typed`).
 
-    Raise for anything else, for a list or another mutable value, and for a number too large to print.
+    Raise for anything else, for a list or another mutable value, and for a number larger than any float.
     """
     constant = _torch_constant(words)
     if constant is not None:
@@ -316,12 +327,13 @@ def parse_default(words: Words, typed: bool) -> Value:
 
 
 def _huge(words: Words) -> ScaffoldError:
+    """Return the error for a default that no float can hold."""
     message = f"the default {_short(words.text)} is larger than any float"
     return ScaffoldError(message, words.place, "write: 1e300")
 
 
 def _is_huge(value: object) -> bool:
-    """Return whether a literal contains a number too large for any tensor."""
+    """Return whether a literal is an integer larger than any float, or a tuple with one."""
     if isinstance(value, tuple):
         return any(map(_is_huge, value))
     return isinstance(value, int) and abs(value) > sys.float_info.max
@@ -345,7 +357,10 @@ def infer(value: object, place: Location) -> str:
 
 
 def fits(value: object, tree: ast.expr) -> bool:
-    """Return whether a default is a value of a type: `None` of `float | None`, `1` of `float`."""
+    """Return whether a default is a value of a type, given as syntax: `None` of `float | None`, `1` of `float`, but no bool of `int`.
+
+    False for a type with no literals, such as one of another package.
+    """
     match tree:
         case ast.Constant(None):
             return value is None
@@ -371,12 +386,13 @@ def fits(value: object, tree: ast.expr) -> bool:
 
 
 def _same(value: object, choice: ast.expr) -> bool:
+    """Return whether a default is a value listed in `Literal[...]`: 1 is not True there."""
     stated = ast.literal_eval(choice)
     return type(stated) is type(value) and bool(stated == value)
 
 
 def _tuple_fits(value: tuple[object, ...], items: list[ast.expr]) -> bool:
-    """Return whether a tuple fits the types in `tuple[...]`: one with `...` for all, or one for each element."""
+    """Return whether a tuple fits the types `items` in `tuple[...]`: one with `...` for all elements, or one for each."""
     if len(items) == 2 and _is_ellipsis(items[1]):
         return all(fits(item, items[0]) for item in value)
     pairs = zip(value, items, strict=False)
@@ -384,6 +400,7 @@ def _tuple_fits(value: tuple[object, ...], items: list[ast.expr]) -> bool:
 
 
 def _elements(node: ast.expr) -> list[ast.expr]:
+    """Return the types or values inside the brackets of a type: a tuple's elements, or the single one."""
     return list(node.elts) if isinstance(node, ast.Tuple) else [node]
 
 
@@ -392,13 +409,14 @@ def _is_ellipsis(node: ast.expr) -> bool:
 
 
 def _default_hint(tree: ast.expr) -> str | None:
+    """Return the hint for a default that does not fit its type."""
     if isinstance(tree, ast.Name) and tree.id == "device":
         return "a device has no literal: write 'device | None = None'"
     return "write another default, or another type, as in: 'eps: float = 1e-6'"
 
 
 def _torch_constant(words: Words) -> Value | None:
-    """Return the value of a default such as `torch.float32`; None if it is no name of torch; raise for an unknown one."""
+    """Return the value of a default such as `torch.float32` or `torch.strided`; None if it does not begin with `torch.`; raise if unknown."""
     compact = words.text.replace(" ", "")
     module, dot, name = compact.partition(".")
     if module != "torch" or not dot:
@@ -419,7 +437,7 @@ def _short(text: str) -> str:
 
 
 def _expression(words: Words, what: str) -> ast.expr:
-    """Return the syntax of a text; raise if it is not Python, or too long to parse."""
+    """Return the syntax of a text that should be `what`, "a type"; raise if it is no expression of Python, or too long to parse."""
     if len(words.text) > 1000:  # thousands of operators would overflow the stack below
         raise ScaffoldError(f"{_short(words.text)} is not {what}", words.place)
     try:
@@ -432,20 +450,24 @@ def _expression(words: Words, what: str) -> ast.expr:
 
 
 def _listed() -> str:
+    """Return the hint that lists the known types."""
     return (
         f"write one of {', '.join(KNOWN)}, or a dotted name such as package.module.Name"
     )
 
 
 class _TypeReader:
-    """A writer of types, form by form; it rejects unlisted forms and notes one imported type."""
+    """A writer of types as generated code has them: it knows their forms one by one, and raises for others.
+
+    `imported` is the (module, name) of a type of another package, if it has met one.
+    """
 
     def __init__(self, words: Words) -> None:
         self.words = words
         self.imported: tuple[str, str] | None = None
 
     def read(self, node: ast.expr) -> str:
-        """Return a type as in code: `dtype` -> `torch.dtype`, `Optional[int]` -> `int | None`; raise for other forms."""
+        """Return a type as in code: `dtype` -> `torch.dtype`, `Optional[int]` -> `int | None`; raise for a form not listed here."""
         match node:
             case ast.Constant(None):
                 return "None"
@@ -466,7 +488,7 @@ class _TypeReader:
         raise self.refusal(node)
 
     def dotted(self, node: ast.Attribute) -> str:
-        """Return the last part of a dotted type and note its import; raise if it is a tensor, private or a second one.
+        """Return the last part of a dotted type and note its import; raise if it is a tensor, private or a second type to import.
 
         `numpy.random.Generator` -> `Generator`, with `imported` set to `("numpy.random", "Generator")`. `torch.dtype` stays whole.
         """
@@ -490,6 +512,7 @@ class _TypeReader:
         return parts[-1]
 
     def items(self, nodes: list[ast.expr]) -> str:
+        """Return the types inside `tuple[...]` as in code; of none at all `()`."""
         if len(nodes) == 2 and _is_ellipsis(nodes[1]):
             return f"{self.read(nodes[0])}, ..."
         return ", ".join(self.read(node) for node in nodes) or "()"
@@ -549,14 +572,14 @@ NO_LEADING = "'...' is any leading dims"
 
 
 def parse_inputs(text: str, start: Location) -> tuple[Input, ...]:
-    """Parse `--inputs`."""
+    """Return the inputs in the text of `--inputs`, at the place `start`; raise the errors of all of them together."""
     return read_inputs(parse_entries(text, start))
 
 
 def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
-    """Return the inputs of some entries; raise the errors of all of them together.
+    """Return the inputs of the entries of an op; raise the errors of all of them together.
 
-    A variadic input becomes the last one; attributes after it are keyword-only.
+    A variadic input, `*tensors`, becomes the last one, on which other modules rely; attributes written after it are keyword-only.
     """
     problems: list[ScaffoldError] = []
     entries = _keyword_only(entries)
@@ -576,7 +599,7 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
 
 
 def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
-    """Return the outputs of some entries; raise the errors of all of them together."""
+    """Return the outputs of the entries of an op; raise the errors of all of them together. A variadic one must be written last."""
     problems: list[ScaffoldError] = []
     outputs = _read_each(entries, _output, problems)
     names = {entry.name.text for entry in entries}
@@ -593,9 +616,9 @@ def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
 def dim_problems(
     entries: Sequence[Entry], taken: set[str], what: str
 ) -> list[ScaffoldError]:
-    """Return problems with names of dims: invalid in code, or in `taken`, the names of inputs or outputs.
+    """Return problems with names of dims: invalid in code, or in `taken`, the names of inputs or outputs (`what`: "an input").
 
-    `F` for features and `ctx` for a context are allowed.
+    A dim becomes a local or a parameter of generated code. `F` for features and `ctx` for a context are allowed.
     """
     problems: list[ScaffoldError] = []
     first = {word.text: word for word in reversed(_dim_words(entries))}
@@ -613,9 +636,9 @@ def dim_problems(
 def _named_twice(
     entries: Sequence[Entry], others: Sequence[Entry] = ()
 ) -> list[ScaffoldError]:
-    """Return problems with a name used for a dim, `D`, and for leading dims, `*D`.
+    """Return problems with a name used for one dim, `D`, and for leading dims, `*D`: both could not be one variable.
 
-    `others` are the inputs, for the entries of outputs: `D` in an output and `*D` in an input are a problem too.
+    `others` are further entries to compare with: for outputs, the inputs.
     """
     words = _dim_words(entries)
     known = {word.text for word in (*words, *_dim_words(others))}
@@ -633,7 +656,7 @@ def _named_twice(
 def leading_problems(
     outputs: Sequence[Entry], inputs: Sequence[Entry]
 ) -> list[ScaffoldError]:
-    """Return problems with names of leading dims in outputs: an input must have the same ones."""
+    """Return problems with named leading dims in outputs, `*batch`: an input must have the same ones, else their sizes are unknown."""
     known = {word.text for word in _dim_words(inputs) if word.text[0] == "*"}
     problems = _named_twice(outputs, inputs)
     for word in _dim_words(outputs):
@@ -655,7 +678,7 @@ def _read_each(
     read: Callable[[Entry], Read],
     problems: list[ScaffoldError],
 ) -> list[Read]:
-    """Return the results of `read` for the entries, adding the errors of the others to `problems`."""
+    """Return the results of `read` for the entries it accepts; add its errors for the others to `problems`, to raise all together."""
     found = []
     for entry in entries:
         try:
@@ -670,7 +693,10 @@ def _input(entry: Entry) -> Input:
 
 
 def _tensor(entry: Entry) -> TensorInput:
-    """Return the tensor input of an entry; raise for invalid dims, traits, or an optional `*tensors`."""
+    """Return the tensor input of an entry; raise for invalid dims, traits, or an optional `*tensors`.
+
+    A default makes it optional: it can only be None. `const` is dropped for integers, which have no gradient anyway.
+    """
     if entry.variadic and (entry.optional or entry.default):
         message = f"'*{entry.name.text}' cannot be optional"
         raise ScaffoldError(message, entry.name.place, "it may be empty as it is")
@@ -691,7 +717,10 @@ def _tensor(entry: Entry) -> TensorInput:
 
 
 def _attribute(entry: Entry) -> Attribute:
-    """Return the attribute of an entry with its type, stated or inferred from its default; raise for parts of a tensor."""
+    """Return the attribute of an entry with its type: the stated one, else that of its default, else `object`.
+
+    Raise for a star, a shape, traits or a `?`: only tensors have these.
+    """
     name, typed = entry.name, entry.annotation is not None
     if entry.variadic:
         message = f"'*{name.text}' can only be tensors"
@@ -737,7 +766,7 @@ def _output(entry: Entry) -> Output:
 
 
 def _keyword_only(entries: Sequence[Entry]) -> list[Entry]:
-    """Mark attributes after `*tensors` (from there `after` is true) as keyword-only, as in Python."""
+    """Return the entries with attributes after `*tensors` (from there `after` is true) marked as keyword-only, as in Python."""
     after, found = False, []
     for entry in entries:
         keyword = entry.keyword_only or (after and not entry.tensor)
@@ -761,13 +790,14 @@ def _name_problems(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
 
 
 def _order_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """Return problems with an order of inputs invalid in Python, or in which a default is useless.
+    """Return problems with an order of inputs that Python does not allow, `eps = 1e-6, x`, or in which a default is useless.
 
-    An attribute after `*xs` can be given by keyword only, so its default may stand anywhere.
+    It is useless before `*xs`, which takes all further positional arguments. An attribute after `*xs` can be given by keyword
+    only, so its default may stand anywhere.
     """
     problems: list[ScaffoldError] = []
     given: Words | None = None  # the last attribute with a default
-    variadic: Words | None = None
+    variadic: Words | None = None  # the input with a star
     for entry in entries:
         name = entry.name
         if variadic and entry.tensor:
@@ -795,15 +825,17 @@ def _order_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
 
 
 def _required(entry: Entry) -> bool:
+    """Return whether a call must give the input."""
     return not (entry.optional or entry.default or entry.variadic)
 
 
 def _dim_words(entries: Sequence[Entry]) -> list[Words]:
+    """Return the dims of all entries as written, those without a shape left out."""
     return [word for entry in entries for word in entry.dims or ()]
 
 
 def _bound_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """Return problems with `index(C)` unless C is a dim of an input or an integer attribute."""
+    """Return problems with the C of `index(C)`: it must be a number, a dim of an input, or an integer attribute, to have a value in tests."""
     known = {word.text for word in _dim_words(entries) if not is_leading(word.text)}
     known |= {entry.name.text for entry in entries if _is_integer(entry)}
     arguments = [trait.argument for entry in entries for trait in entry.traits]

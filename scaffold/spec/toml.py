@@ -1,8 +1,14 @@
 """TOML text: the ops in a file, the places of keys and values, and values in TOML syntax.
 
-In: text. Out: its tables; the place of a key or of its value (of a string, its first character); the extent of each
-header and assignment. Invariant: places are computed once, on demand; a missing key has the place of the nearest table
-around it.
+Python's `tomllib` gives values without places, and writes nothing. So this module finds places, for messages (`Places`); the
+extent of each statement, for `project.manifest_edits` to change a file without losing its comments (`statements`); and writes
+TOML (`toml_text`, `op_table`). In: text. Out: its tables; the place of a key or of its value (of a string, its first
+character); the extent of each header and assignment. Invariant: places are computed once, on demand; a missing key has the
+place of the nearest table around it.
+
+Words: a *header* is `[ops.swish]`, or `[[rules]]` for an element of an array of tables; an *assignment* is `grad.x = "..."`,
+whose *parts* are `grad` and `x`; an *inline* table is `{ x = "..." }`; a *basic* string has double quotes and escapes, a
+*literal* one single quotes and none; an *offset* counts the characters from the beginning of the text.
 """
 
 import json
@@ -45,12 +51,12 @@ def toml_key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    """Return a basic string: as in JSON, but with U+007F escaped too."""
+    """Return a text as a basic string: as in JSON, but with U+007F escaped too, which TOML forbids."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def op_table(name: str, keys: Mapping[str, Any]) -> str:
-    """Return the table of an op in handwritten style: formulas in single quotes, tables as dotted keys."""
+    """Return the table of an op as a user would write it: a header, a line for each key, formulas in single quotes, `grad.x = ...`."""
     lines = [f"[ops.{toml_key(name)}]"]
     for key, value in keys.items():
         lines += _assignments(toml_key(key), value)
@@ -67,7 +73,7 @@ def _assignments(key: str, value: Any) -> Iterator[str]:
 
 
 def written_value(value: Any) -> str:
-    """Return a value in handwritten style for an op's table: formulas in single quotes."""
+    """Return a value as a user would write it: `'x * 2'` in single quotes, a list of such; any other as `toml_text` has it."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(written_value, value))}]"
     return _formula(value) if isinstance(value, str) else toml_text(value)
@@ -78,7 +84,7 @@ def _formula(text: str) -> str:
     if _NOT_LITERAL.search(text):
         return _string(text)
     if "\n" in text:
-        plain = "'''" not in text and not text.endswith("'")
+        plain = "'''" not in text and not text.endswith("'")  # no early end
         return f"'''\n{text}'''" if plain else _string(text)
     return f"'{text}'" if "'" not in text else _string(text)
 
@@ -86,6 +92,8 @@ def _formula(text: str) -> str:
 # --- The places of keys and values in a TOML text.
 
 
+# White space and comments; a number, a date or a boolean; the four forms of strings, with
+# and without line ends; a piece of a basic string: an escape, or one character.
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SCALAR = re.compile(r"[^,\]}\n#]*")
 _STRINGS = (
@@ -100,7 +108,10 @@ _PIECE = re.compile(
 
 
 class Places:
-    """A lookup of the places of keys below a table of a TOML text."""
+    """A lookup of the places of keys in a TOML text: `Places(text, "ops.toml", ("ops", "swish"))(("grad", "x"))`.
+
+    Paths are relative to the table `prefix`. It is a `Locate`: readers of an op know nothing else of the file.
+    """
 
     def __init__(self, text: str, path: str, prefix: KeyPath = ()) -> None:
         self.text, self.path, self.prefix = text, path, prefix
@@ -110,7 +121,10 @@ class Places:
         return Places(self.text, self.path, (*self.prefix, *prefix))
 
     def __call__(self, path: KeyPath, *, key: bool = False) -> Location:
-        """Return the place of a key's value, or with `key` of the key itself; for a missing key the nearest table's around it."""
+        """Return the place of a key's value, or with `key` of the key itself; for a missing key that of the nearest table around it.
+
+        Without even that it is the beginning of the file.
+        """
         wanted = (*self.prefix, *path)
         found = _scanned(self.text).found
         for end in range(len(wanted), 0, -1):
@@ -122,21 +136,22 @@ class Places:
         return Location(self.path)
 
     def _within(self, offset: int) -> Location:
-        """Return the place of a value.
+        """Return the place of the value at an offset.
 
-        Offsets from it in a string with escapes count characters of the value.
+        A parser of a formula goes on from there by characters of the value, so a string with escapes gets an `Escaped` place.
         """
         start, end = self._location(offset), _scanned(self.text).escaping.get(offset)
         return start if end is None else Escaped(start, self.text[offset:end])
 
     def _location(self, offset: int) -> Location:
+        """Return the line and column of an offset."""
         line = self.text.count("\n", 0, offset)
         column = offset - (self.text.rfind("\n", 0, offset) + 1)
         return Location(self.path, line + 1, column + 1)
 
 
 class Escaped(Location):
-    """A place in the source of a string, addressed by offsets in its value: `\\n` is one of two letters."""
+    """A place in the source of a string, addressed by lines and columns of its value: there `\\n` is a line end, here two letters."""
 
     __slots__ = ("_start", "_steps", "_written")
     _start: Location
@@ -146,10 +161,10 @@ class Escaped(Location):
     def __init__(
         self, start: Location, written: str, steps: tuple[int, int] = (0, 0)
     ) -> None:
-        """Address a position in the string written at `start`; `steps` are lines and columns of its value.
+        """Address a position in a string: `start` is its place, `written` its source text, `steps` are lines and columns of its value.
 
-        In `"a\\tb"` the `b` is 2 columns from the start of the value, but 3 from that of the text, `written`.
-        A `Location` is frozen, so its fields are set around that.
+        In `"a\\tb"` the `b` is 2 columns from the start of the value, but 3 from that of `written`.
+        `Location` is frozen, so its fields are set by `object.__setattr__`.
         """
         place = start.shifted(*_written_steps(written, steps))
         for name in ("source", "line", "column"):
@@ -160,13 +175,16 @@ class Escaped(Location):
 
     def shifted(self, line: int, column: int) -> Location:
         """Return the place some lines and columns further in the string's value."""
-        before = self._steps
-        steps = (before[0] + line, column if line else before[1] + column)
+        lines, columns = self._steps
+        steps = (lines + line, column if line else columns + column)
         return Escaped(self._start, self._written, steps)
 
 
 def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
-    r"""Return the lines and columns from a string's start in the source for an offset in its value: `\n` is two characters there."""
+    r"""Return how many lines and columns of a string's source, `written`, belong to `steps`, lines and columns of its value.
+
+    The escape `\n` is a line end of the value, but two columns of the source; a backslash at the end of a line is nothing.
+    """
     line = column = end = 0
     for piece in _PIECE.finditer(written):
         if (line, column) >= steps and not piece["nothing"]:
@@ -181,7 +199,7 @@ def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
 
 
 class Part(NamedTuple):
-    """One part of a dotted key, with its quotes."""
+    """One part of a dotted key, `x` of `grad.x`: its extent, quotes included, and the key it means."""
 
     start: int
     end: int
@@ -192,7 +210,7 @@ class Statement(NamedTuple):
     """A header or an assignment, with offsets into the text; `end` is exclusive."""
 
     path: KeyPath
-    table: KeyPath  # that the parts are relative to; () for a header
+    table: KeyPath  # of the table it stands in, to which the parts add; () for a header
     parts: tuple[Part, ...]
     value: int | None  # its beginning, with its quotes; None for a header
     end: int
@@ -205,20 +223,20 @@ class Statement(NamedTuple):
 
 
 def statements(text: str) -> tuple[Statement, ...]:
-    """Return every header and assignment of a text in order; assignments inside a value precede it."""
+    """Return every header and assignment of a text in order; those inside an inline table come before the assignment of the table."""
     return tuple(_scanned(text).statements)
 
 
 @lru_cache(maxsize=1)
 def _scanned(text: str) -> "_Scanner":
+    """Return a text as scanned; the last result is kept, as all places of one file are asked one after another."""
     return _Scanner(text)
 
 
 class _Scanner:
-    """A single pass over a TOML text.
+    """A single pass over a TOML text, noting where each key and value stands; it checks nothing: `tomllib` does.
 
-    `found` maps each key path to the offsets of key and value; `escaping` maps the start of a
-    string with escapes to its end.
+    `found` maps each key path to the offsets of key and value; `escaping` maps the start of a string with escapes to its end.
     """
 
     def __init__(self, text: str) -> None:
@@ -231,6 +249,7 @@ class _Scanner:
         self.document()
 
     def blank(self) -> None:
+        """Skip white space, line ends and comments."""
         match = _BLANK.match(self.text, self.position)
         self.position = match.end() if match else self.position
 
@@ -244,7 +263,8 @@ class _Scanner:
     def document(self) -> None:
         """Read headers and assignments up to the end, or to invalid text, and note their places.
 
-        `table` is the path of the last header: the assignments below it belong to it.
+        `table` is the path of the last header: the assignments below it belong to it. An element of an array of tables has its
+        number as the last key: `("rules", "0")`.
         """
         table: KeyPath = ()
         self.blank()
@@ -261,10 +281,13 @@ class _Scanner:
                 return
 
     def header(self, many: bool) -> KeyPath:
-        """Read `[table]`, or with `many` `[[table]]`, after its bracket; return the path of the table."""
+        """Read `[table]`, or with `many` `[[table]]`, after its first bracket, and note it; return the path of the table.
+
+        A header `[a.b]` implies a table `a`: its place is that of the `a`, unless it has one.
+        """
         path: KeyPath = ()
         parts = self.keys()
-        *outer, (start, _, last) = parts
+        *outer, (start, _, last) = parts  # `keys` returns one at least
         for place, _, key in outer:
             path = self.element((*path, key))
             self.found.setdefault(path, (place, place))
@@ -281,7 +304,7 @@ class _Scanner:
         return path
 
     def element(self, path: KeyPath) -> KeyPath:
-        """Return the path of the table a header or key refers to: in an array of tables, the latest element."""
+        """Return the path of the table a path in a header means: if it is an array of tables, its latest element, `(*path, "0")`."""
         count = self.tables.get(path)
         return path if count is None else (*path, str(count - 1))
 
@@ -305,7 +328,7 @@ class _Scanner:
         )
 
     def keys(self) -> list[Part]:
-        """Parse the parts of a dotted key."""
+        """Read a dotted key; return its parts, one at least: an empty one if there is none."""
         found: list[Part] = []
         while not found or self.take("."):
             self.blank()
@@ -334,9 +357,9 @@ class _Scanner:
         return None
 
     def value(self, path: KeyPath, key: int) -> None:
-        """Read a value; note under `path` its offset (in a string, of its first character) and `key`, the offset of its key.
+        """Read a value; note under `path` its offset (of a string, that of its first character) and `key`, the offset of its key.
 
-        In a string with escapes, of basic quotes, the value's characters are not the text's: `escaping` notes its end.
+        In a string with escapes the characters of the value are not those of the text: `escaping` notes where it ends.
         """
         match = self.string()
         self.found[path] = (key, match.start("text") if match else self.position)
@@ -353,7 +376,7 @@ class _Scanner:
             self.position += len(scalar.group().rstrip()) if scalar else 0
 
     def array(self, path: KeyPath) -> None:
-        """Read the elements of an array; their numbers are their keys."""
+        """Read the elements of an array, and note each under its number as key; stop at text that is no value."""
         count = 0
         self.blank()
         while not self.take("]") and self.position < len(self.text):
@@ -367,7 +390,7 @@ class _Scanner:
                 return
 
     def table(self, path: KeyPath) -> None:
-        """Read the assignments of an inline table."""
+        """Read the assignments of an inline table, whose path is `path`; stop at text that is none."""
         self.blank()
         while not self.take("}") and self.position < len(self.text):
             before = self.position
@@ -403,13 +426,13 @@ class Entry(NamedTuple):
     locate: Locate
 
 
-LONG = 60  # characters of a line in a hint
+LONG = 60  # characters that a hint quotes of a line
 
 
 def parse_toml(text: str, path: str) -> dict[str, Any]:
-    """Parse a TOML file; raise an error at the place of invalid TOML, with a hint for the commonest mistakes.
+    """Return the tables of a TOML file; raise an error at the place of invalid TOML, with a hint for the commonest mistakes.
 
-    The parser tells the place only as words of its message, `(at line 3, column 5)`, if at all.
+    `tomllib` tells the place only as words of its message, `(at line 3, column 5)`, if at all.
     """
     import tomllib  # needed only for reading files
 
@@ -427,14 +450,17 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
             message = "a number has thousands of digits"
             found, line, column = None, place[0] + 1, place[1] + 1
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
-        stands = text.split("\n")[line - 1] if found else ""
-        shown = stands.strip()[:LONG]
-        hint = _quoted(stands) or (f"fix this line: {shown}" if shown else None)
+        written = text.split("\n")[line - 1] if found else ""
+        shown = written.strip()[:LONG]
+        hint = _quoted(written) or (f"fix this line: {shown}" if shown else None)
         raise ScaffoldError(message, Location(path, line, column), hint) from None
 
 
 def _quoted(line: str) -> str | None:
-    """Return a hint for a line like `forward = x * 2` (no quotes) or `inputs: 'x'` (no equals sign); None for any other."""
+    """Return a hint that shows a line as TOML: `forward = x * 2` -> `write: forward = 'x * 2'`, `inputs: 'x'` with an equals sign.
+
+    None for a line with another mistake.
+    """
     match = re.fullmatch(r"\s*([\w-]+)\s*([=:])\s*(\S.*?)\s*", line)
     if match is None:
         return None
@@ -445,11 +471,12 @@ def _quoted(line: str) -> str | None:
 
 
 def _end(text: str) -> tuple[int, int]:
+    """Return the line and column, from 1, of the end of a text."""
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
 def read_ops(text: str, path: str) -> tuple[Entry, ...]:
-    """Return every `[ops.NAME]` of a file, perhaps none; raise all errors for other contents together, in their order."""
+    """Return every op of a file, `[ops.NAME]`, with its unchecked keys, perhaps none; raise the errors of all other contents together."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems = []
