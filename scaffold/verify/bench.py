@@ -1,7 +1,10 @@
 """Benchmarks: time calls of an op and its variants, each in its own process, in turns.
 
+`scaffold bench` compares an op with plain PyTorch, or with a compiled or fused form of it, by these numbers.
 In: the variants, each as texts and the name of the function to call; a setting: sizes, dtype, device. Out: a `Measured` for each variant
-that ran, and a reason for each other one. Invariant: a failure of a process is reported in words; none outlives its `Bench`, and each
+that ran, and a reason for each other one.
+Words: a *variant* is one of the compared functions; in a *round* each is timed once, one after the other, so that a slow moment of the
+machine hits all; the child process (`child/measuring.py`) makes inputs and calls. Invariant: a failure of a process is reported in words; none outlives its `Bench`, and each
 answer has a time limit.
 """
 
@@ -32,11 +35,11 @@ LITTLE_NOISE = 1e-3
 class Variant(NamedTuple):
     """A function to measure, by name in the module of checks."""
 
-    name: str
-    calls: str
-    op: str
-    checks: str
-    compiled: bool = False
+    name: str  # of the variant, as the user reads it
+    calls: str  # the function's name in that module
+    op: str  # the text of the op's module
+    checks: str  # the text of the module of checks, which makes the inputs
+    compiled: bool = False  # call it through torch.compile
 
 
 class Setting(NamedTuple):
@@ -45,7 +48,7 @@ class Setting(NamedTuple):
     arguments: Mapping[str, Any]  # of the function that makes the inputs
     dtype: str = "float32"
     device: str = "cpu"
-    create_graph: bool = False
+    create_graph: bool = False  # the backward is recorded, for a second derivative
 
 
 class Spread(NamedTuple):
@@ -69,7 +72,7 @@ class Measured(NamedTuple):
 
     def over(self, other: "Measured") -> tuple[float, bool]:
         """Return the time of both directions over the other's, and whether the quartiles overlap: then the difference may be noise."""
-        own, base = self.both, other.both
+        own, base = self.both, other.both  # forward and backward in one measurement
         return own.median / base.median, own.low <= base.high and base.low <= own.high
 
 
@@ -118,36 +121,36 @@ class Bench:
         rounds: int = ROUNDS,
         tell: Callable[[], object] = lambda: None,
     ) -> Results:
-        """Prepare each variant in its process, time all in turns, and return measurements and refusals; call `tell` after each step.
+        """Prepare each variant in its process, time all in turns, and return measurements and refusals by name.
 
-        The first variant is the one that the values of the others are compared with.
+        `tell` is called after each step, for a progress bar. The first variant's values are those the others are compared with (`differs`).
         """
-        known: dict[str, dict[str, Any]] = {}
-        for item in variants:
-            asked = {**item._asdict(), **setting._asdict(), **self.shared}
-            known[item.name] = self._answer(item.name, asked)
+        answers: dict[str, dict[str, Any]] = {}  # by variant: all it has answered
+        for variant in variants:
+            asked = {**variant._asdict(), **setting._asdict(), **self.shared}
+            answers[variant.name] = self._answer(variant.name, asked)
             tell()
-        taken: dict[str, list[dict[str, Any]]] = {name: [] for name in known}
-        for name in [*known] * rounds:
-            if "failed" not in known[name]:
-                taken[name].append(self._answer(name, {}))
-                known[name] |= taken[name][-1]
+        timings: dict[str, list[dict[str, Any]]] = {name: [] for name in answers}
+        for name in [*answers] * rounds:
+            if "failed" not in answers[name]:
+                timings[name].append(self._answer(name, {}))  # {}: time once more
+                answers[name] |= timings[name][-1]  # it may have failed now
             tell()
-        found = Results({}, {})
-        first = next(iter(known.values()))
-        for name, one in known.items():
-            if "failed" in one:
-                found.refused[name] = one["failed"]
+        results = Results({}, {})
+        first = next(iter(answers.values()))
+        for name, answer in answers.items():
+            if "failed" in answer:
+                results.refused[name] = answer["failed"]
                 continue
             forward, backward, both = (
-                _spread([step[part] for step in taken[name]]) for part in PARTS
+                _spread([timing[part] for timing in timings[name]]) for part in PARTS
             )
-            differs = _differs(one, first, NOISE.get(setting.dtype, LITTLE_NOISE))
-            counts = {key: count for key, count in one.items() if "bytes" in key}
-            found.measured[name] = Measured(
+            differs = _differs(answer, first, NOISE.get(setting.dtype, LITTLE_NOISE))
+            counts = {key: count for key, count in answer.items() if "bytes" in key}
+            results.measured[name] = Measured(
                 forward, backward, both, **counts, differs=differs
             )
-        return found
+        return results
 
     def _start(self, name: str) -> None:
         self.processes[name] = ChildProcess(self.python, RUNNER, self.variables)
@@ -156,7 +159,7 @@ class Bench:
     def _answer(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request to the process of a variant, and return its answer; {"failed": why} if it dies or takes too long.
 
-        A dead process is replaced with the next request.
+        A request of {} asks for one more round of the variant prepared before. A dead process is replaced with the next request.
         """
         if name not in self.processes:
             self._start(name)
@@ -191,9 +194,10 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 def _differs(one: Mapping[str, Any], other: Mapping[str, Any], noise: float) -> bool:
-    """Return whether outputs or gradients of two variants differ, by the sum and norm of each; False for random ops.
+    """Return whether outputs or gradients of two variants differ, by their sums and norms; False for random ops.
 
-    `noise` is the difference allowed, relative to the larger norm (a pair's last number).
+    `one` and `other` are the answers of their processes; "figures" holds (sum, norm) of each output and gradient, since tensors do not cross
+    between processes. `noise` is the difference allowed, relative to the larger norm (the last of the figures).
     """
     if "failed" in other or one["random"]:
         return False

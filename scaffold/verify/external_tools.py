@@ -1,6 +1,7 @@
 """External tools: git, to find uncommitted files; ruff, to format.
 
-In: paths below a directory; {path: text} and the project's root. Out: the paths that git could not restore; the same texts as
+A three-way merge asks git what could be lost by it; a project with `formatter = "ruff"` gets its generated files as its own ruff writes
+them. In: paths below a directory; {path: text} and the project's root. Out: the paths that git could not restore; the same texts as
 `ruff format` writes them. Invariant: no file is written. Without git, a repository or an answer in time, nothing is reported; hooks,
 monitors and filters named by the repository are not started. Ruff reads its configuration as for a file of that path.
 """
@@ -25,7 +26,10 @@ _HASHES = {40: "sha1", 64: "sha256"}  # of a repository, by their length
 
 
 def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths not stored in git with their present content: changed or never added."""
+    """Return the paths not stored in git with their present content: changed or never added.
+
+    A user is warned about these before a merge writes to them: git could not restore them. () without git, or if it does not answer.
+    """
     if not paths:
         return ()
     try:
@@ -52,7 +56,10 @@ def _path_and_hash(line: bytes) -> tuple[str, str]:
 
 
 def _in_git(path: Path, known: str) -> bool:
-    """Return whether git has the file's content under this hash, with its line ends or with \\n; False if the hash is ""."""
+    """Return whether git has the file's content under the hash `known`, with its line ends or with \\n; False if the hash is "".
+
+    Git stores a file as a blob and names it by the hash of `blob LENGTH\\0CONTENT`; with `autocrlf` it stores \\n for \\r\\n.
+    """
     if not known:
         return False
     try:
@@ -72,7 +79,10 @@ AT_ONCE = 4  # a thread waits for its process
 def format_with_ruff(
     files: Mapping[str, str], line_length: int, root: Path
 ) -> dict[str, str]:
-    """Return the texts by path as `ruff format` writes them; it takes its settings for each path below the root."""
+    """Return the texts by path as `ruff format` writes them; raise ScaffoldError if ruff cannot be run, or refuses one.
+
+    `root` is the project's directory: ruff looks from there for the settings of each path, of which `line_length` overrides one.
+    """
     from concurrent.futures import ThreadPoolExecutor  # 10 ms, not needed for git
 
     command = [_executable(), "format", "--line-length", str(line_length)]
@@ -91,7 +101,10 @@ def _executable() -> str:
 
 
 def _formatted(command: list[str], text: str, root: Path) -> str:
-    """Return a text as the command formats it; raise ScaffoldError if ruff cannot be run, or refuses the text."""
+    """Return a text as the command formats it; raise ScaffoldError if ruff cannot be run, or refuses the text.
+
+    The last word of `command` is the text's path (`--stdin-filename PATH`), for settings and messages; the text itself goes to stdin.
+    """
     try:
         done = subprocess.run(
             [*command, "-"],

@@ -1,5 +1,6 @@
 """Limits of time and memory, for a team's templates, whose cost is unknown.
 
+A team may replace our templates by its own, and a loop in one could hang or fill the machine while files are rendered.
 In: a function. Out: its result, or its exception. Invariant: it takes at most SECONDS of a processor, and on Linux BYTES more than the
 process had; a C call that no exception ends is killed.
 """
@@ -27,9 +28,10 @@ class LimitReached(Exception):
 
 
 def limited(function: Callable[[], Result]) -> Result:
-    """Return the function's result, or raise its exception, in a new process with limits of time and memory.
+    """Call the function in a new process with limits of time and memory; return its result, or raise its exception.
 
-    In a process with limited memory (after `hold`) it is called directly, with the limit of time. Raise LimitReached if the process was killed.
+    Raise LimitReached if the process was killed. In a process with limited memory (after `hold`), it is called directly, with the limit of
+    time alone.
     """
     if _is_limited:
         with _timed():
@@ -43,7 +45,7 @@ def limited(function: Callable[[], Result]) -> Result:
     theirs.close()
     try:
         succeeded, found = ours.recv()
-    except EOFError:
+    except EOFError:  # the process ended without sending anything
         raise LimitReached from None
     finally:
         process.join()
@@ -87,6 +89,7 @@ def _timed() -> Iterator[None]:
 
     spent = resource.getrusage(resource.RUSAGE_SELF)
     last = math.ceil(spent.ru_utime + spent.ru_stime + SECONDS + GRACE)
+    # RLIMIT_CPU counts from the start of the process: add to what it has spent.
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_CPU, (last, hard))

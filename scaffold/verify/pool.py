@@ -1,6 +1,7 @@
 """Process pool: one function over many items.
 
-In: a function of a module, its items, the number of processes. Out: the results, in the order of the items.
+Rendering all ops of a project, and reading all of its files, use it. In: a function of a module (one that a new process can import), its
+items, the number of processes. Out: the results, in the order of the items.
 Invariant: with one process nothing is started, unless its memory is limited; an interrupt ends all of them.
 """
 
@@ -32,9 +33,10 @@ def over(
     processes: int,
     limited: bool = False,
 ) -> Iterator[Result]:
-    """Yield the function of each item, in their order, computed in several processes; raise LimitReached if one was killed.
+    """Yield function(item) of each item, in their order, computed in several processes; raise LimitReached if one was killed.
 
-    `limited`: the memory of these processes is limited, so that at least one is started.
+    `limited`: their memory is limited, as the function runs a team's templates; then at least one process is started even if `processes` is
+    1: a limit cannot be lifted again in our own.
     """
     if processes <= 1 and not limited:
         yield from map(function, items)

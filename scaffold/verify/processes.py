@@ -1,6 +1,9 @@
 """Child processes: send requests and receive answers in lines, each a JSON object.
 
+All work that needs torch, or runs the user's code, is done by such processes: proofs, test runs, benchmarks, rule checks.
 In: an interpreter and a module to run; requests. Out: the answers, other output of the process, and how it ended.
+Words: *answers* are JSON lines for us; everything else the process prints is `said`, shown if it dies. A `Worker` (a prover, a runner of
+test files) drives one process at a time, and `work_through` shares requests among several workers.
 Invariant: no wait is without a limit; the process ends with its `ChildProcess`, and so do all processes it has started.
 All reading is done here, by one thread: `pool` forks, and a fork during another thread's work may hang.
 """
@@ -35,7 +38,11 @@ class ChildProcess:
     def __init__(
         self, python: str, target: str, variables: Mapping[str, str] = ONE_THREAD
     ) -> None:
-        """Start a module of `scaffold.verify.child`, or a standalone file; raise OSError on failure."""
+        """Start a process of the interpreter `python`; raise OSError if it cannot be started.
+
+        `target` is what it runs: the dotted name of a module of `scaffold.verify.child`, or the path of a standalone file, for an interpreter
+        without scaffold. `variables` are added to the environment.
+        """
         self.code: int | None = None  # how it ended; a signal as a negative number
         self._said = self._line = b""
         self._process = subprocess.Popen(
@@ -73,7 +80,7 @@ class ChildProcess:
         """
         data = self._read(self._answers)  # before other output, printed earlier
         self._said = (self._said + self._read(self._talk))[-KEPT:]
-        *lines, self._line = (self._line + data).split(b"\n")
+        *lines, self._line = (self._line + data).split(b"\n")  # the last: not complete
         if self._answers not in self.open and self.code is None:
             self.code = self._process.wait()
         return [_object(line) for line in lines]
@@ -88,7 +95,7 @@ class ChildProcess:
         return None
 
     def close(self) -> None:
-        """End the process, and the rest of its group."""
+        """Kill the process and all it has started (its process group), and wait for its end."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(BrokenPipeError), self._process:  # of an unread request
@@ -119,7 +126,10 @@ def wait(processes: Iterable[ChildProcess], deadline: float) -> None:
 
 
 class Worker(Protocol[Request_contra, Result_co]):
-    """A worker through requests, one after the other, in its own process."""
+    """An object to work through requests, one after the other, in a process of its own.
+
+    `ask` begins, `hear` is called whenever there may be output, and once `result` is set the worker is free again.
+    """
 
     deadline: float  # of its request
 
@@ -146,14 +156,15 @@ def work_through(
     worker: Callable[[], Worker[Request, Result]],
     processes: int,
 ) -> Generator[Result, None, None]:
-    """Yield the results in the order of the requests, as soon as all before are known; at most `processes` workers at a time.
+    """Yield the results in the order of the requests, each as soon as it and all before it are known.
 
-    A request is taken from its iterable only when a worker is free, and a worker is made only when needed.
+    `worker` makes a worker; at most `processes` of them exist. A request is taken from its iterable only when a worker is free (making it
+    may be work, too), and a worker is made only when needed.
     """
     waiting = iter(enumerate(requests))
-    following = next(waiting, None)
-    found: dict[int, Result] = {}
-    shown = 0
+    following = next(waiting, None)  # the next request with its number
+    results: dict[int, Result] = {}  # by number, not yielded yet
+    yielded = 0
     with ExitStack() as stack:
         free: list[Worker[Request, Result]] = []
         busy: dict[int, Worker[Request, Result]] = {}  # by the number of its request
@@ -170,15 +181,15 @@ def work_through(
             listen(list(busy.values()))
             for number, one in list(busy.items()):
                 if one.result is not None:
-                    found[number] = one.result
+                    results[number] = one.result
                     free.append(busy.pop(number))
-            while shown in found:
-                yield found.pop(shown)
-                shown += 1
+            while yielded in results:
+                yield results.pop(yielded)
+                yielded += 1
 
 
 def listen(busy: Sequence[Worker[Any, Any]]) -> None:
-    """Read the output of busy workers, after waiting until one has some or is out of time; return at once if a result is there."""
+    """Wait until a busy worker's process has output, or one is out of time, and let each read; return at once if a result is there."""
     if any(worker.result is not None for worker in busy):
         return
     processes = [worker.process for worker in busy if worker.process is not None]

@@ -1,7 +1,12 @@
 """Proofs of ops, in separate processes.
 
+A proof runs an op and compares it with its reference: outputs with plain PyTorch, gradients with autograd. The work itself is done in the
+child process (`child/runner.py`); here it is started, fed and listened to. Callers: `project/proofs.py` for generated ops,
+`project/function_verdicts.py` for hand-written Functions.
 In: requests, each an op's text, that of the module with its cases and its reference, and the paths of the user's modules; an
 interpreter that has torch; a time limit for each. Out: a `Verdict` a request, in their order.
+Words: the *module of checks* is a generated text like the op's test file, with its cases and its reference in plain PyTorch, which the child
+imports to make inputs and to compare; *declared* is what the user says of inputs in `--inputs`.
 Invariant: a process that hangs or crashes is a failure of its op, in words, never an exception of ours; none outlives this process.
 """
 
@@ -26,7 +31,7 @@ SHOWN_LINES = 12  # of the output of a process before it died
 
 
 class Failure(NamedTuple):
-    """The first failure, in words."""
+    """The first failure of a proof, in words."""
 
     subject: str  # "forward", "backward", "grad_weight", or "process"
     words: str  # the diagnosis: "transposed", "None, but needed"
@@ -44,18 +49,19 @@ class Failure(NamedTuple):
     @property
     def lines(self) -> tuple[str, ...]:
         """Return the failing case, one fact a line."""
+        # self[2:7] are the five fields of these names.
         named = zip(("case", "inputs", "needed", "expected", "actual"), self[2:7])
         facts = [f"{name}: {text}" for name, text in named if text]
         return (*facts, *self.tried, *self.output.splitlines()[-SHOWN_LINES:])
 
 
 class Checked(NamedTuple):
-    """The outcome of one check of a Function."""
+    """The outcome of one check of a hand-written Function, one of CHECKS in `child/function_checks.py`."""
 
-    name: str
+    name: str  # "gradient of one output alone"
     status: str  # passed, failed or skipped
-    words: str = ""
-    line: int = 0
+    words: str = ""  # the fault, or why it was skipped
+    line: int = 0  # of the fault in the file
     hint: str = ""
 
 
@@ -72,8 +78,8 @@ class Verdict(NamedTuple):
     conditions: tuple[str, ...] = ()  # on their sizes, or on declared ones
     by_differences: bool = False  # since autograd has no gradient of the forward
     checks: tuple["Checked", ...] = ()  # of a hand-written Function
-    chosen: int = 0  # the index of the accepted declaration of its inputs
-    call: str = ""  # made by its checks
+    chosen: int = 0  # the index of the Function's candidate declaration it accepted
+    call: str = ""  # of a hand-written Function, as checked: "x (2, 3), dim=-1"
     kernels: int = 0  # the calls of the op with its kernels
 
 
@@ -97,7 +103,7 @@ class Place(NamedTuple):
 
 
 class HandWritten(NamedTuple):
-    """A Function to judge by itself; its module is run."""
+    """A Function to judge by itself, as `scaffold verify` does; its module is run."""
 
     place: Place
     names: tuple[str, ...]  # of its inputs, in the order of forward
@@ -116,7 +122,7 @@ class HandWritten(NamedTuple):
 
 
 def import_path(root: Path, source: Path) -> tuple[str, ...]:
-    """Return the import path of an op: the root, its own directory, and its parents up to two."""
+    """Return the directories an op's imports are searched in: the root, the directory `source` of its file, and two above that."""
     root, source = root.resolve(), source.resolve()
     return tuple(map(str, dict.fromkeys((root, source, *source.parents[:2]))))
 
@@ -124,8 +130,8 @@ def import_path(root: Path, source: Path) -> tuple[str, ...]:
 class Request(NamedTuple):
     """An op to prove, with its checks and modules."""
 
-    op: str
-    checks: str
+    op: str  # the text of its module
+    checks: str  # the text of its module of checks
     path: tuple[str, ...] = ()  # of the user's modules, after all others
     modules: tuple[tuple[str, str], ...] = ()  # imports of the op not written yet
     kernels: tuple[tuple[str, str], ...] = ()  # modules of the op's kernels
@@ -153,7 +159,10 @@ OLDEST = (3, 10)  # of the interpreters able to prove
 
 
 def lacks_torch(python: str) -> str:
-    """Return why an interpreter cannot prove ops, "has no torch"; "" if it can. It is asked without importing torch."""
+    """Return why an interpreter cannot prove ops, as "has no torch"; "" if it can.
+
+    Used to choose the interpreter for proofs (`project/interpreter.py`). PROBE finds torch without importing it, which would take seconds.
+    """
     try:
         done = subprocess.run(
             [python, "-c", PROBE],
@@ -192,15 +201,16 @@ class Prover:
 
     def __init__(self, python: str = sys.executable, limit: float = LIMIT) -> None:
         """Take an interpreter and the CPU seconds for an op; no process is started yet."""
+        # `allowed` is the limit of the present request: longer if it has kernels.
         self.python, self.limit, self.allowed = python, limit, limit
         self.process: ChildProcess | None = None
         self.result: Verdict | None = None  # on the last request
         self.deadline = 0.0
         self._request: Request | None = None  # not sent yet
-        self._torch = ""
+        self._torch = ""  # its version, once the process has imported it
 
     def start(self) -> None:
-        """Start a process, to import torch while its first request is being made."""
+        """Start a process unless there is one; a caller may do so early: it imports torch while the first request is being made."""
         if self.process is None:
             self._torch = ""
             self.process = ChildProcess(self.python, "scaffold.verify.child.runner")
@@ -274,7 +284,7 @@ class Prover:
                 self.result = found._replace(torch=self._torch)
 
     def _late(self) -> None:
-        """End the process after its deadline, with the failure: torch was not imported in time, or the proof still runs."""
+        """End the process after its deadline, and set a failure as the result: torch was not imported in time, or the proof still runs."""
         if not self._torch:
             waited = max(START_LIMIT, self.limit)
             self._fail(f"has not imported torch after {waited:g} seconds")

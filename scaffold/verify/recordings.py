@@ -1,5 +1,6 @@
 """Recordings: the arguments that a project's tests call its Functions with.
 
+`scaffold test-stub --record` runs a project's tests once, so that the stubs it writes call each Function with real arguments.
 In: an interpreter, a directory, arguments of pytest, a limit in seconds. Out: the calls of each Function, by its file and name.
 Invariant: the tests run once, in a process of their own; what was recorded before a crash or the limit counts.
 """
@@ -34,7 +35,10 @@ class Tensor(NamedTuple):
 
     @property
     def dense_stride(self) -> tuple[int, ...]:
-        """Return the stride; if elements share memory (a stride of 0), that of a contiguous tensor of this shape."""
+        """Return a stride for a new tensor of the same layout; of an expanded tensor (a stride of 0) that of a contiguous one.
+
+        A test makes the recorded tensor anew, in this memory order; elements that share memory could not hold values of their own.
+        """
         pairs = zip(self.shape, self.stride, strict=True)
         if all(step or size <= 1 for size, step in pairs):
             return self.stride
@@ -53,7 +57,10 @@ class Recording(NamedTuple):
 
 
 def record(python: str, directory: Path, tests: str, limit: float) -> Recording:
-    """Run tests once, and return what they called the Functions with; the interpreter has to have PyTorch."""
+    """Run tests once in `directory`, and return the arguments of all calls of Functions; the interpreter has to have PyTorch.
+
+    `tests` are arguments of pytest, `limit` is in seconds. The process runs the same module as `suites`; RECORDER is the pytest plugin there.
+    """
     process = ChildProcess(python, RUNNER)
     try:
         request = {"file": tests, "directory": str(directory), "watch": RECORDER}
@@ -64,13 +71,13 @@ def record(python: str, directory: Path, tests: str, limit: float) -> Recording:
 
 
 def _heard(process: ChildProcess, limit: float) -> Recording:
-    """Collect the calls reported by the testing process until it ends or `limit` seconds are over; say what went wrong, if anything.
+    """Collect the calls reported by the testing process until it ends or `limit` seconds are over.
 
-    Raise ScaffoldError if the interpreter lacks a module.
+    `trouble` of the recording says what went wrong, "" if pytest came to its end. Raise ScaffoldError if the interpreter lacks a module.
     """
     deadline = time.monotonic() + limit
     calls: dict[tuple[str, str], list[Given]] = {}
-    trouble = "the tests ended the process"
+    trouble = "the tests ended the process"  # unless "finished" comes before the end
     while time.monotonic() < deadline:
         wait([process], deadline)
         for answer in process.hear():
@@ -86,7 +93,7 @@ def _heard(process: ChildProcess, limit: float) -> Recording:
                 case {"finished": int(code)}:
                     trouble = f"pytest ended with exit code {code}"
                 case {"ended": _}:
-                    said = process.said.rpartition("\n")[2]
+                    said = process.said.rpartition("\n")[2]  # the last line
                     return _recording(calls, trouble and f"{trouble}: {said}")
         if process.code is not None:
             return _recording(calls, trouble)

@@ -1,6 +1,7 @@
 """Rule checks: check a table of rules in a separate process.
 
-In: the tables, each with its path and text; only the last is checked. Out: a `Checked`.
+`scaffold rules check` runs each formula of a user's rule table on samples and compares its gradient with autograd's.
+In: the tables, each with its path and text; the last is checked, those before it define words it may use. Out: a `Checked`.
 Invariant: a failure of the process is an answer in words, never an exception of ours.
 """
 
@@ -18,10 +19,10 @@ LIMIT = 300.0  # seconds for all rules of a table
 class Problem(NamedTuple):
     """A formula with a wrong gradient, or a rule with an error."""
 
-    rule: str
+    rule: str  # the name of its section
     formula: str
-    sample: str
-    words: str
+    sample: str  # the inputs of the run
+    words: str  # the difference, or the error
 
 
 class Checked(NamedTuple):
@@ -30,7 +31,7 @@ class Checked(NamedTuple):
     runs: int  # of a formula on a sample
     problems: tuple[Problem, ...] = ()
     by_differences: int = 0  # runs compared with differences
-    opaque: tuple[str, ...] = ()  # their rules
+    opaque: tuple[str, ...] = ()  # the rules of these runs: autograd has no gradient
     died: str = ""  # the output of the process if it gave no answer
 
 

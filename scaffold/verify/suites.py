@@ -1,6 +1,8 @@
 """Test suites: run test files in separate processes of a chosen interpreter, and report outcomes.
 
-In: the files, the interpreter, the number run at a time, a limit in seconds for each. Out: a `Report` a file, in their order.
+`scaffold verify` runs the generated tests of a project with it. In: the files, the interpreter, the number run at a time, a limit in seconds for each. Out: a `Report` a file, in their order.
+Words: a *skeleton* is a generated op with parts for the user to write, each raising NotImplementedError; its tests fail as expected
+(xfailed) with the reason `write ...`, and such parts are *unwritten*.
 Invariant: a hang or crash is reported for its file; an interrupt ends all processes. A file passes only if its run came to its
 end, no test failed, nothing was left unwritten and some test passed.
 """
@@ -38,7 +40,7 @@ class Report(NamedTuple):
     failures: tuple[Failed, ...] = ()
     unwritten: tuple[str, ...] = ()  # parts of a skeleton left to write
     trouble: str = ""  # why the run did not reach its end
-    said: tuple[str, ...] = ()  # the output of the process before
+    said: tuple[str, ...] = ()  # the last output of the process, if in trouble
     torch: str = ""  # its version
 
     @property
@@ -65,23 +67,23 @@ class Report(NamedTuple):
 
 
 class Telling:
-    """A collector of the answers about a run."""
+    """A collector of the answers about the run of one file; at its end it makes the `Report`."""
 
     def __init__(self) -> None:
         """Begin without outcomes: of no test, no running test and no trouble."""
         self.outcomes: dict[str, str] = {}
         self.ended = False
-        self._words: dict[str, str] = {}
-        self._unwritten: dict[str, None] = {}
-        self._running = ""
-        self._broken = ""
-        self._trouble = ""
+        self._words: dict[str, str] = {}  # the reason, by test
+        self._unwritten: dict[str, None] = {}  # parts of a skeleton; a set in order
+        self._running = ""  # the test that runs now
+        self._broken = ""  # the error of an import
+        self._trouble = ""  # why the run did not reach its end
         self._code: int | None = None  # pytest's exit code
 
     def hear(self, answer: dict[str, Any]) -> None:
         """Record one answer of the testing process about the run of a file.
 
-        `broken`: an import failed; `finished`: pytest's exit code; `ended`: that of the process around it, the last answer.
+        `began` and `test`: a test started, or has an outcome; `broken`: an import failed; `finished`: pytest's exit code; `ended`: that of the process around it, the last answer.
         """
         match answer:
             case {"began": str(test)}:
@@ -128,7 +130,10 @@ class Telling:
         return f", in {self._running}" if self._running else ""
 
     def report(self, said: str) -> Report:
-        """Return the report on the file; the last lines of `said`, the output of the process, are in it if the run did not reach its end."""
+        """Return the report on the file.
+
+        If the run did not reach its end, the last lines of `said`, the output of the process, are in it, without pytest's progress dots.
+        """
         counted = Counter(self.outcomes.values())
         failures = tuple(
             Failed(test, self._words[test])
@@ -184,7 +189,7 @@ def run_suites(
 
 
 class _Runner:
-    """A process to run one file after the other; replaced if it had to be ended."""
+    """A worker (as `processes.work_through` wants it) to run one file after the other; its process is replaced if it had to be ended."""
 
     def __init__(self, python: str, limit: float, count: Callable[[int], None]) -> None:
         """Take an interpreter, the seconds for a file, and a function to call with the number of tests that ended."""

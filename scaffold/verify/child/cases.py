@@ -1,7 +1,10 @@
 """Cases: the calls to try in a verification.
 
-In: the module of checks, whose `make` is that of the generated test (`render/testcases.py`, `render/testvalues.py`), with the further
+Every comparison of a proof (`checking.py`, `further_questions.py`, `function_checks.py`) takes its calls from here, so that the inputs
+of all are made alike. In: the module of checks (`checks`, generated for one op; CASES by name, NAMES of the inputs), whose `make` is that of the generated test (`render/testcases.py`, `render/testvalues.py`), with the further
 sizes and values that `render/verification.py` writes. Out: `Case`s, whose inputs are made anew for every call.
+Words: *leading dims* are those before an input's declared ones (`...` in `x[..., D]`); *attributes* are arguments other than tensors; a
+shape is *guessed* if the user declared none; ASKED_MORE: the gradient is a user's formula or has branches.
 Invariant: the forward may refuse a case; then the case says nothing about the gradients.
 """
 
@@ -21,10 +24,10 @@ MOST_PAIRS = 24  # of values of two attributes
 
 
 class Case(NamedTuple):
-    """A call: arguments for the module's `make`, and changes to the inputs it makes."""
+    """A call to try: arguments for the `make` of the module of checks, and changes to the inputs it makes."""
 
-    name: str
-    arguments: dict[str, Any]
+    name: str  # as a user reads it: "base, bias with leading dims of size 1"
+    arguments: dict[str, Any]  # sizes, a seed, `absent` inputs
     further: bool = False  # beyond those of the generated test: must be finite to count
     # Its shapes were never declared: it may raise, but not be wrong.
     guessed: bool = False
@@ -38,7 +41,8 @@ def needs_gradient(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
+# Ways to broadcast an input: words, the least number of leading dims, the change.
+CHANGES: tuple[tuple[str, int, Change], ...] = (
     ("without its leading dims", 1, lambda x, n: x[(0,) * n]),
     ("with leading dims of size 1", 1, lambda x, n: x[(slice(1),) * n]),
     ("without its first dim", 2, lambda x, n: x[0]),
@@ -55,7 +59,7 @@ OF_NO_DIMS: tuple[tuple[str, int, Change], ...] = (
 
 
 def list_cases(checks: Any) -> Iterator[Case]:
-    """Yield the cases: those of the test, broadcast inputs, more dims, other attributes, other sizes, empty tensors."""
+    """Yield the cases of a proof: those of the generated test, broadcast inputs, more dims, other attributes, other sizes, empty tensors."""
     for name, arguments in checks.CASES.items():
         yield Case(name, arguments)
     yield from _broadcast(checks)
@@ -84,6 +88,7 @@ def _of_attributes(checks: Any) -> Iterator[Case]:
     for position, values in checks.ATTRIBUTES.items():
         for value in values:
             yield _with_values(checks, {}, {position: value})
+    # ATTRIBUTES: by the position of an attribute, values other than the tests'.
     last = {position: values[-1] for position, values in checks.ATTRIBUTES.items()}
     if len(last) > 1:
         yield _with_values(checks, {}, last)
@@ -112,14 +117,18 @@ def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
         for at, values in checks.ATTRIBUTES.items()
         for one in values
     ]
-    every = combinations(several, 2)
-    for (_, one), (_, two) in sorted(every, key=lambda pair: pair[0][0] + pair[1][0]):
-        if one.keys() != two.keys():
+    pairs = combinations(several, 2)
+    # Sorted by the count of numbers in a pair: none first.
+    for (_, one), (_, two) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
+        if one.keys() != two.keys():  # not two values of the same attribute
             yield one | two
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:
-    """Yield cases with one input broadcast: without leading dims, or with dims of size 1; a tensor without dims gets one."""
+    """Yield cases with one input broadcast: without leading dims, or with dims of size 1; a tensor without dims gets one.
+
+    BROADCAST has, by position, the number of declared dims of each input that may broadcast; the dims before those are leading.
+    """
     bases = ("base", "higher-rank")
     for base in [name for name in bases if name in checks.CASES]:
         values = checks.make(**checks.CASES[base])
@@ -140,6 +149,7 @@ def _of_more_dims(checks: Any) -> Iterator[Case]:
 
     Only for derived gradients, which must hold for all shapes; a user's formula need not.
     """
+    # Sizes are the integer parameters of `make`, but for its seed.
     parameters = signature(checks.make).parameters.items()
     sizes = {k: EQUAL for k, x in parameters if type(x.default) is int and k != "seed"}
     searched = sizes and not checks.ASKED_MORE
@@ -173,7 +183,10 @@ def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | Non
 
 
 def subsets(checks: Any) -> Sequence[Needs]:
-    """Return the sets of inputs needing gradients: all, each alone, and for few inputs every subset."""
+    """Return the sets of inputs to require grad in turn: all, each alone, and for few inputs every subset (NEEDS).
+
+    A backward that skips gradients by `needs_input_grad` takes another branch for each. () if the op has no gradient.
+    """
     names: Needs = checks.DIFFERENTIABLE
     if not names or not checks.HAS_GRADIENT:
         return ()  # no output has a gradient
@@ -187,7 +200,7 @@ def make_inputs(
     layout: Callable[[Tensor], Tensor] | None,
     needs: Needs | None = None,
 ) -> tuple[Any, ...]:
-    """Return the inputs of a call; tensors named in `needs`, by default all differentiable ones, are leaves and require grad.
+    """Make the inputs of a call anew; tensors named in `needs`, by default all differentiable ones, are leaves and require grad.
 
     `layout` copies a tensor to a memory layout; None: as the module's `make` does.
     """
@@ -200,7 +213,7 @@ def make_inputs(
     if case.change is not None:
         value = inputs[case.position]
         declared = checks.BROADCAST.get(case.position, 0)
-        smaller = case.change(value.detach(), value.ndim - declared)
+        smaller = case.change(value.detach(), value.ndim - declared)  # leading dims
         copied = (layout or torch.clone)(smaller)
         inputs[case.position] = copied.requires_grad_(value.requires_grad)
     return tuple(inputs)
@@ -211,7 +224,7 @@ def value_names(checks: Any, count: int) -> list[str]:
     names: list[str] = []
     for name in checks.NAMES:
         if name.startswith("*"):
-            some = count - len(checks.NAMES) + 1  # all values but the others' one each
+            some = count - len(checks.NAMES) + 1  # each other input has one value
             names += [f"{name[1:]}[{index}]" for index in range(some)]
         else:
             names.append(name)
@@ -260,7 +273,10 @@ class SamplesError(Exception):
 def sampled(
     function: Callable[[], Any], names: Sequence[str]
 ) -> Callable[[], list[Any]]:
-    """Return the function if it returns a list of calls with the op's inputs, else raise SamplesError."""
+    """Return the user's function if it returns a list of calls with the op's inputs, else raise SamplesError.
+
+    It is called once to check. `names` are the op's inputs; a variadic one, `*tensors`, is the last and takes any number of values.
+    """
     called = f"{function.__name__}()"
     values = ", ".join(names) + "," * (len(names) == 1)
     hint, shown = MEND.format(values), ", ".join(names)

@@ -1,11 +1,16 @@
 """The check of an op: outputs against its forward, gradients against autograd.
 
-In: the module of checks, which imports the op. Out: a `Verdict` as a dict for JSON: the first failure in words, or none.
+This is the proof of a generated op (`judging.judged` calls `check`), and the comparison of an adopted op with the Function it replaces
+(`compare`). In: the module of checks (`checks`), which imports the op. Out: a `Verdict` as a dict for JSON: the first failure in words, or none.
 Invariant: a failure is a case that the forward accepts, and for which the op or its backward is wrong.
 
 The module of checks has OPERATOR, the op; FORWARD, the same in plain PyTorch; REFERENCE, plain PyTorch with the gradients to expect, or
-None if autograd has none (finite differences replace it); OWN_FORWARD and OWN_GRADIENT, the user's text as written. Its text is
-`templates/verification.py.jinja`.
+None if autograd has none (finite differences replace it); OWN_FORWARD and OWN_GRADIENT, the user's text as written; TESTS, the class of
+the generated tests; OUTPUTS, (name, dims, kind) of each declared output. Its text is `templates/verification.py.jinja`.
+
+Words: a *case* is a call to try (`cases.py`); `case.further`: it is none of the generated test, so a failure to run it may be no fault;
+a *refusal* is a case that the forward itself does not accept; `needs` are the names of inputs requiring grad; `Found` is what a check finds
+wrong; a *surrogate* is a gradient that is meant to differ from the derivative.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,9 +71,10 @@ from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
 def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
-    """Return a failure for the first dotted name, as "torch.new_op", of anything but a PyTorch operator; None if there is none.
+    """Return a failure for the first of these dotted names that is no operator of the installed PyTorch; None if all are.
 
-    A missing name is passed over: the forward raises an error of its own.
+    `names` are calls in the formula that our list of PyTorch functions lacks, "torch.new_op": they may be newer than the list, or a
+    helper such as "torch.typename". A missing name is passed over: the forward raises an error of its own.
     """
     for name in names:
         space, _, last = name.rpartition(".")
@@ -88,6 +94,7 @@ def _is_operator(found: Any, name: str) -> bool:
     if hasattr(torch._C._VariableFunctions, name):
         return True
     known = get_overridable_functions().values()
+    # By identity: the objects there may compare as anything.
     return any(found is one for several in known for one in several)
 
 
@@ -127,7 +134,8 @@ class Run:
 def check(checks: Any) -> dict[str, Any]:
     """Run every case up to the first failure, then ask the further questions; return the fields of a verdict.
 
-    A generated test that cannot pass, with inputs on which even a right op fails, is a failure, too: but if PyTorch's own backward raises, a note.
+    A generated test that cannot pass, with inputs on which even a right op fails, is a failure, too (`unfit`): a user could not tell it from
+    a wrong op. But if it fails as PyTorch's own backward raises, that is a note.
     """
     run = Run(failure=no_operator(checks.NEWER))
     for case in list_cases(checks):
@@ -164,15 +172,15 @@ GIVE = "give inputs that reach it: --samples '@file.py:function'"
 
 def _unreached(checks: Any) -> Iterator[str]:
     """Yield a note for each condition of the forward with one value in all calls: its other branch never ran."""
-    for test, came in one_way(checks).items():
-        always = "always" if came else "never"
+    for test, outcome in one_way(checks).items():
+        always = "always" if outcome else "never"
         yield f"'{test}' was {always} true in the calls tried: the other branch is not proven; {GIVE}"
 
 
 def compare(checks: Any) -> dict[str, Any]:
-    """Compare the gradients of every case accepted by the reference, up to the first failure; return the fields of a verdict.
+    """Compare gradients of the op with those of the Function it was adopted from, up to the first failure; return the fields of a verdict.
 
-    The first note is a call whose gradients were compared, or the reason why there was none; then `cases` is 0, and there is no failure.
+    That Function is REFERENCE here; a case it does not accept is skipped. The first note is a call whose gradients were compared, or the reason why there was none; then `cases` is 0, and there is no failure.
     """
     run = Run()
     noted: list[str] = []
@@ -198,13 +206,18 @@ def check_case(
     run: Run,
     compared: "Compared | None" = None,
 ) -> None:
-    """Check a case's outputs, then its gradients for each set of inputs requiring grad; add to `run`. `words` name the layout."""
+    """Check a case's outputs, then its gradients for each set of inputs requiring grad; add the outcome to `run`.
+
+    `layout` copies tensors to a memory layout, which `words` name. `compared` judges the gradients, by default as backward returns them. A
+    case that the forward refuses is counted as skipped, and as a refusal if it had to be accepted.
+    """
     title = f"{case.name}, {words}" if words else case.name
     refused = refusal(checks, case, layout)
     if refused.words:
         run.skipped.append(title)
         if not (case.further or words and checks.CONTIGUOUS):
-            run.refusals.append((case.name, refused))  # others may be refused
+            # A further case, or a layout other than the only one supported, may be refused.
+            run.refusals.append((case.name, refused))
         return
     inputs = make_inputs(checks, case, layout)
     run.cases += 1
@@ -218,7 +231,7 @@ def check_case(
             run.failure = _failure(checks, found, title, inputs, ())
             return
     several = subsets(checks)
-    run.proven = run.proven or not several
+    run.proven = run.proven or not several  # without gradients the outputs are all
     judge = partial(compared or _check_backward, checks, case)
     for needs in several:
         inputs = make_inputs(checks, case, layout, needs)
@@ -248,6 +261,7 @@ def _due_to_layout(
     `judge` is the failed check, and is repeated with these. An exception is returned as it is: its own words tell more.
     """
     usual = checks.gradients
+    # Contiguous grad_outputs alone first, then contiguous inputs as well.
     layouts = (("grad_output", layout), ("an input", torch.clone))
     for what, laid in () if found.raised else layouts:
         inputs = make_inputs(checks, case, laid, needs or None)
@@ -281,7 +295,7 @@ def ask_further(checks: Any, run: Run) -> None:
 def _only_noted(
     checks: Any, case: Case, inputs: Sequence[Any], found: Found | None
 ) -> Found | None:
-    """Return the finding if it is to be noted instead of reported; None if it is a failure, or none.
+    """Return the finding if it is to be noted instead of reported; None if it is a failure, or if nothing was found.
 
     Noted: the call is outside the forward's domain; or finite differences confirm the op, not autograd, in a case beyond the generated tests.
     """
@@ -296,7 +310,10 @@ def _only_noted(
 
 
 def _is_pytorch_wrong(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Return whether finite differences confirm the op and contradict PyTorch: `F.cosine_similarity` with a large eps."""
+    """Return whether finite differences confirm the op and contradict PyTorch, as for `F.cosine_similarity` with a large eps.
+
+    False if they cannot tell: for a surrogate, without a reference, or if a call raises.
+    """
     if checks.REFERENCE is None or checks.SURROGATE:
         return False
     once: dict[str, Any] = {"raise_exception": False, "check_undefined_grad": False}
@@ -307,7 +324,10 @@ def _is_pytorch_wrong(checks: Any, inputs: Sequence[Any]) -> bool:
 
 
 def _has_another_number(case: Case) -> bool:
-    """Return whether the case has another value of a numeric attribute, such as `dim` or `eps`."""
+    """Return whether the case has another value of a numeric attribute, such as `dim` or `eps`.
+
+    Then the declared shapes of outputs, and PyTorch's own backward, may not fit: they were stated for the usual value.
+    """
     values = [value for _, value in case.attributes]
     return any(type(value) in (int, float) for value in values)
 
@@ -369,8 +389,8 @@ def _conclude(checks: Any, run: Run) -> None:
     It fails if no gradient had elements to compare, or if the forward refuses "base", the first case of the tests: then accepted shapes are
     searched for. A refusal of another case of the tests is a note.
     """
-    told = run.refusals and run.refusals[0]
-    if told and told[0] == "base" and told[1].words != INFINITE and not run.proven:
+    first = run.refusals and run.refusals[0]  # the name of the case, and the reason
+    if first and first[0] == "base" and first[1].words != INFINITE and not run.proven:
         run.failure = None  # of a case that the forward accepts by accident
     if run.failure is not None:
         return
@@ -400,14 +420,16 @@ def _conclude(checks: Any, run: Run) -> None:
 
 
 ACCEPTED = "declare the sizes it accepts: --require '{}'"
-UNLIKE_3 = ((2, 5), (2, 8))  # halves and thirds that do not fit by broadcasting
+# Shapes whose last dim, in halves or thirds, makes chunks that do not broadcast.
+UNLIKE_3 = ((2, 5), (2, 8))
 LEADING = "; name the leading dims it takes: x[B, T, D] instead of x[..., D]"
 
 
 def _accepts_unequal_chunks(checks: Any) -> bool:
     """Return whether the forward accepts the tests' shape (2, 3) by accident: chunks of 2 and 1 elements broadcast.
 
-    It does if it makes such chunks, and refuses a larger last dim, whose unequal chunks cannot broadcast.
+    `a, b = x.chunk(2, -1); return a * b` runs for (2, 3), but is meant for even sizes: the tests need another shape. It is such a forward if
+    it makes unequal chunks (EqualParts refuses these), and refuses a larger last dim, whose unequal chunks cannot broadcast.
     """
     if "shape" not in signature(checks.make).parameters:
         return False
@@ -418,9 +440,9 @@ def _accepts_unequal_chunks(checks: Any) -> bool:
 
 
 def _note_refusal(checks: Any, run: Run, name: str, refused: Refusal) -> None:
-    """Note a case of the tests refused by the forward, with advice on the sizes it accepts.
+    """Note that the forward refuses a case of the tests, `name`, with advice on the sizes it accepts.
 
-    If these are multiples, `D % 2 == 0`, they become `run.shapes`, conditions to add to the op.
+    If these are multiples, `D % 2 == 0`, they become `run.shapes`: conditions that the caller adds to the op before it proves it again.
     """
     of_sizes = name == "other-sizes" and may_be_of_shapes(refused.words)
     conditions = size_conditions(checks) if of_sizes else []
@@ -455,7 +477,7 @@ def _search_shapes(checks: Any, run: Run) -> None:
         if isinstance(instead, Shapes):
             wanted = " and ".join(instead.conditions)
             run.failure["hint"] = f"shapes it accepts, for example: {instead}" + (
-                wanted and f", with --require '{wanted}'"
+                wanted and f", with --require '{wanted}'"  # "" without conditions
             )
     elif isinstance(found, Shapes):
         run.shapes = found
@@ -471,7 +493,7 @@ UNSEEN = "every gradient was empty: nothing could be compared"
 
 
 def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
-    """Return the failure of a forward that refuses its declared inputs, with their shapes if they can be made."""
+    """Return the failure of a forward that refuses its declared inputs in the case `name`; with their shapes if they can be made."""
     found = refused._asdict() | {"subject": "forward", "case": name}
     with suppress(Exception):  # the user's samples may raise, as reported already
         inputs = make_inputs(checks, Case(name, dict(checks.CASES[name])), None)
@@ -480,7 +502,7 @@ def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
 
 
 def _have_elements(inputs: Sequence[Any]) -> bool:
-    """Return whether any gradient of a call has elements."""
+    """Return whether any gradient of a call has elements: empty ones agree with anything, and prove nothing."""
     return any(
         isinstance(value, Tensor) and value.requires_grad and value.numel() > 0
         for value in inputs
@@ -498,7 +520,8 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
         return Found(SAMPLES, unlike)
     expected = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))
     own = own_values(checks.OWN_FORWARD, inputs)
-    if len(own) == 1 < len(expected):  # it was taken apart
+    # One tensor for several declared outputs: our forward unpacked it along its first dim.
+    if len(own) == 1 < len(expected):
         told = f"returns one tensor, but {len(expected)} outputs are declared"
         return Found("forward", told, hint=ONE_OUTPUT)
     contrary = undeclared_output(checks, names, inputs, expected)
@@ -520,7 +543,8 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
 def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
     """Compare the op's tangents with its forward's in plain PyTorch; None if they agree, or if the op has no jvp.
 
-    Differentiable inputs alone get a tangent (`chosen`), each tensor of a variadic one too.
+    Only for ops generated with `--forward-ad`. Differentiable inputs alone get a tangent (`chosen`), each tensor of a variadic one
+    (`tensors[0]`, `tensors[1]`) too.
     """
     if not getattr(checks.TESTS, "supports_forward_ad", False):
         return None
@@ -537,12 +561,16 @@ def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
 
 
 def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """Compare the result on two devices, split by the op's DTensor rule, with the undivided one; None if they agree, or without a rule."""
+    """Compare the result on two devices, split by the op's DTensor rule, with the undivided one; None if they agree, or without a rule.
+
+    The devices are imitated: the op is called twice, each time with half of every split input, and the halves of the outputs are joined as
+    the rule says.
+    """
     if checks.TESTS.sharding is None:
         return None
     op, names = checks.TESTS.registered, value_names(checks, len(inputs))
     whole = as_tuple(op(*inputs))
-    # Of each way to split: the placements of the outputs, and those of the inputs.
+    # For each way to split: the placements of the outputs, and those of the inputs.
     for placements, placed in checks.TESTS.sharding(*inputs):
         pairs = [*zip(inputs, placed, strict=True)]
         # One call for each of the two devices, with its half of the split inputs.
@@ -598,7 +626,10 @@ MISREAD = "scaffold misreads the forward: please report it, and write it differe
 def _check_own_values(
     checks: Any, expected: Sequence[Tensor], actual: Sequence[Tensor]
 ) -> Found | None:
-    """Compare the op's outputs with those `expected`, of the user's text as written; if they differ, our parser misread the text."""
+    """Compare the op's outputs with those `expected`, of the user's text as written; if they differ, our parser misread the text.
+
+    None if they agree, or if the text did not accept the call: `expected` is empty then.
+    """
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))
@@ -612,12 +643,14 @@ def _check_own_values(
 def _check_own_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str], returned: Sequence[Any]
 ) -> Found | None:
-    """Compare the gradients returned by backward with autograd's of the user's text as written; None if they agree.
+    """Compare the gradients `returned` by backward with autograd's of the user's text as written; None if they agree.
 
-    None too if a differentiable input does not require grad: one call, with all of them, is enough here.
+    The reference is our reading of the text, and would share its mistakes. None too if a differentiable input does not require grad: one
+    call, with all of them, is enough here.
     """
     wanted = {name.partition("[")[0] for name in checks.DIFFERENTIABLE}
     for name, value in zip(names, inputs, strict=True):
+        # The name before "[": `tensors[0]` is of the variadic input `tensors`.
         asked = name.partition("[")[0] in wanted and isinstance(value, Tensor)
         if asked and not value.requires_grad:
             return None
@@ -710,9 +743,9 @@ def _judge(
     gradient: Any,
     expected: dict[str, Tensor],
 ) -> Found | None:
-    """Judge the gradient of the input `name`, None if it is right; without an expected value, only its shape and dtype.
+    """Judge the gradient of the input `name`; None if it is right.
 
-    If it is wrong only where autograd's own is not finite, the forward is to blame.
+    `expected` has the right gradients by input; without one for this input, only shape and dtype are judged. If it is wrong only where autograd's own is not finite, the forward is to blame.
     """
     value, wanted = inputs[names.index(name)], expected.get(name)
     scene = Scene(
@@ -732,7 +765,7 @@ def _judge(
 
 
 def _is_right_where_finite(gradient: Any, wanted: Tensor | None, scene: Scene) -> bool:
-    """Return whether a gradient is wrong only where autograd's own is not finite."""
+    """Return whether a wrong gradient is wrong only in elements where autograd's own, `wanted`, is not finite."""
     if wanted is None or not isinstance(gradient, Tensor) or wanted.isfinite().all():
         return False
     if (gradient.shape, gradient.dtype) != (wanted.shape, wanted.dtype):
@@ -746,6 +779,7 @@ def _factors(
     """Return tensors by name that a wrong gradient may lack as a factor: the inputs, and the outputs."""
     outputs = as_tuple(checks.OPERATOR(*inputs))
     named = [*zip(names, inputs, strict=True)]
+    # An entry of OUTPUTS begins with the name.
     named += [(name, output) for (name, *_), output in zip(checks.OUTPUTS, outputs)]
     return {
         name: value.detach()

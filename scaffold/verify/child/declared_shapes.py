@@ -1,6 +1,10 @@
 """Declared shapes: compare a call's shapes and kinds of numbers with the declaration.
 
-In: the module of checks, the values of a call. Out: the declared and the actual shape in words; "" if they agree.
+A wrong declaration makes wrong generated tests, so a proof reports it before any gradient is judged.
+In: the module of checks (`checks`, with INPUT_SHAPES: the declared dims by input; OUTPUTS: name, dims and kind of each), the values of a
+call. Out: the declared and the actual shape in words; "" if they agree.
+Words: the *dims* of `x[*batch, N, 3]` are ("*batch", "N", 3), its *leading* dims those that `...` or `*batch` stands for, none or more;
+*sizes* are what the names have been bound to so far in a call.
 Invariant: a name has one size in a call, or as leading dims the same sizes, in all its tensors; `...` of an output broadcasts
 with the leading dims of the inputs.
 """
@@ -42,7 +46,7 @@ def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
         if isinstance(value, Tensor) and dims is not None:
-            before = dict(sizes)
+            before = dict(sizes)  # without the names that this shape binds
             if not _bound(dims, tuple(value.shape), sizes):
                 shape = _shown(tuple(value.shape), before)
                 return f"{name}{_text(dims)} is {shape} in the samples"
@@ -56,12 +60,12 @@ def undeclared_output(
     if checks.OUTPUTS and len(outputs) != len(checks.OUTPUTS):
         counts = f"{_counted(checks.OUTPUTS)} declared, but the forward returns"
         kinds = (_kind(output) for output in outputs)
-        each = zip("abcdefghijklmnopqrstuvwxyz", kinds, strict=False)
+        each = zip("abcdefghijklmnopqrstuvwxyz", kinds, strict=False)  # invented names
         named = ", ".join(f"{name}{TRAITS.get(kind, '')}" for name, kind in each)
         return Contrary(f"{counts} {len(outputs)}", f"--outputs '{named}'")
     sizes: Sizes = {}
     leading: list[tuple[int, ...]] = []
-    whole = True  # every input has a declared shape, so the sizes of `...` are known
+    whole = True  # every tensor has a declared shape, so the sizes of `...` are known
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
         if isinstance(value, Tensor):
@@ -92,6 +96,7 @@ def _outputs_as_returned(checks: Any, outputs: Sequence[Tensor]) -> str:
     entries = list[str]()
     for (name, dims, _), output in zip(checks.OUTPUTS, outputs, strict=False):
         shape, trait = "" if dims is None else _text(dims), TRAITS[_kind(output)]
+        # "[...; int]" with the declared dims in place of "...": "[N; int]".
         said = trait.replace("[...", shape[:-1]) if shape else trait
         entries.append(f"{name}{said or shape}")
     return f"--outputs '{', '.join(entries)}'"
@@ -109,7 +114,7 @@ def _declared(checks: Any, name: str) -> Dims | None:
 
 
 def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
-    """Return whether a shape matches the dims; add to `sizes` the names that are new: `(N, 3)` and shape (2, 3) -> N = 2."""
+    """Bind the dims to a shape: return whether it matches them, and add names that are new to `sizes`: `(N, 3)` and (2, 3) -> N = 2."""
     least = len(dims) - _has_leading(dims)
     if len(shape) < least or (len(shape) > least and not _has_leading(dims)):
         return False
@@ -132,14 +137,17 @@ def _has_leading(dims: Dims) -> bool:
 def _pairs(
     dims: Dims, shape: tuple[int, ...]
 ) -> Iterator[tuple[str | int, int | tuple[int, ...]]]:
-    """Yield each dim with its size; `*batch` with a tuple of sizes; `...` is skipped, as it may differ between tensors."""
+    """Yield each dim with its size: `(*batch, D)` and shape (2, 3, 4) -> ("*batch", (2, 3)), ("D", 4).
+
+    `...` is skipped, as it may stand for other sizes in another tensor.
+    """
     first = leading_position(dims)
     if first is None:
         yield from zip(dims, shape, strict=False)
         return
     if dims[first] != "...":
         yield dims[first], _leading_sizes(dims, shape)[0]
-    last = len(dims) - first - 1
+    last = len(dims) - first - 1  # the number of dims after it
     yield from zip(dims[:first], shape[:first], strict=False)
     if last:
         yield from zip(dims[-last:], shape[-last:], strict=False)

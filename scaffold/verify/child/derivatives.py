@@ -1,6 +1,7 @@
 """Derivatives of a call: gradients from `backward`, tangents from `jvp`, and the expected ones.
 
-In: the module of checks and the inputs of a call. Out: gradients, in the order of the inputs or by name: by autograd of the reference, by
+The comparisons of a proof (`checking.py`, `function_checks.py`) get both sides from here. In: the module of checks (`checks`: OPERATOR, the
+op; REFERENCE, plain PyTorch, or None) and the inputs of a call. Out: gradients, in the order of the inputs or by name: by autograd of the reference, by
 central differences if there is none, or by autograd of the user's own text. Tangents come in pairs, one for each differentiable output.
 Invariant: a returned gradient is as backward returned it, before autograd sums or casts it; the output gradients are the same
 for all of them, those of `checks.gradients`, and so are the tangents of the inputs.
@@ -18,7 +19,7 @@ from scaffold.verify.child.fast_torch import seed_generator
 from scaffold.verify.child.function_questions import needing
 
 Tangents = list[Tensor | None]
-STEP = 1e-6
+STEP = 1e-6  # of central differences, to either side
 
 
 def numeric_gradients(
@@ -35,6 +36,7 @@ def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
 
     Zeros for outputs of integers or bools.
     """
+    # The gradient of a leaf that is itself an output is its grad_output.
     outputs = _call(checks, inputs)
     leaves = tuple(
         x.clone().requires_grad_(x.is_floating_point() or x.is_complex())
@@ -74,7 +76,7 @@ def _gradient(
 
 
 def _weighted(outputs: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> float:
-    """Return the real part of the sum of all outputs, each element times its conjugate weight."""
+    """Return the real part of the sum of all outputs, each element times its conjugate weight: the number to differentiate."""
     pairs = zip(outputs, weights, strict=True)  # of other dtypes a weight is 0
     return sum(float((weight.conj() * output).sum().real) for output, weight in pairs)
 
@@ -89,7 +91,8 @@ def returned_gradients(
 ) -> tuple[tuple[Any, ...] | None, Exception | None]:
     """Return the gradients as the first call of backward returned them, None if none did; and the exception raised, or None.
 
-    A Function is subclassed to record them; of a registered op (`torch.library`) the backward is replaced meanwhile.
+    Autograd would sum and cast them afterwards, and hide a wrong shape or dtype. A Function is subclassed to record them; an op registered
+    with `torch.library` gets a recording backward for the time of the call.
     """
     function, registered = checks.TESTS.function, checks.TESTS.registered
     own = function.backward if registered is None else registered._backward_fn
@@ -117,7 +120,7 @@ def returned_gradients(
 
 @contextmanager
 def _recorded(registered: Any, backward: Callable[..., Any]) -> Iterator[None]:
-    """Replace the backward of a registered op while in this context; do nothing for None."""
+    """Replace the backward of a registered op while in this context; do nothing if `registered` is None, as for a Function."""
     own = registered and registered._backward_fn
     if registered is not None:
         registered._backward_fn = backward
@@ -152,9 +155,9 @@ def gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tenso
 
 
 def own_values(own: Callable[..., Any] | None, inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the outputs of the user's own text; none if it does not accept the call.
+    """Return the outputs of `own`, the user's text as written; [] if it does not accept the call, or is not known (None).
 
-    The text may change its inputs, and accepts less than the parser: `x + bias` with an absent bias is no sum in Python.
+    It gets copies. The text may change its inputs, and accepts less than the parser: `x + bias` with an absent bias is no sum in Python.
     """
     try:
         called = (x.clone() if isinstance(x, Tensor) else x for x in inputs)
@@ -167,7 +170,7 @@ def own_values(own: Callable[..., Any] | None, inputs: Sequence[Any]) -> list[Te
 def own_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return autograd's gradients of the user's own text; none if it does not accept the call."""
+    """Return autograd's gradients of the user's text as written, by input name; {} if it does not accept the call, or one is not finite."""
     outputs = own_values(checks.OWN_GRADIENT, inputs)
     try:
         found = gradients_of(checks, tuple(outputs), inputs) if outputs else []
@@ -179,7 +182,7 @@ def own_gradients(
 
 
 def _flat(outputs: Any) -> Iterator[Any]:
-    """Yield the outputs in a row: one of them may be a list of tensors."""
+    """Yield the outputs, or gradients, one after the other: one of them may be a list of tensors, for a variadic input."""
     if isinstance(outputs, tuple | list):
         for item in outputs:
             yield from _flat(item)
@@ -188,7 +191,11 @@ def _flat(outputs: Any) -> Iterator[Any]:
 
 
 def _as_end(output: Tensor) -> Tensor:
-    """Return an output for autograd to start at: a leaf in its place if it is constant, as backward of a Function is called all the same."""
+    """Return an output that autograd can start at; a constant one is replaced by a leaf.
+
+    For constant outputs too, backward of a Function is called with a grad_output, and `checks.gradients` draws one for each: the reference
+    has to take as many.
+    """
     plain = output.is_floating_point() or output.is_complex()
     if output.requires_grad or not plain:
         return output
@@ -233,7 +240,7 @@ def compared_tangents(
 
 
 def _tensor(tangent: Tensor | None, output: Tensor) -> Tensor:
-    """Return the tangent; zeros for None."""
+    """Return the tangent; for None, a constant, zeros like its output."""
     return torch.zeros_like(output) if tangent is None else tangent.detach()
 
 
@@ -265,7 +272,10 @@ def pushed(
 def _transposed(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents:
-    """Return the tangents of the outputs by transposing the vjp: it is linear in the cotangents, and its own vjp is the jvp."""
+    """Return the tangents of the outputs by transposing the vjp: it is linear in the cotangents, and its own vjp is the jvp.
+
+    For a function that has no forward mode in PyTorch. None in place of a tangent: an output of integers or bools.
+    """
     places = [at for at, tangent in enumerate(tangents) if tangent is not None]
 
     def differentiable(*moved: Tensor) -> tuple[Tensor, ...]:
@@ -275,8 +285,9 @@ def _transposed(
             called[at] = value
         return tuple(x for x in as_tuple(function(*called)) if x.is_floating_point())
 
-    pulled = torch.func.vjp(differentiable, *(inputs[at] for at in places))
+    # `values` only gives the cotangents a shape: a linear function has the same vjp anywhere.
+    values, pull = torch.func.vjp(differentiable, *(inputs[at] for at in places))
     given = tuple(tangents[at] for at in places)
-    found = iter(torch.func.vjp(pulled[1], pulled[0])[1](given)[0])
+    found = iter(torch.func.vjp(pull, values)[1](given)[0])
     outputs = as_tuple(function(*inputs))
     return [next(found) if x.is_floating_point() else None for x in outputs]

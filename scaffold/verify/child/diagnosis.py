@@ -1,6 +1,6 @@
 """Diagnosis: the error of a gradient in words; for a surrogate, its difference from the derivative.
 
-In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
+A proof that only said "wrong" would help nobody: these phrases name the likely slip. In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
 Out: a phrase such as "transposed", "factor 2" or "where x < 0", or None for a right gradient; for a surrogate notes, one for each
 gradient: whether it is the derivative; these are no failures.
 Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest
@@ -47,7 +47,7 @@ CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
 
 
 Values = dict[str, Tensor]  # inputs and outputs by name
-TELLING = 200  # sets of as many elements as the described one, at least
+TELLING = 200  # so many sets of as many elements make a match more than chance
 
 
 def name_places(mask: Tensor, values: Values) -> str:
@@ -58,17 +58,19 @@ def name_places(mask: Tensor, values: Values) -> str:
 
 
 def name_condition(*draws: tuple[Tensor, Values]) -> str:
-    """Return the first condition, `where x < 0`, exact in each draw (a mask, and values by name); "" if there is none.
+    """Return the first condition, `where x < 0`, exact in each draw; "" if there is none.
 
-    Among few elements a condition is exact by chance: six elements have the signs of `grad_output` once in 64 times.
+    A draw is a mask of the wrong elements, and the inputs and outputs of that call by name. Among few elements a condition is exact by chance: six elements have the signs of `grad_output` once in 64 times.
     """
     for name, value in draws[0][1].items():
         if value.is_complex() or value.ndim == 0 or value.numel() == 0:
             continue
         for words, condition in CONDITIONS:
-            held = [(condition(values[name]), mask) for mask, values in draws]
-            if all(fits(x, mask) and x.expand_as(mask).equal(mask) for x, mask in held):
-                elements = torch.cat([x.flatten() for x, _ in held])
+            tried = [(condition(values[name]), mask) for mask, values in draws]
+            if all(
+                fits(x, mask) and x.expand_as(mask).equal(mask) for x, mask in tried
+            ):
+                elements = torch.cat([x.flatten() for x, _ in tried])
                 # By chance it would be one of all masks with as many True elements.
                 if comb(elements.numel(), int(elements.sum())) >= TELLING:
                     return words.format(name)
@@ -79,9 +81,9 @@ def _indices(mask: Tensor) -> Iterator[str]:
     """Yield `at index 2 of dim 0`, if the mask is exactly all elements of this index."""
     for dim in range(mask.ndim):
         rows = mask.movedim(dim, 0).flatten(1) if mask.ndim > 1 else mask[:, None]
-        whole = rows.all(1)
-        if torch.equal(whole, rows.any(1)) and int(whole.sum()) == 1:
-            yield f"at index {int(whole.int().argmax())} of dim {dim}"
+        full = rows.all(1)
+        if torch.equal(full, rows.any(1)) and int(full.sum()) == 1:
+            yield f"at index {int(full.int().argmax())} of dim {dim}"
 
 
 def fits(value: Tensor, wide: Tensor) -> bool:
@@ -96,7 +98,10 @@ SIMPLE = 64  # the largest numerator and denominator of a factor written as a fr
 def name_ratio(
     actual: Tensor, expected: Tensor, close: Callable[[Tensor, Tensor], bool]
 ) -> str:
-    """Return the one factor between all actual and expected elements, `factor 2`, by `close`; "" if there is none."""
+    """Return the one factor between all actual and expected elements, `factor 2`; "" if there is none.
+
+    It is read off the largest expected element; `close` decides whether it explains all the others.
+    """
     place = int(expected.abs().argmax()) if expected.numel() else 0
     largest = expected.flatten()[place].item() if expected.numel() else 0.0
     if not largest:
@@ -113,7 +118,10 @@ def name_ratio(
 
 
 def _factor_in_words(ratio: float, telling: bool) -> str:
-    """Return `wrong sign`, `factor 2/3` or `factor 0.1234`; "" if it may be chance: one element (not `telling`), and no simple factor."""
+    """Return `wrong sign`, `factor 2/3` or `factor 0.1234`; "" if it may be chance.
+
+    It may be if only one element was compared (`telling` is false), as some number always explains that: there only 2, 1/3 and such count.
+    """
     near = Fraction(ratio).limit_denominator(SIMPLE)
     simple = abs(near.numerator) <= SIMPLE and abs(near - ratio) < 1e-6 * abs(ratio)
     if simple and near == -1:
@@ -129,11 +137,11 @@ PERMUTED = 4  # up to this many dims every order is tried
 
 @dataclass(frozen=True)
 class Scene:
-    """The context of a comparison: input, factors, other gradients, tolerance."""
+    """The context of a comparison: all that the words for an error may refer to."""
 
-    name: str
+    name: str  # of the judged value: "grad_weight"
     value: Tensor | None = None  # the input of the judged gradient
-    factors: Values = field(default_factory=dict)
+    factors: Values = field(default_factory=dict)  # inputs and outputs, by name
     others: dict[str, Tensor] = field(default_factory=dict)  # the other gradients
     tolerance: dict[str, float] = field(default_factory=dict)
 
@@ -148,7 +156,10 @@ class Scene:
 
 
 def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
-    """Return the phrase for a wrong gradient or output, None for a right one; without an expected value, judge shape and dtype."""
+    """Return the phrase for a wrong gradient or output, None for a right one; without an expected value, judge shape and dtype.
+
+    A gradient has to be like its input, `scene.value`; an output, for which that is None, like the expected one.
+    """
     like = expected if scene.value is None else scene.value
     assert like is not None
     if actual is None:
@@ -190,11 +201,14 @@ def _phrases(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 def _shape(
     actual: Tensor, like: Tensor, expected: Tensor | None, scene: Scene
 ) -> str | None:
-    """Describe a wrong shape, and its likely cause if the expected value is known: `not reshaped: shape (6,) instead of (2, 3)`."""
+    """Describe a wrong shape, and its likely cause if the expected value is known: `not reshaped: shape (6,) instead of (2, 3)`.
+
+    `like` has the right shape.
+    """
     shapes = f"shape {tuple(actual.shape)} instead of {tuple(like.shape)}"
     if expected is None:
         return shapes
-    for phrase in _reshaped(actual, expected, scene):
+    for phrase in _reshaped(actual, expected, scene):  # the first, if any
         return f"{phrase}: {shapes}"
     return shapes
 
@@ -204,7 +218,7 @@ def _reshaped(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
     yield from _orders(actual, expected, scene)
     yield from _swapped(actual, scene)
     for dims in _subsets(actual.ndim):
-        if actual.numel() == 0:
+        if actual.numel() == 0:  # sums of nothing would agree with zeros
             break
         for keepdim in (False, True):
             if scene.close(actual.sum(dims, keepdim=keepdim), expected):
@@ -226,7 +240,9 @@ def _orders(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
     """Yield a phrase for each permutation of the dims that gives the expected values: "transposed"."""
     if not 2 <= actual.ndim <= PERMUTED or actual.ndim != expected.ndim:
         return
-    for order in list(permutations(range(actual.ndim)))[1:]:
+    for order in list(permutations(range(actual.ndim)))[
+        1:
+    ]:  # the first changes nothing
         if scene.close(actual.permute(order), expected):
             swapped = [k for k, axis in enumerate(order) if k != axis]
             if actual.ndim == 2:
@@ -320,7 +336,7 @@ def show(value: Any) -> str:
 
 
 def _subsets(ndim: int) -> list[tuple[int, ...]]:
-    """Return the sets of dims, small ones first."""
+    """Return the sets of dims, small ones first; of more than PERMUTED dims only single ones, as the sets would be too many."""
     if ndim > PERMUTED:
         return [(dim,) for dim in range(ndim)]
     counts = range(1, ndim + 1)
@@ -333,9 +349,10 @@ def _named(dims: tuple[int, ...]) -> str:
 
 
 def notes_on(checks: Any) -> list[str]:
-    """Return a note for each gradient of a surrogate: in which elements it is not the forward's derivative.
+    """Return a note for each gradient of a surrogate: in which elements it is not the forward's derivative; [] if the forward is not known.
 
-    Of the first case with a difference; [] if the forward is not known.
+    The user reads there whether the surrogate differs as intended: `surrogate: grad_x differs from the derivative where |x| > 1`. A note is
+    about the first case with a difference.
     """
     if checks.FORWARD is None:
         return []
@@ -381,7 +398,10 @@ def _differences(
 
 
 def _places(draws: Sequence[tuple[Tensor, Values]]) -> str:
-    """Describe the elements unlike the derivative: by a condition exact in all draws, or by their number in the first; "" without any."""
+    """Describe the elements of a gradient unlike the derivative: by a condition exact in all draws, or by their number in the first.
+
+    A draw is the mask of these elements, and the inputs by name; "" if the first mask is empty.
+    """
     wrong, _ = draws[0]
     count = int(wrong.sum())
     if count in (0, wrong.numel()):

@@ -2,7 +2,7 @@
 
 The overhead of torch's own costs more than all cases of a proof.
 
-In: the arguments of torch's own. Out: the results of torch's own, bit for bit and in the same memory layout.
+All code of the child that seeds or differentiates many times calls these. In: the arguments of torch's own. Out: the results of torch's own, bit for bit and in the same memory layout.
 Invariant: nothing is imported, and no stack trace formatted.
 """
 
@@ -22,9 +22,10 @@ def seed_generator(number: int) -> None:
 
 
 def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) -> Any:
-    """Return gradients like `torch.autograd.grad`, for these `grad_outputs`; raise RuntimeError if an output has none.
+    """Return the gradients of the tensors `needed` like `torch.autograd.grad`, for these `grad_outputs`; raise RuntimeError if an output has none.
 
-    If `torch.autograd.grad` is given grad_outputs, it imports SymPy, which is slow: here they come from a last node, `_Seed`.
+    If `torch.autograd.grad` is given grad_outputs, it imports SymPy, which is slow: here a last node, `_Seed`, has them as its gradients.
+    `options` are the other arguments of `torch.autograd.grad`.
     """
     alone = isinstance(outputs, Tensor)
     ends, weights = ([outputs], [grad_outputs]) if alone else (outputs, grad_outputs)
@@ -38,7 +39,8 @@ def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) ->
     except RuntimeError as error:
         if ".grad()" not in str(error):
             raise
-    # A Function that calls `.backward()` may refuse `torch.autograd.grad`.
+    # A Function that calls `.backward()` inside its own backward, as torch.utils.checkpoint
+    # does with use_reentrant=True, refuses `torch.autograd.grad`: accumulate in `.grad`.
     for leaf in needed:
         leaf.grad = None
     end.backward(retain_graph=options.get("retain_graph"))
@@ -46,7 +48,7 @@ def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) ->
 
 
 class _Seed(torch.autograd.Function):
-    """A number whose gradient with respect to each tensor is a given one."""
+    """A number, 0, whose gradient with respect to each of the outputs is the given weight: backpropagation from it starts with these."""
 
     @staticmethod
     def forward(ctx: Any, weights: list[Tensor], *outputs: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Import of a user's file by its dotted name; if a package around it cannot be imported, without that package's own code.
 
+The checks of hand-written Functions and of references import the user's module by it (`hand_written.py`, `original.py`).
 In: the name, the file, the directory that the import starts from. Out: the module; `NotLoadedError` if the file itself cannot run here,
 with the place and a hint. Invariant: the module is of that file, and `notes_on` tells if packages were left out.
 """
@@ -17,7 +18,7 @@ LEFT_OUT: dict[str, str] = {}  # by the name of a module: why its packages are n
 
 
 class NotLoadedError(Exception):
-    """A file cannot be imported, or lacks the name."""
+    """The reason why a file cannot be imported, or lacks the name that was asked for."""
 
     def __init__(self, words: str, hint: str = "") -> None:
         super().__init__(words)
@@ -27,14 +28,15 @@ class NotLoadedError(Exception):
 def import_file(name: str, file: str, root: str) -> Any:
     """Import a module by its dotted name from the directory `root`, and return it; raise NotLoadedError if that is not `file`.
 
-    A module of the same name and another directory is forgotten first. If a package around the module cannot be imported, it is left out.
+    A module of the same name and another directory, imported for an earlier request, is forgotten first. If a package around the module
+    cannot be imported, as its `__init__.py` needs what is not installed, it is left out.
     """
     sys.path.insert(0, root)
     if getattr(sys.modules.get(name), "__file__", None) in TOLD - {file}:
         del sys.modules[name]  # of another directory
     module, error = _imported(name)
     if error is not None and _bare_packages(name, root):
-        module, own = _imported(name)
+        module, own = _imported(name)  # `own`: the error of the file alone
         LEFT_OUT[name] = _in_words(error, root)
         if isinstance(own, ModuleNotFoundError) and own.name not in sys.modules:
             error = own  # the file itself imports it

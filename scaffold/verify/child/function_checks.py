@@ -1,6 +1,10 @@
 """Checks of one hand-written Function: each stands alone, and names the fault and its line.
 
-In: a `Subject`: the Function with inputs that it accepts. Out: `Result`s, one for each check, in the order of CHECKS.
+`scaffold verify FILE` reports them; `judging.py` runs them in the order of CHECKS and skips those that a failure makes redundant.
+In: a `Subject`: the Function with inputs that it accepts. Out: nothing for a right Function; else Wrong, or Unasked if a check does not
+apply, is raised.
+Words: a *question* is a check shared with the generated test files (`function_questions.py`, `op_testing.py`); `Asking` is the subject as
+such a question sees it. *Differences* are finite differences, which stand in for a missing reference.
 Invariant: a call that the forward refuses says nothing about the Function. A call with a special property (an expanded grad_output, a
 strided input) is compared with one of the same numbers without it, so a gradient that is no derivative can be checked too.
 """
@@ -45,6 +49,7 @@ class Wrong(Exception):
     def __init__(
         self, words: str, place: str | int = "backward", hint: str = ""
     ) -> None:
+        """Take the fault in words, its place (17, "forward", "grad_x"), and how to mend it."""
         super().__init__(words)
         self.words, self.place, self.hint = words, place, hint
 
@@ -83,7 +88,8 @@ def gradients(
 ) -> tuple[Tensor, ...]:
     """Return the gradients of the inputs that require grad; `weights` draws the grad_output of each output.
 
-    `ends` are outputs of a call made before; by default the Function is called. `options` go to `torch.autograd.grad`.
+    `ends` are outputs of a call made before, those with a gradient; by default the Function is called. `options`, as `retain_graph`, go to
+    `torch.autograd.grad`.
     """
     ends = subject.ends(subject.call(inputs)) if ends is None else ends
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
@@ -100,7 +106,7 @@ def compare(
     hint: str = "",
     exact: bool = True,
 ) -> None:
-    """Raise Wrong at the first unexpected gradient; `{}` in `words` is the difference.
+    """Raise Wrong at the first gradient in `found` unlike the expected one; `{}` in `words` is the difference.
 
     `exact`: both come from the same computation; else the tolerance is that of finite differences.
     """
@@ -145,8 +151,9 @@ def check_gradient(subject: Subject) -> None:
     try:
         _derivatives(subject)
     except Wrong:
-        every = {*subject.names} - {*subject.checks.DIFFERENTIABLE}
-        subject.binary = tuple(filter(LABELS.fullmatch, sorted(every)))
+        # LABELS matches names such as `target`: inputs that are given, not learned.
+        others = {*subject.names} - {*subject.checks.DIFFERENTIABLE}
+        subject.binary = tuple(filter(LABELS.fullmatch, sorted(others)))
         with suppress(Wrong):
             if subject.binary:
                 _derivatives(subject)
@@ -182,7 +189,7 @@ OTHER_NEED = "does it read needs_input_grad of the right input?"
 
 
 def check_none(subject: Subject, name: str) -> None:
-    """Check that None as the gradient of an input is meant.
+    """Check that None as the gradient of the input `name` is meant; raise Wrong, or add a note, if it may be forgotten.
 
     A fault if the reference's gradient is not 0, or if backward returns one once this input alone requires grad; a note if only finite
     differences are not 0.
@@ -199,7 +206,7 @@ def check_none(subject: Subject, name: str) -> None:
         (expected,) = subject.expected(inputs, contiguous)  # of the input `name` alone
     except Exception:  # noqa: BLE001 (it may refuse the numbers nearby)
         return
-    least = subject.scene(name, inputs, exact=False).tolerance["atol"]
+    least = subject.scene(name, inputs, exact=False).tolerance["atol"]  # below it: 0
     if not bool((expected.nan_to_num().abs() > least).any()):
         return
     if subject.checks.REFERENCE is not None:
@@ -211,7 +218,7 @@ def check_none(subject: Subject, name: str) -> None:
 
 
 def _derivative(subject: Subject, inputs: Sequence[Any], where: str = "") -> None:
-    """Compare gradients with the reference's, or with differences; `where` ends the words of a failure."""
+    """Compare gradients with the reference's, or with differences; raise Wrong if they differ. `where` ends its words: " with dim=0"."""
     found = gradients(subject, inputs)
     expected = subject.expected(inputs, contiguous)
     _compare_roughly(subject, inputs, found, expected, "{}" + where)
@@ -227,7 +234,8 @@ def _compare_roughly(
 ) -> None:
     """Raise Wrong if gradients differ from the expected ones, where these are finite.
 
-    Two notes instead: the gradient may be a surrogate; or it is one for a symmetric input, of which differences move each element alone.
+    Two notes instead: the gradient may be a surrogate; or it is one for a symmetric input, of which differences move each element alone:
+    both gradients are averaged with their transposes, and compared again.
     """
     pairs = zip(found, expected, strict=True)
     known = [two.where(two.isfinite(), one.to(two.dtype)) for one, two in pairs]
@@ -239,6 +247,7 @@ def _compare_roughly(
         with suppress(Wrong):
             halves = [_symmetric(one) for one in known]
             pairs = zip(found, known, strict=True)
+            # Ours is averaged too, if it fills both triangles and differences fill one.
             mine = [_symmetric(x) if _has_two(x) > _has_two(y) else x for x, y in pairs]
             compare(subject, inputs, mine, halves, exact=False)
             subject.symmetric = True
@@ -265,9 +274,9 @@ def check_each_alone(subject: Subject) -> None:
     """
     if len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("only one input has a gradient")
-    whole = subject.inputs()
-    every = dict(zip(subject.needed(whole), gradients(subject, whole), strict=True))
-    for name in subject.needed(whole):
+    usual = subject.inputs()  # all that can require grad do
+    every = dict(zip(subject.needed(usual), gradients(subject, usual), strict=True))
+    for name in subject.needed(usual):
         inputs = make_inputs(subject.checks, BASE, None, (name,))
         returned, error = returned_gradients(subject.checks, inputs)
         if error is not None:
@@ -282,7 +291,7 @@ def check_each_alone(subject: Subject) -> None:
 
 
 def check_contract(subject: Subject) -> None:
-    """Check the shapes returned by backward itself: autograd silently sums too large ones."""
+    """Check the shapes returned by backward itself: autograd silently sums too large ones. Raise Wrong, or the error of backward."""
     inputs = subject.inputs()
     returned, error = returned_gradients(subject.checks, inputs)
     if returned is None or error is not None:
@@ -304,7 +313,7 @@ UNMARKED = "add it, or mark the output: ctx.mark_non_differentiable(...)"
 
 
 def check_one_output(subject: Subject) -> None:
-    """Check gradients while a single output is used, and backward gets None or zeros for the others."""
+    """Check gradients while a single output is used, and backward gets None or zeros for the others; raise Wrong if they are not right."""
     inputs = subject.inputs()
     count = len(subject.ends(subject.call(inputs)))
     if count < 2:
@@ -323,9 +332,9 @@ def check_forward_mode(subject: Subject) -> None:
     if subject.function.jvp is Function.jvp:
         raise Unasked("there is no jvp")
     inputs = [x.detach() if isinstance(x, Tensor) else x for x in subject.inputs()]
-    moved = dict(zip(subject.names, subject.inputs(), strict=True))
+    named = dict(zip(subject.names, subject.inputs(), strict=True))
     known = subject.checks.DIFFERENTIABLE
-    tangents = [contiguous(x) if n in known else None for n, x in moved.items()]
+    tangents = [contiguous(x) if n in known else None for n, x in named.items()]
     found = pushed(subject.checks.OPERATOR, inputs, tangents)
     usual = gradients(subject, subject.inputs())
     pairs = zip(needing(subject.names, subject.inputs()), usual, strict=True)
@@ -346,7 +355,10 @@ def _weighted(several: Iterable[Tensor | None]) -> float:
 
 
 def check_arguments(subject: Subject) -> None:
-    """Check gradients for other values of the arguments that choose a branch, in each case."""
+    """Check gradients for other values of the arguments that choose a branch, in each case.
+
+    Such arguments and values (`if reduction == "sum"`) were read off the Function's text: `asked.arguments`.
+    """
     tried, usual = False, enumerate(subject.inputs())
     tensors = [at for at, x in usual if isinstance(x, Tensor)]
     for name, values in subject.asked.arguments.items():
@@ -370,8 +382,8 @@ def check_broadcast(subject: Subject) -> None:
         raise Unasked("the shapes are declared, or there is one input")
     for name in subject.needed(usual):
         at = subject.names.index(name)
-        whole = usual[at].detach()
-        for smaller in (whole[:1], whole[0]) if whole.ndim else ():
+        full = usual[at].detach()
+        for smaller in (full[:1], full[0]) if full.ndim else ():
             value = smaller.clone().requires_grad_()
             inputs = [*usual[:at], value, *usual[at + 1 :]]
             if not subject.takes(inputs, backward=True):
@@ -386,7 +398,10 @@ def check_broadcast(subject: Subject) -> None:
 
 
 def check_values(subject: Subject) -> None:
-    """Check zeros, ties, large values, and values near the numbers in the Function's text."""
+    """Check gradients for zeros, ties, large values, and values near the numbers in the Function's text; raise Wrong at a fault.
+
+    Values at which a formula divides by 0, or a branch begins, are the ones its author forgets.
+    """
     if subject.surrogate or subject.single:
         raise Unasked("finite differences cannot check its gradient")
     checks = subject.checks
@@ -394,6 +409,7 @@ def check_values(subject: Subject) -> None:
         if subject.takes(inputs):
             returned = gradients(subject, inputs)
             # Unless finite differences exist (`exact`), only a NaN is a fault.
+            # `numbers` equals what was returned, but for NaNs: these alone differ.
             numbers = [torch.where(x.isnan(), 0, x) for x in returned]
             lost = any(bool(x.isnan().any()) for x in returned)
             if lost and not exact and is_lost(subject.function, inputs):
@@ -417,12 +433,14 @@ def check_values(subject: Subject) -> None:
 def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     """Yield inputs with a row of zeros, equal to another input's, or left out by an argument such as `ignore_index`.
 
-    Each comes after the words of a failure, and before whether finite differences exist there: not for a changed input with a gradient.
+    Each is (words of a failure, with {} for the difference; the inputs; whether finite differences exist there). They do not where the changed
+    input has a gradient itself: zeros and ties may be kinks.
     """
     pairs = [*zip(subject.names, subject.inputs(), strict=True)]
     for at, (name, value) in enumerate(pairs):
         if not (isinstance(value, Tensor) and value.ndim and len(value) > 1):
             continue
+        # By words: values whose first row replaces that of the input. 0 twice is no permutation.
         rows = {} if PERMUTED.fullmatch(name) else {"0": torch.zeros_like(value)}
         for other, x in pairs:
             alike = needs_gradient(x) and x.shape == value.shape
@@ -446,7 +464,7 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
 
 
 class Asking:
-    """A subject, as the questions see it; an answer is a finding."""
+    """A subject, as the shared questions see it (their protocol `Asked`): what they tell as a fault is raised as Wrong."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -498,25 +516,27 @@ class Asking:
         return returned_gradients(self.subject.checks, inputs)[0] or ()
 
     def derivative(self, inputs: Sequence[Any], words: str) -> None:
-        """Compare gradients with the derivative; only a note if the inputs may be none that the Function is for.
+        """Compare gradients with the derivative; raise Wrong, or add a note if the inputs may be none that the Function is for.
 
-        They may if it reduces a dim by its number, which another rank moves; or if shapes were searched for, and a tensor has no gradient.
+        They may be if it reduces a dim by its number, which means another dim at another rank; or if shapes were searched for, and a tensor has
+        no gradient: as indices it may not fit other sizes. `words` tell how the inputs were changed.
         """
         call = describe(self.names, inputs)
         try:
             _derivative(self.subject, inputs, f" for {call}")
         except Wrong as wrong:
-            whole = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
+            every = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
             of_rank = words == "more dims" and self.subject.reduces_last(inputs)
-            if not of_rank and (whole or not self.subject.asked.searched):
+            if not of_rank and (every or not self.subject.asked.searched):
                 raise
             self.note(wrong.words)  # there may be fewer indices than rows
 
     def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
-        """Yield inputs of other sizes, or empty ones; others only if rounding of these spares the outputs."""
+        """Yield inputs of other sizes, or empty ones; other sizes only if rounding errors do not spoil the outputs (`is_stable`)."""
         checks = self.subject.checks
         cases = checks.EMPTY_CASES if empty else checks.FURTHER_CASES
         if checks.LOOSE and not empty:
+            # Of undeclared shapes: the empty ones, with 1 in place of the first dim's 0.
             shapes = [x["shape"] for x in checks.EMPTY_CASES.values() if "shape" in x]
             cases = cases | {str(x): {"shape": (1, *x[1:])} for x in shapes}
         if larger := cases.get("larger-sizes"):  # once more: order may matter
@@ -553,7 +573,7 @@ class Asking:
         place: str = "backward",
         hint: str = "",
     ) -> None:
-        """Ask a question that the tests of every op ask; raise Wrong if its assertion fails, Unasked if it skips itself.
+        """Ask a question that the tests of every op ask, a test method; raise Wrong if its assertion fails, Unasked if it skips itself.
 
         `words`, `place` and `hint` are those of the Wrong.
         """
@@ -570,7 +590,7 @@ class Asking:
 def _asks(
     question: Callable[[Asked], None], unasked: Callable[[Subject], str] | None = None
 ) -> Check:
-    """Return the check that asks a question; it raises Unasked if `unasked` gives a reason, "" being none."""
+    """Return the check that asks a question; it raises Unasked if `unasked(subject)` gives a reason not to, "" being none."""
 
     def check(subject: Subject) -> None:
         if reason := unasked and unasked(subject):

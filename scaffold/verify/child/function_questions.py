@@ -1,6 +1,8 @@
 """Questions about a hand-written Function: `scaffold verify` asks them, and so do the tests that `scaffold test-stub` writes.
 
 In: an `Asked`, a Function with arguments that it takes. Out: nothing; a fault is told to `wrong`, `hold` or `raised`.
+Words: an *end* is an output with a gradient; *weights* draw a grad_output for each end; `words` go into a message. A question's docstring
+says the property that a right Function has, since it becomes the description of a written test.
 Invariant: a question needs PyTorch, `Asked` and what `op_testing.py` has, no more: its source is copied into a test file. A call with a
 special property is compared with one of the same numbers without it, so a gradient that is no derivative can be asked about, too.
 """

@@ -1,9 +1,11 @@
 """Further questions: second derivatives, other dtypes, values, layouts and output gradients.
 
-In: the module of checks of an op whose gradients are right in double precision. Out: an `Answer` that names an error, or None.
+`checking.ask_further` asks them last in a proof: mistakes that the tests' own inputs do not show.
+In: the module of checks (`checks`) of an op whose gradients are right in double precision. Out: an `Answer` that names an error, or None.
 Invariant: if plain PyTorch has no answer, or no finite one, nothing is wrong.
 
-Ends are the outputs with a gradient; their sum, with a weight for each element, is differentiated. The module of checks has OPERATOR, the
+Words: *ends* are the outputs with a gradient; their sum, with a weight for each element, is differentiated, so *weights* are grad_outputs.
+At a *kink*, as 0 of relu, the derivative jumps, and every value between both sides is right. The module of checks has OPERATOR, the
 op; REFERENCE, plain PyTorch with the gradients to expect, or None; ASKED_MORE, true if the gradient is a user's formula or has branches.
 """
 
@@ -41,7 +43,7 @@ from scaffold.verify.child.refusals import SINGULAR, raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
 ERRORS = 4  # times the errors of autograd, as the generated test allows
-NOT_THERE = "choose with --amp: region, float32 or off"
+OF_AUTOCAST = "choose with --amp: region, float32 or off"
 TWICE = "compute it from inputs and grad_output, or use --once-differentiable"
 NO_NUMBER = "not finite"
 THERE = "where plain PyTorch has it"
@@ -68,11 +70,11 @@ BESIDE = 6  # number of nearby points tried: a gradient may differ there
 class Answer(NamedTuple):
     """The input with a wrong gradient, and the error."""
 
-    name: str
-    words: str
+    name: str  # of the input
+    words: str  # "wrong where values are 8 times those of the tests"
     hint: str = ""
-    raised: bool = False
-    legal: bool = False  # it differs from autograd's, and is right
+    raised: bool = False  # the op raised
+    legal: bool = False  # it differs from autograd's, and may be right: only a note
 
 
 def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
@@ -95,6 +97,7 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
             return Answer(name, f"its derivative {raised(error)}", TWICE, True)
         for one, two in zip(ours, theirs, strict=True):
             limits = CLOSE
+            # In single precision only rough agreement can be expected.
             if two.dtype in (torch.float32, torch.complex64) and two.numel():
                 least = FEW_DIGITS * two.abs().max().clamp(min=1)  # of cancelling terms
                 limits = {"rtol": FEW_DIGITS, "atol": float(least)}
@@ -108,7 +111,7 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _agrees_with_differences(
     checks: Any, inputs: Sequence[Any], function: Callable[..., Any]
 ) -> bool:
-    """Return whether a function's second derivatives, in double precision, agree with finite differences.
+    """Return whether the second derivatives of `function`, the op or the reference, agree with finite differences in double precision.
 
     Some of PyTorch's own do not (`F.layer_norm` without a weight).
     """
@@ -156,6 +159,7 @@ def few_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     found = _imprecise_in(checks, inputs, (torch.bfloat16, torch.float16), FEW_DIGITS)
     if found is None or not found.raised:
         return found
+    # "in bfloat16: raised ..." -> "missing in bfloat16, where plain PyTorch has it: raised ..."
     words = found.words.replace(":", f", {THERE}:", 1)
     return found._replace(words=f"missing {words}", legal=True)
 
@@ -169,6 +173,7 @@ def _imprecise_in(
     """
     for dtype in types:
         rounded = [as_type(x, dtype) for x in inputs]
+        # `as_type` returns the same object if there is nothing to cast.
         if any(x is not one for x, one in zip(inputs, rounded, strict=True)):
             found = _imprecise(checks, rounded, digits)
             if found is not None:
@@ -184,13 +189,14 @@ def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """
     if not checks.TESTS.autocast:
         return None
+    # Each tuple: the dtypes of the inputs in turn.
     for types in ((torch.float32,), (torch.bfloat16, torch.float32)):
         given = [as_type(x, t) for x, t in zip(inputs, cycle(types), strict=False)]
         found = _imprecise(checks, given, FEW_DIGITS, autocast=True)
         if found is not None:
             where = "under autocast" + ", with inputs of two dtypes" * (len(types) > 1)
             words = f"{'wrong ' * (not found.raised)}{where}: {found.words}"
-            return found._replace(words=words, hint=NOT_THERE)
+            return found._replace(words=words, hint=OF_AUTOCAST)
     return None
 
 
@@ -247,7 +253,7 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         return None
     with torch.no_grad():
         count = len(as_tuple(checks.OPERATOR(*inputs)))
-    chosen = checks.TESTS.ends or range(count)
+    chosen = checks.TESTS.ends or range(count)  # empty: all outputs have a gradient
     for at in chosen if len(chosen) > 1 else ():
         found = _wrong_gradient(checks, inputs, alone=at)
         if found is not None:
@@ -305,7 +311,7 @@ def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Check that gradients of float64 inputs are computed in float64 throughout.
+    """Check that gradients of float64 inputs are computed in float64 throughout: a `.float()` in a user's formula loses half the digits.
 
     Allowed is an error of CANCELS times the change of autograd's own gradient with the last digits of the inputs: terms may cancel.
     """
@@ -330,28 +336,29 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
     At a kink several gradients are right. One unlike autograd's is reported as a note there, if nothing else is wrong.
     """
-    told = None
+    note = None  # the first answer that is no fault
     for words, changed in _drawn(checks, inputs):
         found = _wrong_gradient(checks, changed)
-        # `x[i]` accepts indices below 0, `x.index_select(0, i)` does not.
-        if found is None or found.raised and (told or words.startswith("every")):
+        # Raising for integers ("every i is -1") is no fault: `x[i]` accepts indices
+        # below 0, `x.index_select(0, i)` does not.
+        if found is None or found.raised and (note or words.startswith("every")):
             continue
-        if found.words == NO_NUMBER and words.startswith("one value of"):
+        if found.words == NO_NUMBER and words.startswith("one value of"):  # infinite
             words = f"not finite where {words}; autograd's is"
-            told = told or found._replace(words=words, legal=True)
+            note = note or found._replace(words=words, legal=True)
             continue
         asked = checks, changed, found.name
         if found.raised or not (_is_at_kink(*asked) or _is_rounding(*asked)):
             return found._replace(words=f"{found.words} where {words}")
         words = f"different from autograd's where {words}: a kink, or rounding errors"
-        told = told or found._replace(words=words, legal=True)
-    return told
+        note = note or found._replace(words=words, legal=True)
+    return note
 
 
 def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield changed inputs, after words for the change: enlarged values; one input near, or partly equal to, a number of a formula.
 
-    In the words of a float input `all values of x are about 2`, of an integer one `every x is 2`.
+    VALUES has such numbers by the position of an input: a branch or a clamp begins at some. In the words of a float input `all values of x are about 2`, of an integer one `every x is 2`.
     """
     large = _large(checks, inputs)
     if large:
@@ -368,7 +375,7 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
         value = value.detach()
         every_other = torch.arange(value.numel()).reshape(value.shape) % 2 == 0
         after_first = torch.arange(value.numel()).reshape(value.shape) > 0
-        real = value.is_floating_point() or value.is_complex()
+        real = value.is_floating_point() or value.is_complex()  # a factor 0 or 1 below
         integer = not real and value.dtype != torch.bool
         for number in numbers:
             if math.isfinite(number):
@@ -383,6 +390,7 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
                 row = value.clone()
                 row[0] = number
                 yield f"one row of {name} is {number}", _replaced(inputs, {at: row})
+            # -inf in a tensor without a gradient, as in an attention mask, too.
             if math.isfinite(number) or number < 0 and not inputs[at].requires_grad:
                 mixed = value.where(every_other, number)
                 words = f"some values of {name} are {_said(number)}"
@@ -395,7 +403,7 @@ def _said(number: float) -> str:
 
 
 def _large(checks: Any, inputs: Sequence[Any]) -> dict[int, Tensor]:
-    """Return the inputs of any size (SCALED) times LARGE, by position."""
+    """Return, by position, enlarged copies (times LARGE) of the inputs whose values may have any size (SCALED)."""
     given = {at: inputs[at] for at in checks.SCALED}
     return {at: LARGE * x.detach() for at, x in given.items() if isinstance(x, Tensor)}
 
@@ -449,7 +457,7 @@ def _rounding_changes(
 ) -> Tensor:
     """Return the largest change of autograd's own gradient of input `name` if inputs change by a part of `eps`.
 
-    `size` measures a change: `Tensor.abs` for each element, `Tensor.norm` for the whole.
+    Where terms cancel, rounding of the inputs alone makes gradients differ: so much is no fault of the op. `size` measures a change: `Tensor.abs` for each element, `Tensor.norm` for the whole.
     """
     position = _wanted(checks, inputs).index(name)
     theirs, *beside = (
@@ -489,7 +497,8 @@ def _wrong_gradient(
 ) -> Answer | None:
     """Return the first gradient unlike autograd's in an element where that is finite; None if all agree.
 
-    None too if plain PyTorch refuses the call, or an output is NaN. `scale` and `alone` choose grad_outputs, as in `_gradients`.
+    None too if plain PyTorch refuses the call, or an output is NaN. `scale` is a factor of the grad_outputs, None for an expanded 1; `alone`
+    is the position of the only output used.
     """
     try:
         ends, expected = _expected_gradients(checks, inputs, scale, alone)
@@ -538,7 +547,8 @@ def _expected_gradients(
 def single_precision_by_double(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Compare gradients in single and double precision roughly; None if they agree, or if the op refuses float32.
 
-    For an op without a reference. FEW_DIGITS is the relative difference allowed.
+    For an op without a reference (a kernel of the user's, say): it is its own reference, in double precision. FEW_DIGITS is the relative
+    difference allowed.
     """
     single = [as_type(x, torch.float32) for x in inputs]
     try:
@@ -561,7 +571,7 @@ def values_by_differences(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         for name in _wanted(checks, changed):
             if not _has_its_slope(checks, changed, name):
                 return Answer(name, f"wrong where {words}")
-    with suppress(Exception):  # it may refuse them
+    with suppress(Exception):  # it may refuse equal values
         for at in (at for at in checks.VALUES if needs_gradient(inputs[at])):
             name = checks.NAMES[at]
             tied = _replaced(inputs, {at: torch.full_like(inputs[at].detach(), TIED)})
@@ -587,7 +597,7 @@ def _has_its_slope(
     ]
     seed_generator(5)
     along = torch.randn_like(value) if direction is None else direction
-    direction = along * value.abs().clamp(min=1)
+    direction = along * value.abs().clamp(min=1)  # steps grow with the values
     slope = (gradient.conj() * direction).sum().real
     for step in (STEP, STEP / 1000):
         sums = []
@@ -628,9 +638,9 @@ OF_NO_REFERENCE = (
 
 
 def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
-    """Yield each answer, with its case, about the tests' cases; only the first of these is asked the expensive questions.
+    """Ask the further questions about the tests' cases, and yield each answer with its case.
 
-    If its gradient is a user's formula or has branches, its second derivatives are also compared in other calls.
+    Only about the first case that the forward accepts are the expensive ones asked (OF_ONE_CASE). If its gradient is a user's formula or has branches, its second derivatives are also compared in other calls.
     """
     if not checks.HAS_GRADIENT:
         return
@@ -667,6 +677,7 @@ def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
     Then the gradient is not defined, and the case says nothing.
     """
     usual = checks.make()
+    # Of each changed attribute: its value in the case, and in the tests.
     pairs = [(value, usual[at]) for at, value in case.attributes]
     numbers = [pair for pair in pairs if {*map(type, pair)} <= {int, float}]
     if not any(value < 0 < other for value, other in numbers):
@@ -678,7 +689,7 @@ def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
 
 
 class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode to notice clamps, and one with its lower limit above its upper one, maybe by `minimum`."""
+    """A dispatch mode to notice clamps in a call (`clamps`), and one whose lower limit is above its upper one (`crossed`)."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -693,7 +704,7 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
         The upper limit may be applied to the clamped result later: `torch.minimum(x.clamp(min=low), high)`.
         """
         result, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
-        least, most = (*args[1:3], None, None)[:2]
+        least, most = (*args[1:3], None, None)[:2]  # None for an argument not given
         self.clamps |= name.strip("_") in (*CLAMPS, "clamp_max")
         if name.strip("_") in CLAMPS and least is not None:
             self.least.append((result, least))
@@ -706,7 +717,7 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode to notice a reduction of a tensor of a rank along a dim."""
+    """A dispatch mode to notice a reduction of a tensor of this rank along this dim (`found`)."""
 
     def __init__(self, rank: int, dim: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -721,6 +732,7 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         result = func(*args, **(kwargs or {}))
         of_rank = args and isinstance(args[0], Tensor) and args[0].ndim == self.rank
+        # The first of several results, None for an operator without any.
         end = result if isinstance(result, Tensor) else (result or [None])[0]
         picks = func.overloadpacket.__name__ in ("select", "slice", "split")
         if of_rank and end is not None and not picks and end.numel() < args[0].numel():
@@ -736,8 +748,8 @@ def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
     Other cases are those of other attributes, guessed shapes, or a size of 1.
     """
     for case in list_cases(checks):
-        told = case.attributes or case.guessed or 1 in case.arguments.values()
-        if told and not refusal(checks, case, None).words:
+        wanted = case.attributes or case.guessed or 1 in case.arguments.values()
+        if wanted and not refusal(checks, case, None).words:
             inputs = make_inputs(checks, case, None)
             if not is_outside(checks, case, inputs):
                 yield case, inputs
@@ -760,6 +772,7 @@ def second_derivatives_of(
     ends, weights = _ends(checks, function, inputs)
     if not ends:
         return
+    # None stands for an expanded 1, and is asked for with `scale=None` alone: not here.
     weights = [one.requires_grad_() for one in weights if one is not None]
     first = torch.autograd.grad(
         _summed(ends, weights), needed, create_graph=True, materialize_grads=True
@@ -808,7 +821,7 @@ def _ends(
     scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Return the outputs of a call with a gradient, or the one at `alone`, and the weight of each in the sum to differentiate.
+    """Call a function; return its outputs with a gradient, or the one at `alone`, and the weight of each in the sum to differentiate.
 
     A constant output is among them: autograd gives it no gradient, a Function does. `scale` is a factor of the weights, None for a plain sum.
     """

@@ -1,7 +1,11 @@
 """Hand-written Functions: present one with its inputs in place of an op and its tests.
 
+`scaffold verify FILE` judges Functions that no specification describes. So that the cases and comparisons of generated ops serve them too,
+a module of checks is made that declares inputs, and the Function is put into it where an op would be.
 In: a class, its reference, and modules of checks that declare its inputs in several ways. Out: a `Subject`; or shapes for its
 inputs; or the reason why it accepts none.
+Words: `checks` is a module of checks, `checks.TESTS` its class of tests; a *kind* is a dtype and a range of values for all inputs; a shape
+is *searched* for if nobody declared it; *single*: float32; *surrogate*: a gradient meant to differ from the derivative.
 Invariant: the Function accepts the inputs forwards and backwards, if there are such inputs; its properties (differentiable outputs,
 random numbers) were seen in a call.
 """
@@ -46,7 +50,8 @@ from scaffold.verify.child.op_tests import (
 from scaffold.verify.child.refusals import raised
 from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 
-# The inputs' dtype, and those whose values lie between 0.1 and 0.9: those with fewer dims than others are parameters.
+# A kind: the inputs' dtype, and the inputs whose values lie between 0.1 and 0.9, as a forward
+# may take a logarithm. *Parameters* are the inputs with fewer dims than others.
 INSIDE = ("none", "parameters", "all")
 KINDS = (*product((torch.double, torch.float32), INSIDE),)
 # All inputs are complex, or the first alone, or the others: if a refusal speaks of it, or the text.
@@ -106,11 +111,14 @@ class Subject:
         reference: Any = None,
         samples: "Samples | None" = None,
     ) -> None:
-        """Put the Function in place of the op in the module of checks; call `look` next, once its inputs are accepted."""
+        """Put the Function in place of the op in the module of checks; call `look` next, once its inputs are accepted.
+
+        `reference` is plain PyTorch with the gradients to expect, or None; `samples` are calls given by the user, instead of made-up inputs.
+        """
         self.checks, self.function, self.asked = checks, function, asked
         self.dirty = asked.dirty
         self.names: tuple[str, ...] = ()
-        self.constants: frozenset[str] = frozenset()  # as the user declared them
+        self.constants: frozenset[str] = frozenset()  # declared without a gradient
         self.notes: list[str] = []
         self.stage = "forward"  # of the current or last call
         self.ran = False  # whether any forward has run
@@ -124,7 +132,10 @@ class Subject:
         self._stand_in(reference)
 
     def _stand_in(self, reference: Any) -> None:
-        """Put the Function in the place of the op, with inputs in the order of its forward; empty the fields of the module of checks that only an op fills."""
+        """Put the Function in the place of the op, with inputs in the order of its forward.
+
+        Fields of the module of checks that only an op fills, such as the user's text as written, are emptied.
+        """
         checks, tests = self.checks, self.checks.TESTS
         made, usual = tests.make, [*checks.NAMES]
         keys = [*made()]  # `tensors[0]`, `tensors[1]` for `*tensors`
@@ -137,7 +148,7 @@ class Subject:
 
         @wraps(made)
         def make(**arguments: Any) -> dict[str, Any]:
-            """Return the inputs of the op's tests by name, as `_typed` changes them; `most` is the largest rank."""
+            """Return the inputs of the op's tests by name, each in the kind that is tried (`_typed`)."""
             values = made(**arguments)
             ranks = [x.ndim for x in values.values() if isinstance(x, Tensor)]
             most = max(ranks, default=0)
@@ -172,9 +183,9 @@ class Subject:
         checks.NEEDS = needs_of(tests)
 
     def _typed(self, name: str, value: Any, most: int) -> Any:
-        """Return the value of an input in the dtype and range tried: `inside` moves values to between 0.1 and 0.9.
+        """Return the value of the input `name` in the kind tried: in the dtype `self.dtype`, between 0.1 and 0.9 if `self.inside` says so.
 
-        Tensors of fewer dims than `most` are parameters. A permutation gets its indices, a binary label 0 and 1.
+        `most` is the largest rank of all inputs: tensors of fewer dims are parameters. A permutation gets its indices, a binary label 0 and 1.
         """
         if not isinstance(value, Tensor):
             # tanh stands for a function: for this one several tensors will do, too.
@@ -187,6 +198,7 @@ class Subject:
             return (value > 0).to(self.dtype)
         # 0: as they are, 1: parameters inside, 2: all inside. If complex, 0: all are complex, 1: the first input alone, 2: the others.
         wanted = INSIDE.index(self.inside)
+        # `wanted` exceeds 0 (parameters) or 1 (data): this tensor is one of those inside.
         inside = 0.1 + 0.8 * value.sigmoid() if wanted > (value.ndim == most) else value
         if self.dtype.is_complex and wanted != (1 if name != self.names[0] else 2):
             return torch.complex(inside, inside.flip([*range(inside.ndim)]))
@@ -228,7 +240,8 @@ class Subject:
     def is_stable(self, inputs: Sequence[Any]) -> bool:
         """Return whether the outputs survive rounding errors of the inputs: those of a singular system lose every digit.
 
-        An output loses them if more than half of its elements change by LOST. One that differs between equal calls is random, and does not count.
+        An output loses them if more than half of its elements change by LOST. One that differs between equal calls is random, and does not
+        count. Unstable inputs are not used: any gradient of such a call is noise.
         """
         noise = NOTICED if self.dtype == torch.double else NOTICED_SINGLE
         near = [
@@ -251,12 +264,17 @@ class Subject:
     # --- Observed properties.
 
     def look(self) -> None:
-        """Call the Function to learn which inputs and outputs have gradients, and whether it is random; note that in the module of checks."""
+        """Call the Function to learn its inputs and outputs with gradients, and whether it is random; set that in `self` and the module of checks.
+
+        `self.positions` are the outputs with a gradient afterwards, () if backward gives none.
+        """
         tests = self.checks.TESTS
         one, two = self.inputs(), self.inputs()
         torch.manual_seed(11)
         first = self.call(one)
-        torch.manual_seed(12)
+        torch.manual_seed(
+            12
+        )  # equal inputs and another seed: only random numbers differ
         second = self.call(two)
         self.random = tests.random = any(
             x.shape == y.shape
@@ -284,6 +302,7 @@ class Subject:
         if returned is None or error is not None:  # the check of gradients reports it
             return needed
         gradients = dict(zip(self.names, returned, strict=False))
+        # `...`: backward returned too few; another check reports that.
         return [name for name in needed if gradients.get(name, ...) is not None]
 
     def copy_inputs(self) -> None:
@@ -303,7 +322,7 @@ class Subject:
 
     @cached_property
     def hands_on(self) -> bool:
-        """Return whether its outputs equal its inputs: then a gradient unlike the derivative may be meant, as one that is clipped.
+        """Return whether its outputs equal its inputs, as those of a gradient reversal: then a gradient unlike the derivative may be meant.
 
         Inputs LARGE times as large, of both signs, are among those tried: a forward that clips does not pass them on.
         """
@@ -327,6 +346,7 @@ class Subject:
         inputs = self.inputs()
         weights = (partial(torch.full_like, fill_value=sign) for sign in (1, -1))
         sides = [backpropagate(self.call(inputs), inputs, one) for one in weights]
+        # Of each gradient: elements linear in grad_output, and those 0 for one sign.
         pairs = [(x == -y, x * y == 0) for x, y in zip(*sides, strict=True)]
         gated = all(bool((x | y).all()) for x, y in pairs)
         return gated and not all(bool(x.all()) for x, _ in pairs)
@@ -342,9 +362,9 @@ class Subject:
         return backward.clamps and not forward.clamps
 
     def reduces_last(self, inputs: Sequence[Any]) -> bool:
-        """Return whether the forward reduces, for inputs of another rank, the dim whose number is that of the last one of the usual inputs.
+        """Return whether the forward reduces, for these inputs of another rank, the dim with the number of the usual inputs' last one.
 
-        Then it counts dims from the first, and means another dim at that rank.
+        `x.sum(1)` of a forward for matrices: with one dim more, 1 is no longer the last dim, and the Function is not meant for that rank.
         """
         ranks = [
             max(x.ndim for x in given if isinstance(x, Tensor))
@@ -380,12 +400,17 @@ class Subject:
 
     @property
     def cases(self) -> Iterator[Case]:
-        """Yield the cases accepted by the Function: optional inputs given or absent, two sizes, other seeds."""
+        """Yield the cases accepted by the Function: optional inputs given or absent, two sizes, other seeds.
+
+        A property, as it depends on what was learned of the Function in between; each check goes through them anew.
+        """
         further = {f"seed {seed}": {"seed": seed} for seed in SEEDS}
         for name, arguments in (self.checks.CASES | further).items():
             case = Case(name, dict(arguments))
+            # "count": another number of tensors for `*tensors`. LOOSE: no shapes are declared,
+            # so other ones than the base's mean nothing.
             if "count" in arguments or self.checks.LOOSE and {*arguments} - ABSENT:
-                continue  # shapes never declared by anyone
+                continue
             if self.takes(make_inputs(self.checks, case, None)):
                 yield case
 
@@ -433,9 +458,9 @@ class Subject:
         ]
 
     def is_surrogate(self, expected: Sequence[Tensor]) -> bool:
-        """Return whether a gradient other than the derivative may be meant; if so, set `surrogate` and note why.
+        """Decide whether a gradient other than the derivative may be meant; if so, set `surrogate`, note why, and return True.
 
-        It may if the derivative is 0, if the forward returns its input, if the sign of grad_output chooses, or if the Function's text says so.
+        `expected` are the derivatives, by differences. It may if the derivative is 0, if the forward returns its input, if the sign of grad_output chooses, or if the Function's text says so.
         """
         if self.checks.REFERENCE is not None:
             return False
@@ -454,7 +479,10 @@ class Subject:
 
 
 def of_all(*tensors: Tensor) -> Tensor:
-    """Return a value that depends on every tensor: the function given for an argument that is one."""
+    """Return a value that depends on every tensor: this function is passed for an argument that is itself a function.
+
+    The first tensor sets the shape, as a function applied to it would.
+    """
     return torch.stack([x.tanh().sum() for x in tensors[1:]]).sum() + tensors[0].tanh()
 
 
@@ -489,17 +517,20 @@ Samples = list[dict[str, Any]]  # calls: the inputs by name
 def samples_of(
     function: Callable[[], Any], names: Sequence[str], defaults: tuple[Any, ...]
 ) -> Samples:
-    """Return the calls given by the user's function: a list of them, or the values of one call; inputs with a default may be left out."""
+    """Return the calls given by the user's function (`--samples`), each with its inputs by name; raise SamplesError if it gives none.
+
+    It returns a list of calls, or the values of one call. Inputs with a default may be left out: `defaults` has the values of the last ones.
+    """
 
     @wraps(function)
     def calls() -> Any:
         """Return the function's calls, each with the defaults of inputs left out."""
         found = function()
         one = isinstance(found, tuple) and any(isinstance(x, Tensor) for x in found)
-        every = [found] if one else found
+        several = [found] if one else found
         return [
             (*x, *defaults[-lacks:]) if (lacks := len(names) - len(x)) > 0 else x
-            for x in every
+            for x in several
         ]
 
     return [_by_name(call, names) for call in sampled(calls, names)()]
@@ -536,7 +567,7 @@ def _detached(value: Any) -> Any:
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
     """Return the index of the first subject with accepted inputs, and the subject; or shapes for its inputs; or a Refused.
 
-    Inputs accepted by the backward, too, are tried before those accepted by the forward alone; of each, all dtypes and ranges of values;
+    The subjects are one Function with its inputs declared in several ways; shapes are to declare them with, and ask again. Inputs accepted by the backward, too, are tried before those accepted by the forward alone; of each, all dtypes and ranges of values;
     complex ones only if the code, or an error, speaks of them.
     """
     reasons: list[str] = []
@@ -546,6 +577,7 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     codes = (getattr(unwrap(one), "__code__", None) for one in methods)
     words = {name for x in codes for name in getattr(x, "co_names", ())}
     real = subjects[0].asked.declared or words >= OF_REAL
+    # Complex kinds come first if the code speaks of them, else last and only if an error does.
     first = COMPLEX * (not real and not OF_COMPLEX.isdisjoint(words))
     for backward in (True, False):
         for kind, (at, subject) in product(
@@ -559,11 +591,14 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
             if not reasons[-1]:
                 subject.look()
                 return at, subject
+        # No search if these shapes come from one; nor a second one if no forward ever ran.
         if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
             continue
         open_ = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
         likely = [*compress(enumerate(subjects), open_)][:WAYS]
+        # KINDS[::3]: each dtype once, with values as they are.
         for kind, (at, subject) in product((*said, *KINDS[::3]), likely):
+            # The last search failed for a dtype: `kind` would fail in the same way.
             mixed = kind == KINDS[0] and "scalar type" in str(tried)
             refused = kind in COMPLEX[:2] and "real input" in str(tried)
             if mixed or refused or time.process_time() - began > IN_ALL:
@@ -634,7 +669,10 @@ OF_CODE = (  # errors of a backward whatever its inputs
 
 
 def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
-    """Search for shapes of its undeclared inputs; return them, or how far the Function came; None if all are declared."""
+    """Search for shapes of the subject's undeclared inputs; return them, or how far the Function came; None if all are declared.
+
+    `backward`: its backward has to accept them, too. The search needs a module of checks: `seen` is one, with the Function as the forward.
+    """
 
     def run(*inputs: Any) -> tuple[Tensor, ...]:
         """Call the Function, and its backward if it has to accept the shapes; raise if they are accepted by accident."""

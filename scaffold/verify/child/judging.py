@@ -1,6 +1,6 @@
 """Verdict on a hand-written Function: run all its checks in turn.
 
-In: a request: the Function's place, possible declarations of its inputs, its reference. Out: the fields of a `Verdict`: a `Result`
+`runner.py` calls `judged` for a request with a Function, as `scaffold verify FILE` sends it. In: a request: the Function's place, possible declarations of its inputs, its reference. Out: the fields of a `Verdict`: a `Result`
 for each check; or shapes to declare the inputs with first; or why no check could run.
 Invariant: a check that would only repeat a reported fault is skipped, with the reason.
 """
@@ -39,16 +39,17 @@ Status = Literal["passed", "failed", "skipped"]
 
 
 class Result(NamedTuple):
-    """The outcome of a check."""
+    """The outcome of a check: the fields of `prover.Checked`."""
 
-    name: str
+    name: str  # a key of CHECKS
     status: Status
-    words: str = ""
-    line: int = 0
+    words: str = ""  # the fault, or the reason to skip
+    line: int = 0  # of the fault in the user's file
     hint: str = ""
 
 
-# A wrong gradient fails these, too; random numbers depend on the layout and the dtype.
+# A wrong gradient fails DERIVED, too. OF_NO_CHANCE are not run for a random Function, whose
+# numbers depend on the layout and the dtype.
 DERIVED = (
     *("second derivative", "other sizes", "other ranks", "other arguments"),
     *("inputs that broadcast", "other values"),
@@ -59,10 +60,11 @@ OF_NO_CHANCE = (
 )
 OF_LAYOUT = ("gradient of a strided grad_output", "gradient of an expanded grad_output")
 
+# Checks of transforms: a Function supports them only if it says so (`subject.maps`).
 CLAIMED = ("torch.func.grad", "torch.func.jacrev", "vmap of torch.func.grad")
 
 
-MENDS = (
+MENDS = (  # a part of PyTorch's message, and how to mend the Function
     ("must implement", "or mark its outputs: ctx.mark_non_differentiable(...)"),
     ("number of gradients", "return one per input of forward, or None"),
     ("expected Variable or None", "a tensor, or None, for each input"),
@@ -99,8 +101,8 @@ def _of_error(
 ) -> Result:
     """Return the result of a check that ended in an error: skipped if refused, else failed.
 
-    A refusal: the forward raises, as it may for any call; a `raise` of the user's is the line; or the check is of a transform (CLAIMED), and the
-    Function does not claim to support it (`subject.maps`).
+    It is a refusal if the forward raises, as it may for any call; if the line is a `raise` of the user's; or if the check is of a transform
+    (CLAIMED), and the Function does not claim to support it (`subject.maps`).
     """
     refused = subject.stage == "forward" or _is_of_forward(error, subject)
     refused &= not (subject.maps and name in CLAIMED)
@@ -155,16 +157,16 @@ def _accepted(subjects: Sequence[Subject]) -> tuple[int, Any]:
     """
     if not subjects[0].asked.declared or subjects[0].samples:
         return with_inputs(subjects)
-    every = [with_inputs(subjects[:1])]
-    if isinstance(every[0][1], Refused) and len(subjects) > 1:
-        every.append(with_inputs(subjects[1:]))
-    return every[0] if isinstance(every[-1][1], Refused) else every[-1]
+    tried = [with_inputs(subjects[:1])]
+    if isinstance(tried[0][1], Refused) and len(subjects) > 1:
+        tried.append(with_inputs(subjects[1:]))
+    return tried[0] if isinstance(tried[-1][1], Refused) else tried[-1]
 
 
 def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
     """Yield the Function once for each possible declaration of its inputs, a module of checks."""
     given = request["function"]
-    source = os.path.realpath(given["place"][1])
+    source = os.path.realpath(given["place"][1])  # (module, file, root, name)
     known = {key: given[key] for key in Asked._fields if key != "source"}
     lists = {key: tuple(x) for key, x in known.items() if isinstance(x, list)}
     asked = Asked(**known | lists, source=source)
@@ -181,7 +183,7 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
 
 
 def named(place: Sequence[str]) -> Any:
-    """Return the object of a name in a file: of (module, file, root, name); raise NotLoadedError if there is none."""
+    """Import the object at a place, (module, file, root, name), and return it; raise NotLoadedError if there is none."""
     module, file, root, name = place
     try:
         return attrgetter(name)(import_file(module, file, root))
@@ -193,8 +195,8 @@ def named(place: Sequence[str]) -> Any:
 def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
     """Yield the result of each check; skip repetitions of a reported fault, with the reason.
 
-    If backward refuses every call, or no output has a gradient, the only result says so.
-    `why`: by the name of a check to skip, the reason.
+    If backward refuses every call, or no output has a gradient, the only result says so. `lines`: by part ("forward", "grad_x"), the line
+    to report a fault at. `why`: by the name of a check to skip, the reason.
     """
     if not subject.positions:
         yield Result("gradient", "skipped", "no output has a gradient")

@@ -1,5 +1,6 @@
 """The kernels of an op against its formula, in Triton's interpreter.
 
+`runner.py` calls both functions for an op with `--kernels`: `withhold` before the proof of its formula, `check_kernels` after it.
 In: the text of their module, and the checks of the op, which has been proven without them. Out: how many calls ran with them, the first
 failure in words, or why none ran. Invariant: the interpreter is asked for before triton is imported; a call that the kernels are not
 for runs the formula, and counts too.
@@ -23,6 +24,7 @@ def withhold(request: dict[str, Any]) -> None:
     """
     for name, _ in request["kernels"]:
         os.environ["TRITON_INTERPRET"] = "1"
+        # None: an import raises ImportError, and the op falls back to its formula.
         sys.modules[name] = None  # type: ignore[assignment]
         warnings.filterwarnings("ignore", ".*runs without its kernels")
 

@@ -1,6 +1,6 @@
 """Measuring process: time calls of one variant of an op: the op, its text, the compiled text, another operator.
 
-In: on stdin, one JSON object a line: texts and a setting to prepare for, then rounds. Out: on stdout, likewise: the version of torch;
+`scaffold bench` starts one for each variant (`verify/bench.py`). In: on stdin, one JSON object a line: texts and a setting to prepare for, then rounds. Out: on stdout, likewise: the version of torch;
 for a setting, the bytes of a call and figures of its values; for a round, the seconds of its forward and backward.
 Invariant: the clock is read only after a device other than the CPU has finished. Output of the user's code goes to stderr.
 """
@@ -67,7 +67,8 @@ class Call:
     def __init__(self, request: dict[str, Any]) -> None:
         """Load the module of checks, make the inputs, and warm up the function named by "calls"; raise if it fails.
 
-        The number of calls in a round follows from the seconds of the last call.
+        The number of calls in a round follows from the seconds of the last call. One thread on a CPU is timed by its CPU time, which other
+        processes do not lengthen.
         """
         torch.set_num_threads(request["threads"])
         sys.path.extend(path for path in request["path"] if path not in sys.path)
@@ -95,7 +96,7 @@ class Call:
         ends = _ends(self.function(*self.inputs))
         self.grads = [torch.randn_like(end) for end in ends]
         for _ in range(WARM_UP):
-            seconds = max(1e-6, sum(self.step()[:2]))
+            seconds = max(1e-6, sum(self.step()[:2]))  # forward and backward
         self.calls = max(1, min(MOST_CALLS, int(ROUND / seconds)))
 
     def _inputs(self, needs: Sequence[str]) -> list[Any]:
@@ -136,12 +137,12 @@ class Call:
 
     def round(self) -> dict[str, float]:
         """Return the median seconds of forward, backward and both."""
-        taken = [self.step()[:2] for _ in range(self.calls)]
-        forward, backward = (median(part) for part in zip(*taken, strict=True))
+        timings = [self.step()[:2] for _ in range(self.calls)]
+        forward, backward = (median(part) for part in zip(*timings, strict=True))
         return {
             "forward": forward,
             "backward": backward,
-            "both": median(map(sum, taken)),
+            "both": median(map(sum, timings)),
         }
 
     def described(self) -> dict[str, Any]:
@@ -152,7 +153,7 @@ class Call:
         *_, outputs, found = self.step()
         values = [*_listed(outputs), *(grad for grad in found if grad is not None)]
         figures = [_figures(value) for value in values]
-        del outputs, found, values
+        del outputs, found, values  # their memory would count as the call's
         names, frozen = self.checks.DIFFERENTIABLE, {}
         for name in names if len(names) > 1 and not self.compiled else ():
             needs = [other for other in names if other != name]
@@ -179,7 +180,7 @@ class Call:
 
 
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that keeps the shape of the largest value computed."""
+    """A dispatch mode to keep the shape of the largest value computed in a call."""
 
     shape = torch.Size([0])
 
@@ -195,7 +196,11 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def refuse_too_large(function: Callable[..., Any], inputs: Sequence[Any]) -> None:
-    """Raise if a value has far more elements than the inputs, as if shapes broadcast by accident; compute only shapes."""
+    """Raise TooLargeError if a value has far more elements than the inputs, as if shapes broadcast by accident; compute only shapes.
+
+    Inputs without declared shapes all get the same one, which a forward may expand against itself: at the sizes of a benchmark that would
+    fill the memory.
+    """
     sizes = [x.numel() for x in inputs if isinstance(x, Tensor)]
     try:
         with FakeTensorMode() as fake, Largest() as seen:  # type: ignore[no-untyped-call]
@@ -226,12 +231,12 @@ def _peak_of_cpu(step: Callable[[], Any]) -> int:
     with torch.autograd.profiler.profile(profile_memory=True) as profile:
         results = step()
     del results
-    most = held = 0
+    most = allocated = 0
     known: Any = profile.kineto_results
     for event in known.events():
         if event.name() == "[memory]":
-            held += event.nbytes()
-            most = max(most, held)
+            allocated += event.nbytes()  # less than 0 if memory is freed
+            most = max(most, allocated)
     return most
 
 

@@ -1,5 +1,6 @@
 """Modules from text: import text under a name, without a file; record the branches taken.
 
+A proof runs ops and checks that are not written to disk yet. It also tells the user which branches of a forward never ran.
 In: a name and a module's source; names of functions whose conditions are watched. Out: the module, imported under that name; the
 conditions that had one value only. Invariant: nothing is written; a traceback shows the lines of the text.
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 
 class TextLoader(ExecutionLoader):
-    """A loader of one module from a text."""
+    """A loader of one module from a text, for Python's import system; `place` stands for the file in tracebacks: "<verified_op>"."""
 
     def __init__(self, text: str, place: str, watched: Collection[str]) -> None:
         self.text, self.place, self.watched = text, place, watched
@@ -32,12 +33,12 @@ class TextLoader(ExecutionLoader):
         for node in ast.walk(tree) if self.watched else ():
             if isinstance(node, ast.FunctionDef) and node.name in self.watched:
                 _Watched().visit(node)
-        whole = ast.fix_missing_locations(tree)
-        return compile(whole, self.place, "exec", dont_inherit=True)
+        located = ast.fix_missing_locations(tree)
+        return compile(located, self.place, "exec", dont_inherit=True)
 
 
 NOTED = "noted_test"  # the function to record a condition
-WAYS = "ways_of_tests"  # its records
+WAYS = "ways_of_tests"  # its records: both are globals of a loaded module
 Ways = dict[str, set[bool]]  # the text of a condition -> its values
 
 
@@ -67,9 +68,9 @@ class _Watched(ast.NodeTransformer):
 
 
 def one_way(module: Any) -> dict[str, bool]:
-    """Return the conditions of watched functions with the same value in all calls, and this value."""
+    """Return the conditions of watched functions with the same value in all calls, and this value: `{"x > 0": True}`."""
     ways: Ways = vars(module).get(WAYS, {})
-    return {test: next(iter(came)) for test, came in ways.items() if len(came) == 1}
+    return {test: next(iter(seen)) for test, seen in ways.items() if len(seen) == 1}
 
 
 def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
@@ -78,6 +79,7 @@ def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
     spec = spec_from_loader(name, TextLoader(text, place, watched), origin=place)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
+    # Tracebacks find the lines here, as there is no file.
     linecache.cache[place] = (len(text), None, text.splitlines(True), place)
     ways = module.__dict__[WAYS] = Ways()
 
@@ -92,7 +94,7 @@ def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
 
 
 def load_checks(request: dict[str, Any], watched: Collection[str] = ()) -> ModuleType:
-    """Load an op's checks, after the modules they import."""
+    """Load the op's module of checks and return it, after the modules that it and the op import."""
     for name, text in request["modules"]:
         load(name, text)
     load("verified_op", request["op"])

@@ -1,6 +1,9 @@
 """The class of an op's tests in a proof: inputs, calls and gradients, without pytest and its cost.
 
-In: the class from the generated test, over the defaults here. Out: functions of inputs in call order.
+The module of checks has a class like that of the op's test file, but it derives from `OpTests` here, and calls these functions to make its
+`make`, `gradients` and the rest. In: that class. Out: functions of inputs in call order.
+Words: `tests` is the class, whose attributes state facts of the op; names of inputs are those of `tests.make()`, with `tensors[0]`,
+`tensors[1]` for a variadic `*tensors`.
 Invariant: inputs, calls and grad_outputs are those of `OpTests` in `op_testing.py`.
 """
 
@@ -27,7 +30,7 @@ def permuted(tensor: Tensor) -> Tensor:
 
 
 class OpTests:
-    """The properties of an op's tests, with their defaults."""
+    """The properties of an op's tests, with their defaults; `op_testing.py.jinja` explains each."""
 
     op: Callable[..., Any]
     function: Any = None
@@ -80,11 +83,11 @@ def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
         seed_generator(seed)
         made = tests.make(**arguments) | dict.fromkeys(absent)
         # By default each tensor of `*tensors` requires grad, however many there are.
-        every = _stems(needs) if tuple(needs) == tests.differentiable else ()
+        stems = _stems(needs) if tuple(needs) == tests.differentiable else ()
         for name, value in made.items():
             if isinstance(value, Tensor):
                 value = value & False if name in closed else value
-                needed = name in needs or name.partition("[")[0] in every
+                needed = name in needs or name.partition("[")[0] in stems
                 made[name] = layout(value).requires_grad_(needed)
         return tuple(made.values())
 
@@ -111,7 +114,7 @@ def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[...,
 
 
 def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
-    """Return a function with no effect on its inputs, and with the same random numbers in every call; None for None."""
+    """Return the function such that it changes none of its inputs, and draws the same random numbers in every call; None for None."""
     if function is None:
         return None
     called = on_copy(tests, function)
@@ -141,6 +144,7 @@ def backpropagating(
         """Return the gradients of a call's outputs, or of the one tensor, by the inputs requiring grad."""
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         several = outputs if isinstance(outputs, tuple) else (outputs,)
+        # No `ends`: all outputs have a gradient.
         ends = [several[index] for index in tests.ends] if tests.ends else [*several]
         if attached:
             ends = [
@@ -160,9 +164,9 @@ def backpropagating(
 def recording(
     tests: type[OpTests], declared: int | None, single: bool
 ) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """Return a function to call a subclass of the Function, and keep only the `declared` outputs.
+    """Return a function to call a subclass of the Function, and keep only the first `declared` outputs.
 
-    The Function may return more, for its backward; None: it does not. `single`: the one declared output is returned as a tensor, not a tuple.
+    A proof records what backward returns in such a subclass (`derivatives.returned_gradients`). The Function may return more, for its backward; None: it does not. `single`: the one declared output is returned as a tensor, not a tuple.
     """
 
     def call_recorder(recorder: Any, inputs: tuple[Any, ...]) -> Any:
