@@ -4,8 +4,8 @@
 In: the variants, each as texts and the name of the function to call; a setting: sizes, dtype, device. Out: a `Measured` for each variant
 that ran, and a reason for each other one.
 Words: a *variant* is one of the compared functions; in a *round* each is timed once, one after the other, so that a slow moment of the
-machine hits all; the child process (`child/measuring.py`) makes inputs and calls. Invariant: a failure of a process is reported in words; none outlives its `Bench`, and each
-answer has a time limit.
+machine hits all; the child process (`child/measuring.py`) makes inputs and calls. Invariant: a failure of a process is reported in words;
+none outlives its `Bench`, and each answer has a time limit.
 """
 
 import sys

@@ -1,10 +1,11 @@
 """Test suites: run test files in separate processes of a chosen interpreter, and report outcomes.
 
-`scaffold verify` runs the generated tests of a project with it. In: the files, the interpreter, the number run at a time, a limit in seconds for each. Out: a `Report` a file, in their order.
+`scaffold verify` runs the generated tests of a project with it. In: the files, the interpreter, the number run at a time, a limit in
+seconds for each. Out: a `Report` a file, in their order.
 Words: a *skeleton* is a generated op with parts for the user to write, each raising NotImplementedError; its tests fail as expected
 (xfailed) with the reason `write ...`, and such parts are *unwritten*.
-Invariant: a hang or crash is reported for its file; an interrupt ends all processes. A file passes only if its run came to its
-end, no test failed, nothing was left unwritten and some test passed.
+Invariant: a hang or crash is reported for its file; an interrupt ends all processes. A file passes only if its run came to its end, no
+test failed, nothing was left unwritten and some test passed.
 """
 
 import re
@@ -83,7 +84,8 @@ class Telling:
     def hear(self, answer: dict[str, Any]) -> None:
         """Record one answer of the testing process about the run of a file.
 
-        `began` and `test`: a test started, or has an outcome; `broken`: an import failed; `finished`: pytest's exit code; `ended`: that of the process around it, the last answer.
+        `began` and `test`: a test started, or has an outcome; `broken`: an import failed; `finished`: pytest's exit code; `ended`: that
+        of the process around it, the last answer.
         """
         match answer:
             case {"began": str(test)}:

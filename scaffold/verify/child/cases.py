@@ -1,8 +1,9 @@
 """Cases: the calls to try in a verification.
 
-Every comparison of a proof (`checking.py`, `further_questions.py`, `function_checks.py`) takes its calls from here, so that the inputs
-of all are made alike. In: the module of checks (`checks`, generated for one op; CASES by name, NAMES of the inputs), whose `make` is that of the generated test (`render/testcases.py`, `render/testvalues.py`), with the further
-sizes and values that `render/verification.py` writes. Out: `Case`s, whose inputs are made anew for every call.
+Every comparison of a proof (`checking.py`, `further_questions.py`, `function_checks.py`) takes its calls from here, so that the inputs of
+all are made alike. In: the module of checks (`checks`, generated for one op; CASES by name, NAMES of the inputs), whose `make` is that of
+the generated test (`render/testcases.py`, `render/testvalues.py`), with the further sizes and values that `render/verification.py`
+writes. Out: `Case`s, whose inputs are made anew for every call.
 Words: *leading dims* are those before an input's declared ones (`...` in `x[..., D]`); *attributes* are arguments other than tensors; a
 shape is *guessed* if the user declared none; ASKED_MORE: the gradient is a user's formula or has branches.
 Invariant: the forward may refuse a case; then the case says nothing about the gradients.

@@ -1,7 +1,8 @@
 """The check of an op: outputs against its forward, gradients against autograd.
 
 This is the proof of a generated op (`judging.judged` calls `check`), and the comparison of an adopted op with the Function it replaces
-(`compare`). In: the module of checks (`checks`), which imports the op. Out: a `Verdict` as a dict for JSON: the first failure in words, or none.
+(`compare`). In: the module of checks (`checks`), which imports the op. Out: a `Verdict` as a dict for JSON: the first failure in words,
+or none.
 Invariant: a failure is a case that the forward accepts, and for which the op or its backward is wrong.
 
 The module of checks has OPERATOR, the op; FORWARD, the same in plain PyTorch; REFERENCE, plain PyTorch with the gradients to expect, or
@@ -180,7 +181,8 @@ def _unreached(checks: Any) -> Iterator[str]:
 def compare(checks: Any) -> dict[str, Any]:
     """Compare gradients of the op with those of the Function it was adopted from, up to the first failure; return the fields of a verdict.
 
-    That Function is REFERENCE here; a case it does not accept is skipped. The first note is a call whose gradients were compared, or the reason why there was none; then `cases` is 0, and there is no failure.
+    That Function is REFERENCE here; a case it does not accept is skipped. The first note is a call whose gradients were compared, or the
+    reason why there was none; then `cases` is 0, and there is no failure.
     """
     run = Run()
     noted: list[str] = []
@@ -206,18 +208,13 @@ def check_case(
     run: Run,
     compared: "Compared | None" = None,
 ) -> None:
-    """Check a case's outputs, then its gradients for each set of inputs requiring grad; add the outcome to `run`.
-
-    `layout` copies tensors to a memory layout, which `words` name. `compared` judges the gradients, by default as backward returns them. A
-    case that the forward refuses is counted as skipped, and as a refusal if it had to be accepted.
-    """
+    """Check a case's outputs, then its gradients for each set of inputs requiring grad; add to `run`. `compared` judges the gradients; `words` name the layout."""
     title = f"{case.name}, {words}" if words else case.name
     refused = refusal(checks, case, layout)
     if refused.words:
         run.skipped.append(title)
         if not (case.further or words and checks.CONTIGUOUS):
-            # A further case, or a layout other than the only one supported, may be refused.
-            run.refusals.append((case.name, refused))
+            run.refusals.append((case.name, refused))  # others may be refused
         return
     inputs = make_inputs(checks, case, layout)
     run.cases += 1
@@ -745,7 +742,8 @@ def _judge(
 ) -> Found | None:
     """Judge the gradient of the input `name`; None if it is right.
 
-    `expected` has the right gradients by input; without one for this input, only shape and dtype are judged. If it is wrong only where autograd's own is not finite, the forward is to blame.
+    `expected` has the right gradients by input; without one for this input, only shape and dtype are judged. If it is wrong only where
+    autograd's own is not finite, the forward is to blame.
     """
     value, wanted = inputs[names.index(name)], expected.get(name)
     scene = Scene(

@@ -1,10 +1,11 @@
 """Derivatives of a call: gradients from `backward`, tangents from `jvp`, and the expected ones.
 
-The comparisons of a proof (`checking.py`, `function_checks.py`) get both sides from here. In: the module of checks (`checks`: OPERATOR, the
-op; REFERENCE, plain PyTorch, or None) and the inputs of a call. Out: gradients, in the order of the inputs or by name: by autograd of the reference, by
-central differences if there is none, or by autograd of the user's own text. Tangents come in pairs, one for each differentiable output.
-Invariant: a returned gradient is as backward returned it, before autograd sums or casts it; the output gradients are the same
-for all of them, those of `checks.gradients`, and so are the tangents of the inputs.
+The comparisons of a proof (`checking.py`, `function_checks.py`) get both sides from here. In: the module of checks (`checks`: OPERATOR,
+the op; REFERENCE, plain PyTorch, or None) and the inputs of a call. Out: gradients, in the order of the inputs or by name: by autograd of
+the reference, by central differences if there is none, or by autograd of the user's own text. Tangents come in pairs, one for each
+differentiable output.
+Invariant: a returned gradient is as backward returned it, before autograd sums or casts it; the output gradients are the same for all of
+them, those of `checks.gradients`, and so are the tangents of the inputs.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,11 +1,12 @@
 """Diagnosis: the error of a gradient in words; for a surrogate, its difference from the derivative.
 
-A proof that only said "wrong" would help nobody: these phrases name the likely slip. In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
+A proof that only said "wrong" would help nobody: these phrases name the likely slip. In: the gradient that backward returned, the
+expected one, and the `Scene`: inputs, outputs, the other gradients.
 Out: a phrase such as "transposed", "factor 2" or "where x < 0", or None for a right gradient; for a surrogate notes, one for each
 gradient: whether it is the derivative; these are no failures.
-Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest
-difference is reported. Any factor explains a single element, so there only a simple factor is believed. The condition that describes a
-set of elements holds for those and for no other one, and there are too many of them for chance.
+Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest difference
+is reported. Any factor explains a single element, so there only a simple factor is believed. The condition that describes a set of
+elements holds for those and for no other one, and there are too many of them for chance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -60,17 +61,16 @@ def name_places(mask: Tensor, values: Values) -> str:
 def name_condition(*draws: tuple[Tensor, Values]) -> str:
     """Return the first condition, `where x < 0`, exact in each draw; "" if there is none.
 
-    A draw is a mask of the wrong elements, and the inputs and outputs of that call by name. Among few elements a condition is exact by chance: six elements have the signs of `grad_output` once in 64 times.
+    A draw is a mask of the wrong elements, and the inputs and outputs of that call by name. Among few elements a condition is exact by
+    chance: six elements have the signs of `grad_output` once in 64 times.
     """
     for name, value in draws[0][1].items():
         if value.is_complex() or value.ndim == 0 or value.numel() == 0:
             continue
         for words, condition in CONDITIONS:
-            tried = [(condition(values[name]), mask) for mask, values in draws]
-            if all(
-                fits(x, mask) and x.expand_as(mask).equal(mask) for x, mask in tried
-            ):
-                elements = torch.cat([x.flatten() for x, _ in tried])
+            pairs = [(condition(values[name]), mask) for mask, values in draws]
+            if all(fits(x, m) and x.expand_as(m).equal(m) for x, m in pairs):
+                elements = torch.cat([x.flatten() for x, _ in pairs])
                 # By chance it would be one of all masks with as many True elements.
                 if comb(elements.numel(), int(elements.sum())) >= TELLING:
                     return words.format(name)
@@ -240,9 +240,8 @@ def _orders(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
     """Yield a phrase for each permutation of the dims that gives the expected values: "transposed"."""
     if not 2 <= actual.ndim <= PERMUTED or actual.ndim != expected.ndim:
         return
-    for order in list(permutations(range(actual.ndim)))[
-        1:
-    ]:  # the first changes nothing
+    # The first permutation changes nothing.
+    for order in list(permutations(range(actual.ndim)))[1:]:
         if scene.close(actual.permute(order), expected):
             swapped = [k for k, axis in enumerate(order) if k != axis]
             if actual.ndim == 2:

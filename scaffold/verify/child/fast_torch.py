@@ -2,7 +2,8 @@
 
 The overhead of torch's own costs more than all cases of a proof.
 
-All code of the child that seeds or differentiates many times calls these. In: the arguments of torch's own. Out: the results of torch's own, bit for bit and in the same memory layout.
+All code of the child that seeds or differentiates many times calls these. In: the arguments of torch's own. Out: the results of torch's
+own, bit for bit and in the same memory layout.
 Invariant: nothing is imported, and no stack trace formatted.
 """
 

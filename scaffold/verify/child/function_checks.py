@@ -433,8 +433,8 @@ def check_values(subject: Subject) -> None:
 def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     """Yield inputs with a row of zeros, equal to another input's, or left out by an argument such as `ignore_index`.
 
-    Each is (words of a failure, with {} for the difference; the inputs; whether finite differences exist there). They do not where the changed
-    input has a gradient itself: zeros and ties may be kinks.
+    Each is (words of a failure, with {} for the difference; the inputs; whether finite differences exist there). They do not where the
+    changed input has a gradient itself: zeros and ties may be kinks.
     """
     pairs = [*zip(subject.names, subject.inputs(), strict=True)]
     for at, (name, value) in enumerate(pairs):
@@ -518,8 +518,8 @@ class Asking:
     def derivative(self, inputs: Sequence[Any], words: str) -> None:
         """Compare gradients with the derivative; raise Wrong, or add a note if the inputs may be none that the Function is for.
 
-        They may be if it reduces a dim by its number, which means another dim at another rank; or if shapes were searched for, and a tensor has
-        no gradient: as indices it may not fit other sizes. `words` tell how the inputs were changed.
+        They may be if it reduces a dim by its number, which means another dim at another rank; or if shapes were searched for, and a
+        tensor has no gradient: as indices it may not fit other sizes. `words` tell how the inputs were changed.
         """
         call = describe(self.names, inputs)
         try:

@@ -358,7 +358,8 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield changed inputs, after words for the change: enlarged values; one input near, or partly equal to, a number of a formula.
 
-    VALUES has such numbers by the position of an input: a branch or a clamp begins at some. In the words of a float input `all values of x are about 2`, of an integer one `every x is 2`.
+    VALUES has such numbers by position: a branch or a clamp begins there. An attention mask, without a gradient, also gets -inf. In the
+    words of a float input `all values of x are about 2`, of an integer one `every x is 2`.
     """
     large = _large(checks, inputs)
     if large:
@@ -390,7 +391,6 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
                 row = value.clone()
                 row[0] = number
                 yield f"one row of {name} is {number}", _replaced(inputs, {at: row})
-            # -inf in a tensor without a gradient, as in an attention mask, too.
             if math.isfinite(number) or number < 0 and not inputs[at].requires_grad:
                 mixed = value.where(every_other, number)
                 words = f"some values of {name} are {_said(number)}"
@@ -457,7 +457,8 @@ def _rounding_changes(
 ) -> Tensor:
     """Return the largest change of autograd's own gradient of input `name` if inputs change by a part of `eps`.
 
-    Where terms cancel, rounding of the inputs alone makes gradients differ: so much is no fault of the op. `size` measures a change: `Tensor.abs` for each element, `Tensor.norm` for the whole.
+    Where terms cancel, rounding of the inputs alone makes gradients differ: so much is no fault of the op. `size` measures a change:
+    `Tensor.abs` for each element, `Tensor.norm` for the whole.
     """
     position = _wanted(checks, inputs).index(name)
     theirs, *beside = (
@@ -640,7 +641,8 @@ OF_NO_REFERENCE = (
 def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
     """Ask the further questions about the tests' cases, and yield each answer with its case.
 
-    Only about the first case that the forward accepts are the expensive ones asked (OF_ONE_CASE). If its gradient is a user's formula or has branches, its second derivatives are also compared in other calls.
+    Only about the first case that the forward accepts are the expensive ones asked (OF_ONE_CASE). If its gradient is a user's formula or
+    has branches, its second derivatives are also compared in other calls.
     """
     if not checks.HAS_GRADIENT:
         return

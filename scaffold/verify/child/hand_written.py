@@ -185,7 +185,8 @@ class Subject:
     def _typed(self, name: str, value: Any, most: int) -> Any:
         """Return the value of the input `name` in the kind tried: in the dtype `self.dtype`, between 0.1 and 0.9 if `self.inside` says so.
 
-        `most` is the largest rank of all inputs: tensors of fewer dims are parameters. A permutation gets its indices, a binary label 0 and 1.
+        `most` is the largest rank of all inputs: tensors of fewer dims are parameters. A permutation gets its indices, a binary label 0
+        and 1.
         """
         if not isinstance(value, Tensor):
             # tanh stands for a function: for this one several tensors will do, too.
@@ -272,9 +273,7 @@ class Subject:
         one, two = self.inputs(), self.inputs()
         torch.manual_seed(11)
         first = self.call(one)
-        torch.manual_seed(
-            12
-        )  # equal inputs and another seed: only random numbers differ
+        torch.manual_seed(12)  # equal inputs: only random numbers may differ
         second = self.call(two)
         self.random = tests.random = any(
             x.shape == y.shape
@@ -460,7 +459,8 @@ class Subject:
     def is_surrogate(self, expected: Sequence[Tensor]) -> bool:
         """Decide whether a gradient other than the derivative may be meant; if so, set `surrogate`, note why, and return True.
 
-        `expected` are the derivatives, by differences. It may if the derivative is 0, if the forward returns its input, if the sign of grad_output chooses, or if the Function's text says so.
+        `expected` are the derivatives, by differences. It may if the derivative is 0, if the forward returns its input, if the sign of
+        grad_output chooses, or if the Function's text says so.
         """
         if self.checks.REFERENCE is not None:
             return False
@@ -567,8 +567,9 @@ def _detached(value: Any) -> Any:
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
     """Return the index of the first subject with accepted inputs, and the subject; or shapes for its inputs; or a Refused.
 
-    The subjects are one Function with its inputs declared in several ways; shapes are to declare them with, and ask again. Inputs accepted by the backward, too, are tried before those accepted by the forward alone; of each, all dtypes and ranges of values;
-    complex ones only if the code, or an error, speaks of them.
+    The subjects are one Function with its inputs declared in several ways. Inputs that the backward accepts, too, are tried first; of
+    each all kinds, complex ones only if the code, or an error, speaks of them. Shapes are searched for once, or again if some forward
+    ran.
     """
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
@@ -577,7 +578,6 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     codes = (getattr(unwrap(one), "__code__", None) for one in methods)
     words = {name for x in codes for name in getattr(x, "co_names", ())}
     real = subjects[0].asked.declared or words >= OF_REAL
-    # Complex kinds come first if the code speaks of them, else last and only if an error does.
     first = COMPLEX * (not real and not OF_COMPLEX.isdisjoint(words))
     for backward in (True, False):
         for kind, (at, subject) in product(
@@ -591,14 +591,11 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
             if not reasons[-1]:
                 subject.look()
                 return at, subject
-        # No search if these shapes come from one; nor a second one if no forward ever ran.
         if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
             continue
         open_ = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
         likely = [*compress(enumerate(subjects), open_)][:WAYS]
-        # KINDS[::3]: each dtype once, with values as they are.
         for kind, (at, subject) in product((*said, *KINDS[::3]), likely):
-            # The last search failed for a dtype: `kind` would fail in the same way.
             mixed = kind == KINDS[0] and "scalar type" in str(tried)
             refused = kind in COMPLEX[:2] and "real input" in str(tried)
             if mixed or refused or time.process_time() - began > IN_ALL:

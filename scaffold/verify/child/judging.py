@@ -1,7 +1,8 @@
 """Verdict on a hand-written Function: run all its checks in turn.
 
-`runner.py` calls `judged` for a request with a Function, as `scaffold verify FILE` sends it. In: a request: the Function's place, possible declarations of its inputs, its reference. Out: the fields of a `Verdict`: a `Result`
-for each check; or shapes to declare the inputs with first; or why no check could run.
+`runner.py` calls `judged` for a request with a Function, as `scaffold verify FILE` sends it. In: a request: the Function's place,
+possible declarations of its inputs, its reference. Out: the fields of a `Verdict`: a `Result` for each check; or shapes to declare the
+inputs with first; or why no check could run.
 Invariant: a check that would only repeat a reported fault is skipped, with the reason.
 """
 

@@ -1,7 +1,8 @@
 """Measuring process: time calls of one variant of an op: the op, its text, the compiled text, another operator.
 
-`scaffold bench` starts one for each variant (`verify/bench.py`). In: on stdin, one JSON object a line: texts and a setting to prepare for, then rounds. Out: on stdout, likewise: the version of torch;
-for a setting, the bytes of a call and figures of its values; for a round, the seconds of its forward and backward.
+`scaffold bench` starts one for each variant (`verify/bench.py`). In: on stdin, one JSON object a line: texts and a setting to prepare
+for, then rounds. Out: on stdout, likewise: the version of torch; for a setting, the bytes of a call and figures of its values; for a
+round, the seconds of its forward and backward.
 Invariant: the clock is read only after a device other than the CPU has finished. Output of the user's code goes to stderr.
 """
 

@@ -166,7 +166,8 @@ def recording(
 ) -> Callable[[Any, tuple[Any, ...]], Any]:
     """Return a function to call a subclass of the Function, and keep only the first `declared` outputs.
 
-    A proof records what backward returns in such a subclass (`derivatives.returned_gradients`). The Function may return more, for its backward; None: it does not. `single`: the one declared output is returned as a tensor, not a tuple.
+    A proof records what backward returns in such a subclass (`derivatives.returned_gradients`). The Function may return more, for its
+    backward; None: it does not. `single`: the one declared output is returned as a tensor, not a tuple.
     """
 
     def call_recorder(recorder: Any, inputs: tuple[Any, ...]) -> Any:

@@ -1,7 +1,9 @@
 """The original of an adopted op: compare the op with that Function.
 
-In: its place, and modules of checks. Out: the fields of a `Verdict`, whose first note is a call that was compared; a failure of
-ORIGINAL if it cannot run here. Invariant: a case counts only if the Function accepted it; both draw the same random numbers.
+`scaffold adopt` replaces a hand-written Function by a generated op, and asks here whether both agree. In: the place of the Function, and
+modules of checks. Out: the fields of a `Verdict`, whose first note is a call that was compared; a failure of
+ORIGINAL if it cannot run here.
+Invariant: a case counts only if the Function accepted it; both draw the same random numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +27,8 @@ ORIGINAL = "the original"
 def against_original(request: dict[str, Any]) -> dict[str, Any]:
     """Compare the op with the Function it was adopted from; return the fields of a verdict.
 
-    By the first of several checks with a case that the Function accepts; the last resort is the verdict on the first ones.
+    There are several modules of checks, which make inputs of other shapes; the first with a case that the Function accepts decides. If there
+    is none, the verdict is that by the first module. It is a failure, too, if either cannot be imported.
     """
     original = request["original"]
     try:
@@ -58,7 +61,7 @@ def _function(module: Any, name: str) -> Any:
     """Return the Function of this name; if the module rebinds it, `scale = scale.apply`, find the class among the known Functions."""
     found = attrgetter(name)(module)
     pending = [] if isinstance(found, type) else [torch.autograd.Function]
-    for known in pending:
+    for known in pending:  # it grows: all subclasses, however deep
         pending += known.__subclasses__()
         if (known.__module__, known.__qualname__) == (module.__name__, name):
             return known
@@ -66,7 +69,7 @@ def _function(module: Any, name: str) -> Any:
 
 
 def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:
-    """Make the Function the reference of the checks, and seed both: a random op draws the same numbers."""
+    """Make the Function, by its `apply`, the reference of the checks, and seed both: a random op draws the same numbers."""
     checks.REFERENCE = checks.FORWARD = seeded(checks.on_copy(checks.TESTS, applied))
     checks.OPERATOR = seeded(checks.OPERATOR)
     checks.OWN_FORWARD = checks.OWN_GRADIENT = None
@@ -74,7 +77,7 @@ def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:
 
 
 def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function: it draws the same random numbers in every call."""
+    """Return the function such that it draws the same random numbers in every call."""
 
     def call(*inputs: Any) -> Any:
         torch.manual_seed(2)
@@ -100,6 +103,7 @@ def _transformed(checks: Any) -> Iterator[str]:
             continue
         inputs = [x.detach() if isinstance(x, Tensor) else x for x in given]
         needed = [isinstance(x, Tensor) and x.requires_grad for x in given]
+        # A batch of two equal samples has to give the gradient of the one, twice.
         gradient = torch.func.grad(loss, tuple(compress(range(len(given)), needed)))
         several = [torch.stack([x, x]) if isinstance(x, Tensor) else x for x in inputs]
         dims = tuple(0 if isinstance(x, Tensor) else None for x in inputs)

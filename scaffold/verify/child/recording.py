@@ -1,5 +1,6 @@
 """Recording of calls: report what Functions are called with while tests run.
 
+`scaffold test-stub --record` learns from them real arguments for the tests it writes (`verify/recordings.py`).
 In: a function that sends an answer. Out: an answer for each call of `apply` unlike those before it.
 Invariant: the calls do as ever; of a tensor its shape, dtype, stride and, for integers, their range are kept, never its values.
 `testing.py` runs this file by its path: it stands alone and keeps to old syntax, as that one does.
@@ -19,10 +20,13 @@ MOST = 20  # different calls of one Function
 
 
 def watch(tell: Any) -> None:
-    """Replace `Function.apply`, to `tell` the arguments of each call unlike those before it, at most MOST of a Function."""
+    """Replace `Function.apply`, to `tell` the arguments of each call unlike those before it, at most MOST of a Function.
+
+    `tell` sends its keywords as an answer to the process that started the tests.
+    """
     function: Any = torch.autograd.Function
     usual = function.apply.__func__
-    seen: dict[str, set[str]] = {}
+    seen: dict[str, set[str]] = {}  # by Function: its reported calls, as JSON
 
     def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
         """Report a call unlike those before it, and make it; a call with an argument that no text can make again is not reported."""
@@ -56,7 +60,7 @@ def _described(value: Any) -> dict[str, Any] | None:
 
 
 def _literal(value: Any) -> str | None:
-    """Return a number, string, None, or a list or tuple of such, as code; None (no text) for any other value."""
+    """Return a number, string, None, or a list or tuple of such, as code for a test: "(2, -1)"; None (no text) for any other value."""
     if type(value) in (list, tuple, torch.Size):
         items = [_literal(item) for item in value]
         if None in items:
@@ -64,7 +68,7 @@ def _literal(value: Any) -> str | None:
         listed = ", ".join(str(item) for item in items)
         if type(value) is list:
             return f"[{listed}]"
-        return f"({listed},)" if len(items) == 1 else f"({listed})"
+        return f"({listed},)" if len(items) == 1 else f"({listed})"  # a size, too
     if type(value) is float and not math.isfinite(value):
         return f'float("{value}")'
     plain = value is None or type(value) in (bool, int, float, str)

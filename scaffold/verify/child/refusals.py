@@ -1,6 +1,8 @@
 """Refusals: the reason why a forward refuses inputs, and advice to the user.
 
-In: the module of checks, a case. Out: a `Refusal`, whose words are "" if nothing is wrong. Invariant: the op itself is called
+A forward may refuse inputs that its author never meant; a gradient is compared only for calls it accepts. If it refuses the tests' own
+inputs, the user has to declare others, and reads here how.
+In: the module of checks (`checks`), a case. Out: a `Refusal`, whose words are "" if nothing is wrong. Invariant: the op itself is called
 only if there is no other forward.
 """
 
@@ -60,9 +62,9 @@ MODULES = ("<verified_checks>", "<verified_op>")  # modules with the lines of a 
 class Refusal(NamedTuple):
     """The reason why a forward refuses inputs, and the code of the formula that raised."""
 
-    words: str = ""
-    expression: str = ""
-    statement: str = ""
+    words: str = ""  # "raised RuntimeError: ..."
+    expression: str = ""  # the part of the line that raised
+    statement: str = ""  # the line
 
 
 def raised(error: Exception) -> str:
@@ -78,7 +80,7 @@ TOLD: set[str] = set()  # files of the user, for which lines are reported
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error."""
+    """Return the first line of an error's message, without PyTorch's announcement of a list that follows it."""
     first = (str(error).strip().splitlines() or [""])[0]
     return first.removesuffix(", but expected one of:")
 
@@ -94,6 +96,7 @@ def raised_at(error: Exception) -> tuple[str, str]:
             # No expression to cut out: it has several lines, or Python knows no columns.
             if ends[0] != frame.lineno or first is None:
                 return "", line.strip()
+            # Python's columns count bytes.
             return line.encode()[first : ends[1]].decode(), line.strip()
     return "", ""
 
@@ -131,14 +134,20 @@ def _are_finite(outputs: tuple[Tensor, ...]) -> bool:
 
 
 def may_be_of_shapes(words: str) -> bool:
-    """Return whether other shapes may avoid a refusal."""
+    """Return whether other shapes may avoid a refusal with these words: then they are searched for, which takes seconds.
+
+    Not if a name does not exist, a type is wrong, or the message is known to be about dtypes or devices (KINDS).
+    """
     of_kind = any(part in words for part, _ in KINDS)
     raised_other = words.startswith(("raised TypeError", *BROKEN))
     return words.startswith("raised ") and not raised_other and not of_kind
 
 
 def mend(checks: Any, words: str) -> str:
-    """Return advice after a refusal with these words, beginning with "; "; "" if there is none."""
+    """Return advice after a refusal with these words, beginning with "; "; "" if there is none.
+
+    A result that is not finite: declare the values' range; a value other than a tensor: return tensors; else a part of the message decides.
+    """
     if words == INFINITE:
         found = _finite_of(checks)
         said = f"declare the range of the values in --inputs: '{found}'"
@@ -159,7 +168,10 @@ def mend(checks: Any, words: str) -> str:
 
 
 def _finite_of(checks: Any) -> str:
-    """Return an input with a domain, `x[...; positive]`, for which the forward is finite; "" if none makes it so."""
+    """Return an input with a domain, `x[...; positive]`, for which the forward is finite; "" if none makes it so.
+
+    One input at a time is drawn from each domain, with several DRAWS, while the others keep the tests' values: log(x) wants a positive x.
+    """
     inputs = checks.make()
     for position, name in enumerate(checks.NAMES[: len(inputs)]):
         value = inputs[position]
@@ -184,9 +196,9 @@ def _is_finite(checks: Any, inputs: list[Any]) -> bool:
 
 
 def is_bound(checks: Any, case: Case) -> bool:
-    """Return whether the case has only sizes of 1, in dims the formula fixes: there the 1 broadcasts by accident.
+    """Return whether all sizes of the case are 1, and one in a dim that the formula fixes: there the 1 broadcasts by accident.
 
-    A dim is fixed if the forward refuses a size one above its default.
+    A dim is fixed if the forward refuses a size one above its default. The arguments of a case are sizes here, by their names.
     """
     if {*case.arguments.values()} != {1} or case.change is not None:
         return False

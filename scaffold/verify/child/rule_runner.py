@@ -1,7 +1,8 @@
 """The rule-checking process: compare tables of rules with PyTorch's autograd.
 
-In: on stdin, one JSON object on a line: the tables, each with its path and text. Out: on stdout, likewise: the number of runs, the
-failures, and the number of runs compared with differences, and of which rules, as autograd has no gradient of the call.
+`scaffold rules check` starts it (`verify/rule_checks.py`). In: on stdin, one JSON object on a line: the tables, each with its path and
+text. Out: on stdout, likewise: the number of runs, the failures, and the number of runs compared with differences, and of which rules, as
+autograd has no gradient of the call.
 Invariant: only the rules of the last table are checked; a failure does not stop the check of the others.
 """
 
@@ -16,7 +17,7 @@ Problem = dict[str, str]
 
 
 def main() -> None:
-    """Answer one request on stdin, the tables to check."""
+    """Answer one request on stdin, the tables to check, on the stdout this process began with."""
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the user's code prints goes to stderr
     request = json.loads(sys.stdin.readline())
@@ -38,7 +39,7 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
     problems: list[Problem] = []
     count = 0
     opaque: list[str] = []  # the rule of each run without a gradient by autograd
-    for name in table.heads:
+    for name in table.heads:  # the rules of the last table
         for found, by_differences in _of_rule(table, table.rule(name)):
             count += 1
             problems += found
@@ -53,15 +54,16 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
-    """Yield for each formula on each sample its problems, and whether differences stood in for autograd.
+    """Yield, for each formula of a rule on each sample, its problems (one or none), and whether differences stood in for autograd.
 
-    A rule without formulas need only be callable.
+    A rule that cannot be run at all has one problem, about its call. A rule without formulas need only be callable.
     """
     from scaffold.verify.child.rule_runs import Unsuited, comparisons
     from scaffold.verify.child.rule_values import IMPORTED
 
     try:
         if rule.module is not None:
+            # A function of the user's: its rule's formulas find it in IMPORTED.
             module = importlib.import_module(rule.module)
             IMPORTED[rule.spelled.name] = getattr(module, rule.spelled.name)
         for sample, formula, got, wanted, opaque in comparisons(table, rule):
@@ -98,7 +100,7 @@ def _difference(got: Any, wanted: Any, whose: str) -> str:
 
 
 def _diagnosed(got: Any, wanted: Any, whose: str) -> str:
-    """Describe a difference: `wrong sign`, `factor 2`, or the largest one."""
+    """Describe the difference between two values of one shape: `wrong sign`, `factor 2`, or the largest one."""
     import torch
 
     if torch.allclose(got, -wanted):

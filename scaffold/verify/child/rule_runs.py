@@ -1,6 +1,11 @@
 """Rules on samples: compare their formulas with autograd's gradients, or with differences.
 
-In: a table and a rule of it. Out: for each sample and dtype a `Run`. Invariant: formulas are computed as written, on values of
+The rule table states, for each primitive, the gradient of its result by each argument as text; a wrong text would make wrong ops. The tests
+of our own table and `scaffold rules check`, for a user's, run every formula here.
+In: a table and a rule of it. Out: for each sample and dtype a `Run`.
+Words: a *sample* is an example call in a rule's section, `x[3, 4], dim=1`, whose tensors are *drawn*; a *domain* restricts their values; a
+*kink* is a place without a derivative; a *cotangent* is the gradient that arrives at a result; a rule's `value` is a formula for the result.
+Invariant: formulas are computed as written, on values of
 the rule's domain away from its kinks, the same on every run.
 """
 
@@ -37,7 +42,11 @@ from scaffold.verify.child.rule_values import (
 def draw(
     drawn: Drawn, domain: Domain, dtype: torch.dtype, generator: torch.Generator
 ) -> Tensor:
-    """Draw a tensor of a sample's sizes in the rule's domain, as "positive" or "spd"; a kink of the rule may be among its values."""
+    """Draw a tensor of a sample's sizes in the rule's domain, as "positive" or "spd" (symmetric positive definite).
+
+    `away` moves values near a kink afterwards. The constants keep values off 0 and off the ends of an interval, and matrices well
+    conditioned.
+    """
     sizes, low, high = drawn.sizes, *domain.bounds
     if domain.within == "bool":
         return torch.rand(sizes, generator=generator) > 0.5
@@ -76,7 +85,7 @@ def drawn_values(
     """Draw values for the arguments given in a sample, in their domains and away from kinks; the same on every run."""
     generator = torch.Generator().manual_seed(0)
     names = frozenset(item.name for item in rule.parameters)
-    values: Values = defaults(table, rule)
+    values: Values = defaults(table, rule)  # a kink may depend on any parameter
     domains = {
         name: read_domain(text, names, table.graph)
         for name, text in rule.domain.items()
@@ -100,7 +109,10 @@ def drawn_values(
 
 
 def away(value: Any, interpret: Interpreter, kink: Node) -> Any:
-    """Return a tensor with elements near the kink moved away from it; `kink` is a formula of the place, maybe of parameters."""
+    """Return a tensor with elements near the kink moved away from it; another value, or one without the kink, as it is.
+
+    `kink` is a formula of the place, maybe of parameters: `threshold`. `interpret` knows their values.
+    """
     try:
         place = interpret(kink)
     except TypeError:  # the kink has a parameter that is None
@@ -108,6 +120,7 @@ def away(value: Any, interpret: Interpreter, kink: Node) -> Any:
     if place is None or not isinstance(value, Tensor):
         return value
     near = (value - place).abs() < 0.1
+    # A kink with dims of its own makes `near` larger: it is no single place then.
     return (
         torch.where(near, value + 0.27, value) if near.shape == value.shape else value
     )
@@ -124,13 +137,13 @@ BROADCASTING = {"elementwise", "loss"}
 
 
 def samples(table: Table, rule: Rule) -> list[Sample]:
-    """Return the samples of a rule."""
+    """Return the samples of a rule, read from their text, each a call's arguments by parameter; one that does not fit the call is left out."""
     found = [read_sample(text, rule.spelled, table.graph) for text in rule.samples]
     return [item for item in found if item is not None]
 
 
 def dtypes(rule: Rule) -> list[torch.dtype]:
-    """Return the dtypes in which a rule is checked."""
+    """Return the dtypes in which a rule is checked: double precision, and complex unless the rule says `complex = false`."""
     if rule.facts.complex == "only":
         return [torch.complex128]
     return [torch.float64, torch.complex128] if rule.facts.complex else [torch.float64]
@@ -156,7 +169,7 @@ class Run:
         differentiate the call, and the expected gradients are finite differences.
         """
         self.table, self.rule, self.given, self.alone = table, rule, given, alone
-        self.active = _active(rule, given)
+        self.active = _active(rule, given)  # the arguments with a gradient
         outputs = _results(rule, given)
         self.opaque = _is_opaque(rule, self.inputs, outputs)
         if self.opaque:
@@ -167,6 +180,7 @@ class Run:
         if alone is not None:
             differentiable = [outputs[rule.cotangents.index(alone)]]
             grads = {name: g if name == alone else 0 for name, g in grads.items()}
+        # The cotangents in a row, without those that are None or the number 0.
         self.grads = [
             item
             for value in grads.values()
@@ -301,7 +315,7 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
 
 
 def _recorded(rule: Rule, name: str, value: Any) -> Any:
-    """Return an argument as a leaf requiring grad if the rule declares `name` differentiable, else as it is."""
+    """Return the argument `name` as a leaf requiring grad if the rule declares it differentiable, else as it is; a tuple item by item."""
     if isinstance(value, tuple):
         return tuple(_recorded(rule, name, item) for item in value)
     if isinstance(value, Tensor) and name in rule.facts.differentiable:
@@ -321,7 +335,8 @@ def _results(rule: Rule, given: Values) -> tuple[Any, ...]:
 def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> bool:
     """Return whether autograd has no gradient of a call: no output requires grad.
 
-    For PyTorch's functions the rule must say so (`undifferentiated = true`), else Unsuited is raised.
+    For PyTorch's functions the rule must say so (`undifferentiated = true`), else Unsuited is raised. A function of the user's
+    (`rule.module`) may be anything.
     """
     if any(out.requires_grad for out in outputs):
         return False
@@ -352,14 +367,14 @@ def by_differences(
             x.data[index] = middle
             # An infinite input with finite results has a difference: 0.
             numbers = all(bool(out.isfinite().all()) for out in ends[0])
-            told = numbers or math.isfinite(middle)
+            known = numbers or math.isfinite(middle)
             total = sum(map(_weighted, *ends, weights), start=0.0)
-            grad[index] = total / (2 * STEP) if told else math.nan
+            grad[index] = total / (2 * STEP) if known else math.nan
     return found
 
 
 def _weighted(more: Tensor, less: Tensor, weight: Tensor) -> float:
-    """Return the weighted sum of a result's differences; two equal infinities or NaNs differ by 0."""
+    """Return the weighted sum of the differences of a result, at the larger and the smaller input; two equal infinities or NaNs differ by 0."""
     differs = (more != less) & ~(more.isnan() & less.isnan())
     return float(((more - less) * weight.detach())[differs].sum())
 
@@ -374,7 +389,7 @@ def _recordable(out: Tensor) -> Tensor:
 
 
 def _active(rule: Rule, values: Values) -> list[str]:
-    """Return the parameters with gradient formulas and a tensor; replace these in `values` by leaves requiring grad."""
+    """Return the names of the parameters that have gradient formulas and a tensor; replace these tensors in `values` by leaves."""
     found = [name for name in rule.formulas if isinstance(values.get(name), Tensor)]
     for name in found:
         values[name] = values[name].detach().clone().requires_grad_()

@@ -1,5 +1,9 @@
 """Formulas of rules in torch: a small interpreter, and a reference for each word.
 
+`rule_runs.py` computes with it the gradient a rule states, to compare it with autograd's.
+In: the parsed text of a formula, values by name. Out: its value.
+Words: a *word* is a function of the rule language that PyTorch lacks, as `sum_to(grad, x)`; the compiler has its own version of each, and
+those here say independently what it means. An unused result has the number 0 as its cotangent.
 Invariant: nothing here uses the engine; only the text of a formula counts.
 """
 
@@ -25,6 +29,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "~": operator.invert,
     "not": operator.not_,
 }
+# Builtins of formulas, and builtins that a rule is about.
 BUILTINS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len}
 PYTHON = {"abs": abs, "round": round, "pow": pow}
 IMPORTED: dict[str, Any] = {}  # the user's functions with rules
@@ -47,7 +52,10 @@ def restore(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 def moved(x: Tensor, dim: int, by: int) -> Tensor:
-    """Shift a tensor by one step along a dim, towards its end if `by` is 1; fill the free place with a 1."""
+    """Shift a tensor by one step along a dim, towards its end if `by` is 1, else (-1) to its begin; fill the free place with a 1.
+
+    The gradients of cumulative products are written with it: of `cumprod` shifted, each element has the product of those before it.
+    """
     size = x.shape[dim]
     rest = x.narrow(dim, 0 if by == 1 else 1, size - 1)
     one = torch.ones_like(x.narrow(dim, 0, 1))
@@ -72,6 +80,7 @@ def equation(x: Tensor, y: Tensor, dims: Any) -> str:
     """Return the einsum equation of `torch.tensordot(x, y, dims)`: for matrices and 1 dim "ab,bd->ad"."""
     n = dims if isinstance(dims, int) else 0
     pairs = dims if not isinstance(dims, int) else (range(x.ndim - n, x.ndim), range(n))
+    # By each contracted dim of y: the dim of x that it is summed with.
     places = {at % y.ndim: other % x.ndim for other, at in zip(*pairs, strict=True)}
     names = "abcdefghijklmnop"
     of_x = names[: x.ndim]
@@ -92,6 +101,7 @@ def default_eps(x: Tensor) -> float:
 
 def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
     """Return the gradient of x for g, that of `x.repeat(repeats)`: the sum over all copies."""
+    # Reshaped to (times, size) of each dim, the copies lie along the even dims.
     ndim = max(x.ndim, len(repeats))
     times = [1] * (ndim - len(repeats)) + list(repeats)
     sizes = [1] * (ndim - x.ndim) + list(x.shape)
@@ -105,7 +115,7 @@ AT_LEAST: dict[int, Callable[..., Any]] = {
     2: torch.atleast_2d,
     3: torch.atleast_3d,
 }
-REFERENCE: dict[str, Callable[..., Any]] = {
+REFERENCE: dict[str, Callable[..., Any]] = {  # by word: its meaning in plain PyTorch
     "expand_back": lambda g, x, dim, keep: restore(g, x, dim, keep).expand(x.shape),
     "restore": restore,
     "sum_to": lambda g, x: g.sum_to_size(x.shape),
@@ -145,7 +155,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
 
 
 def named(dotted: str) -> Any:
-    """Return the function or constant of a dotted name in a rule: `F.relu`, `math.pi`, or an imported function of the user's."""
+    """Return the function or constant of a dotted name in a rule: `F.relu`, `math.pi`, `abs`, or an imported function of the user's."""
     if dotted in IMPORTED:
         return IMPORTED[dotted]
     if dotted in PYTHON:
@@ -166,6 +176,7 @@ def called(spelled: Spelling, values: Mapping[str, Any]) -> Any:
         if item.name not in values:
             continue
         value = values[item.name]
+        # Those with a default by keyword: one before them may have been left out.
         if item.default is not None or item.keyword:
             keywords[item.name] = value
         else:
@@ -177,7 +188,7 @@ def called(spelled: Spelling, values: Mapping[str, Any]) -> Any:
 def applied(
     spelled: Spelling, positional: list[Any], keywords: Mapping[str, Any]
 ) -> Any:
-    """Call a function, method, attribute, index or operator with these arguments; of a method the first is the object."""
+    """Make a call as a rule spells it: a function, method, attribute, index or operator; of all but a function the first argument is the object."""
     if spelled.kind == "function":
         return named(spelled.name)(*positional, **keywords)
     first, *rest = positional
@@ -193,7 +204,7 @@ def applied(
 
 
 class Interpreter:
-    """An evaluator of formula nodes."""
+    """An evaluator of formula nodes, with values by name."""
 
     def __init__(self, table: Table, values: Values) -> None:
         self.table, self.values = table, values
@@ -230,8 +241,8 @@ class Interpreter:
             case Node("conditional", _, (test, body, orelse)):
                 return self(body) if self(test) else self(orelse)
             case Node("subscript", _, (value, index)):
-                of = self(value)
-                return of if is_zero(of) else of[self(index)]
+                target = self(value)
+                return target if is_zero(target) else target[self(index)]
             case Node("absent"):
                 return None
             case Node("slice", _, args):
@@ -268,7 +279,7 @@ class Interpreter:
         values = bind(rule.spelled, positional, keywords, collected)
         assert values is not None, f"{callee.label} of {len(args)}"
         pointwise = rule.category in ("elementwise", "constant")
-        given = [values.get(name) for name in rule.tensors]
+        given = [values.get(name) for name in rule.tensors]  # tensor parameters
         if pointwise and not any(isinstance(item, Tensor) for item in given):
             values |= {
                 name: as_tensor(values[name]) for name in rule.tensors & set(values)
@@ -276,7 +287,10 @@ class Interpreter:
         return called(rule.spelled, values)
 
     def _keeps_zero(self, word: str) -> bool:
-        """Return whether a function of the number 0, an unused result's cotangent, is 0: it is linear in its one argument."""
+        """Return whether the function `word` of the number 0, an unused result's cotangent, is 0 itself: it is linear in its one argument.
+
+        All words of the rule language are taken to be so in their first argument.
+        """
         if word not in self.table:
             return word in REFERENCE
         facts = self.table.rule(word).facts
@@ -289,7 +303,7 @@ def is_zero(value: Any) -> bool:
 
 
 def value_of(table: Table, rule: Rule, values: Values) -> Any:
-    """Return the result of a call by the rule's `value`, statements and an expression."""
+    """Return the result of a call computed by the rule's `value`: assignments to names, then an expression."""
     formula = table.value(rule)
     interpret = Interpreter(table, defaults(table, rule) | values)
     for step in formula.statements:
@@ -300,7 +314,7 @@ def value_of(table: Table, rule: Rule, values: Values) -> Any:
 
 
 def collected(items: Sequence[Any]) -> Any:
-    """Return the value of a starred parameter: one tuple, or the arguments themselves."""
+    """Return the value of a starred parameter, `*sizes`, from its arguments: a tuple of them; a single one as it is, `(2, 3)` in `x.view((2, 3))`."""
     return items[0] if len(items) == 1 else tuple(items)
 
 

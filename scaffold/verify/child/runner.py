@@ -1,10 +1,11 @@
 """The proving process: prove ops, one after the other.
 
-In: on stdin, one JSON object a line: an op's text, that of its checks, and the paths of the user's modules.
+`prover.Prover` starts it and sends requests. In: on stdin, one JSON object a line: an op's text, that of its checks, and the paths of the
+user's modules.
 Out: on stdout, one JSON object a line: first the version of torch, or why it cannot be imported; then for each op the fields of a
 `Verdict`, or how its process ended, or that it reached its limit. Output of the user's code goes to stderr.
-Invariant: every op runs in its own process, forked from this one, which has loaded torch and nothing of the user's: no op sees
-another's changes to itself, to modules or to torch.
+Invariant: every op runs in its own process, forked from this one, which has loaded torch and nothing of the user's: no op sees another's
+changes to itself, to modules or to torch.
 """
 
 import json
@@ -57,18 +58,19 @@ def _load_questions() -> None:
 
 
 def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdict of a forked process, {"late": True} after its limit, or {"died": code}; a signal is a negative code."""
+    """Prove in a forked process; return its verdict, {"late": True} after its limit, or {"died": code}; a signal is a negative code."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _prove(request, writing)
+        _prove(request, writing)  # does not return
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as pipe:
         late = not _speaks(pipe.fileno(), child, request["limit"])
         said = "" if late else pipe.readline()
     if late or said.endswith("\n"):
-        os.kill(child, signal.SIGKILL)  # it is done
+        # Out of time, or done: nothing that it may still do is waited for.
+        os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     if late:
         return {"late": True}
@@ -99,9 +101,10 @@ LONGEST = 4  # times the limit by the clock, however busy the machine is
 
 
 def _spent(child: int) -> float:
-    """Return the CPU seconds of a process; infinity if unknown."""
+    """Return the CPU seconds of a process, in user and system mode; infinity if unknown (no Linux): then the clock decides."""
     try:
         with open(f"/proc/{child}/stat", encoding="utf-8") as stat:
+            # After the name in brackets, fields 11 and 12 are utime and stime.
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):

@@ -1,8 +1,12 @@
 """Shape search: find shapes for undeclared inputs by running the forward.
 
-In: the module of checks, whose forward refuses the shapes of its tests. Out: `Shapes`: dims of each such input, `q[B, S, D]`, and
-conditions on them, `D % 2 == 0`; or how far the forward came. Invariant: the forward was run with the proposed shapes, and with other
-sizes of every named dim, all of them different.
+A user who leaves out shapes in `--inputs` gets tests with inputs of one shape; a forward such as an attention refuses that. The proof
+then asks here for shapes, the op is generated again with them, and proven. In: the module of checks (`checks`), whose forward refuses the
+shapes of its tests. Out: `Shapes`: dims of each such input, `q[B, S, D]`, and conditions on them, `D % 2 == 0`; or how far the forward
+came. Invariant: the forward was run with the proposed shapes, and with other sizes of every named dim, all of them different.
+
+Words: a *slot* is one dim of one input; *data* are inputs other than biases and weights; a *place* is an instruction of the forward with a
+PyTorch call that passed: the more places, the further the forward came.
 
 Two searches. `_runnable` seeks ranks, and sizes most of which are equal: candidates nearest to a first guess, in turn with those nearest
 to the shapes with which the forward came furthest. `_Naming` then tells the dims apart: a name stands for the fewest dims whose size can
@@ -32,7 +36,7 @@ from scaffold.verify.child.size_relations import RELATIONS, stated
 RUNS = 3000  # of the forward, at most
 MORE_RUNS = 300  # ... once it has accepted shapes that broadcast beyond its data
 SECONDS = 6.0  # of CPU time, for either search, as a machine may be busy
-RANKS = range(5)
+RANKS = range(5)  # the numbers of dims tried
 USUAL = 4  # the first size of every dim
 SIZES = (4, 12, 2, 3, 8, 6)  # the sizes tried for all dims, or for one
 LETTERS = (*"NDKMHWPQRSUVEGJLT", *(f"N{at}" for at in range(99)))
@@ -40,7 +44,6 @@ LETTERS = (*"NDKMHWPQRSUVEGJLT", *(f"N{at}" for at in range(99)))
 VECTOR = re.compile(r"(.*_)?(b|bias|gamma|beta|scale)|weight")
 WEIGHT = re.compile(r"(.*_)?(w|weight|table|emb|embedding)\d?|w_?[a-z]{1,2}\d?")
 PARAMETER = re.compile(f"{VECTOR.pattern}|{WEIGHT.pattern}")
-# PyTorch's warnings if a forward was not meant for such shapes.
 OF_MODULE = "<verified"  # the file of the forward's frames
 
 Sizes = tuple[tuple[int, ...], ...]  # the shape of each input
@@ -59,11 +62,11 @@ class Shapes(NamedTuple):
 
 
 class NoShapes(NamedTuple):
-    """A failed search: the shapes tried, and the inputs they were for."""
+    """A failed search: what was tried, and the inputs it was for."""
 
     words: str
-    tried: tuple[str, ...]
-    undeclared: tuple[str, ...]
+    tried: tuple[str, ...]  # lines for the user, the closest shapes among them
+    undeclared: tuple[str, ...]  # names
 
 
 def shapes_taken(
@@ -73,14 +76,16 @@ def shapes_taken(
     seconds: float = SECONDS,
     source: str = OF_MODULE,
 ) -> Shapes | NoShapes | None:
-    """Return shapes of the undeclared inputs, or how far the forward came; None if all are declared.
+    """Search for shapes of the undeclared inputs, and return them, or how far the forward came; None if all are declared.
 
-    With `declared=False`, shapes of all inputs are searched for. `source` begins the file name of the forward's frames.
+    With `declared=False`, shapes of all inputs are searched for, to tell a user who declared wrong ones. `source` begins the file name of the
+    forward's frames; `seconds` of CPU time are given to either search.
     """
     forward = _Forward(checks, declared, seconds, source)
     if not forward.undeclared:
         return None
     with warnings.catch_warnings():
+        # PyTorch's warnings about broadcasting that was hardly meant count as refusals.
         warnings.filterwarnings("error", OF_SHAPES)
         shapes = _runnable(forward)
         if shapes is None:
@@ -95,9 +100,9 @@ def shapes_taken(
 class _Refused(NamedTuple):
     """How far the forward came, and the error that stopped it."""
 
-    places: int
-    words: str = ""
-    line: str = ""
+    places: int  # PyTorch calls passed
+    words: str = ""  # the error
+    line: str = ""  # of the formula
 
 
 class _Passed(TorchFunctionMode):
@@ -128,21 +133,22 @@ class _Passed(TorchFunctionMode):
 
 
 def _want_values_of_keys(key: Tensor, value: Tensor, **_: Any) -> None:
-    """Refuse attention with unequal numbers of keys and values: on a CPU, PyTorch reads out of bounds."""
+    """Raise RuntimeError for attention with unequal numbers of keys and values: on a CPU, PyTorch reads out of bounds."""
     one, two = key.shape[-2], value.shape[-2]
     if one != two:
         raise RuntimeError(f"attention has {one} keys, but {two} values")
 
 
 class _Forward:
-    """The forward, its tensors, and the inputs without shapes."""
+    """The forward, its tensors, and the inputs without shapes; it counts its runs, and keeps the furthest one."""
 
     def __init__(
         self, checks: Any, declared: bool, seconds: float, source: str
     ) -> None:
-        """Collect the inputs by the position of each tensor in `names`: first shapes, dims (None if undeclared), and data.
+        """Collect the tensors among the inputs: `names`, and in their order first shapes to try, and dims (None if undeclared).
 
-        Data are undeclared inputs other than vectors and weights, as told by their names: the search gives all of them one rank.
+        `tensors` has the position of each among the inputs. `data` are undeclared inputs other than vectors and weights, as their names tell
+        them: the search gives all of them one rank. A variadic input, `*tensors`, is none of these.
         """
         # The user's own text has the unpacking `B, T, D = x.shape` even if its names are unused.
         self.own, self.operator = checks.OWN_FORWARD, checks.OPERATOR
@@ -174,7 +180,7 @@ class _Forward:
         self.rank = 0  # of the largest result of the last call
 
     def _guess(self, declared: Mapping[str, Any], name: str) -> tuple[int, ...]:
-        """Return an input's first shape in the search: a vector or a matrix, unless a rank is declared."""
+        """Return the first shape to try for the input `name`: a vector or a matrix by its name, unless a rank is declared."""
         value = self.usual[self.tensors[name]]
         dims = declared.get(name)
         if dims is None:
@@ -212,9 +218,10 @@ class _Forward:
         return refused
 
     def _unpacked(self, inputs: Sequence[Any]) -> str:
-        """Return the error of a backward with `B, T, D = x.shape`, if the forward uses none of the names; "" if it raises no such error.
+        """Run the op's backward, and return its error if it is that of unpacking a shape, `B, T, D = x.shape`; "" if there is none.
 
-        The user's own text has this line in its forward, and needs no backward to raise it.
+        A generated forward that uses none of these names has no such line, and would accept any rank; the backward still has it. The
+        user's own text has the line in its forward, so there no backward is needed.
         """
         if self.own:
             return ""
@@ -270,7 +277,7 @@ def _is_float(value: Tensor) -> bool:
 
 
 def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return values to suit many forwards.
+    """Return a tensor of this shape, of the dtype of `usual`, with values to suit many forwards.
 
     Floats are in [0, 1), integers 0 and 1 as in the tests, masks all True.
     """
@@ -288,7 +295,8 @@ def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _runnable(forward: _Forward) -> Sizes | None:
     """Return shapes accepted by the forward, if possible without broadcasting beyond its data; None if time is over.
 
-    Candidates are changes of the ones tried, from two queues in turn: the cheapest, and of the shapes with which the forward came furthest.
+    A best-first search: candidates are changes of the ones tried, taken in turn from two queues, the cheapest, and those made of the shapes
+    with which the forward came furthest.
     """
     accepted, last = None, RUNS
     # Heaps; a number makes equal costs comparable. `last`: how long to look for better shapes.
@@ -316,7 +324,7 @@ def _runnable(forward: _Forward) -> Sizes | None:
 
 
 def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
-    """Yield changed shapes, each after its cost: the less likely a change, the more.
+    """Yield changed shapes, each after its cost: the less likely a change, the higher.
 
     Changed are the commonest size, in all its dims; the shape of all data inputs, of all but the first undeclared input, or of one; one size.
     """
@@ -372,8 +380,8 @@ FREE = ((5, 6, 10, 7), (3, 9, 11, 14))  # sizes by position, not declared
 def _beside_declared(forward: _Forward) -> Shapes | None:
     """Return shapes of the undeclared inputs, in names of declared dims and new ones; None if none are found.
 
-    Declared inputs keep the tests' sizes, or these times an integer attribute: a forward may require `dim % heads == 0`. For declared sizes
-    that depend on each other, so that none can be changed alone.
+    The last resort, for declared sizes that depend on each other, so that none can be changed alone. Declared inputs keep the tests'
+    sizes, or these times an integer attribute, as a forward may require `dim % heads == 0`.
     """
     beside = _Beside(forward)
     before, forward.runs = forward.runs, 0
@@ -426,7 +434,7 @@ class _Beside:
         return not any(map(self.forward.run, every))
 
     def conditions(self, dims: tuple[Dims, ...], factor: str) -> tuple[str, ...]:
-        """Return conditions `dim % heads == 0` on declared sizes that must be multiples of the attribute `factor`.
+        """Return conditions `dim % heads == 0` on declared sizes that must be multiples of the attribute `factor` ("" if there is no such).
 
         None on a size that is itself a multiple of another such size.
         """
@@ -444,7 +452,10 @@ class _Beside:
 
 
 def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]]:
-    """Yield dims of all undeclared inputs: the first's, and for each other one the same, one or two of these, or a broadcast mask's."""
+    """Yield dims of all undeclared inputs together, likely ones first; `count` is their number, `sizes` the declared names.
+
+    Every other input has the dims of the first, one or two of these, or those of a mask that broadcasts with it, as (T, 1).
+    """
     for first in _near(sizes):
         some = [pair for rank in (1, 2) for pair in product(first, repeat=rank)]
         rows = product((first[0], "1"), ("1",), ("1", *first), first)
@@ -476,7 +487,7 @@ class _Kind(NamedTuple):
     """The sizes allowed for a dim: any, at least `number`, or its multiples; and two to try."""
 
     tried: tuple[int, int]
-    relation: str = ""
+    relation: str = ""  # "" for any, ">=" or "%"
     number: int = 0
 
     def allows(self, size: int) -> bool:
@@ -495,10 +506,10 @@ def _kinds(size: int) -> Iterator[_Kind]:
 
 
 class _Group(NamedTuple):
-    """Dims with the same name."""
+    """Dims with the same name: their sizes change together."""
 
     slots: list[Slot]
-    kind: _Kind
+    kind: _Kind  # the sizes allowed for all of them
 
 
 class _Naming:
@@ -522,6 +533,7 @@ class _Naming:
 
         Dims are grouped first, each group under one name: from few dims, then, for those left, from all dims of equal size.
         """
+        # `whole`: in the second round, a group begins with all dims of equal size.
         for whole, slot in product((False, True), [*self.left]):
             for kind in _kinds(_size(self.shapes, slot)):
                 group = self._group(slot, kind, whole) if slot in self.left else None
@@ -533,6 +545,7 @@ class _Naming:
         for group in sorted(self.groups, key=lambda one: one.slots):
             said = [str(self._dim(slot)) for slot in group.slots if self._dim(slot)]
             usual = (one for one in self._usual(group) if one not in name_of.values())
+            # The declared name of one of them, else a usual one, else a new letter.
             name = said[0] if said else next(usual, "") or next(names)
             name_of |= dict.fromkeys(group.slots, name)
             if group.kind.relation:
@@ -560,7 +573,8 @@ class _Naming:
     def _bounding_dim(self, group: _Group) -> str:
         """Return the declared dim that bounds these, as T in `S >= T`, instead of the number in the condition; "" if there is none.
 
-        A search finds `S >= 4`, with T = 4 in the tests. T bounds S if, once the declared dim is 3 larger, the forward accepts its new size for these dims too, and refuses one less.
+        A search finds `S >= 4`, with T = 4 in the tests. T bounds S if, once the declared dim is 3 larger, the forward accepts its new
+        size for these dims too, and refuses one less.
         """
         named = dict[str, list[Slot]]()
         for slot in _slots(self.shapes):
@@ -571,8 +585,8 @@ class _Naming:
         for name, slots in named.items():
             sizes = dict.fromkeys([*slots, *chain(*alike)], size)
             less = sizes | dict.fromkeys(group.slots, size - 1)
-            right = _size(self.shapes, slots[0]) == group.kind.number
-            if right and not self._run(sizes) and self._run(less):
+            bounds = _size(self.shapes, slots[0]) == group.kind.number
+            if bounds and not self._run(sizes) and self._run(less):
                 return name
         return ""
 
@@ -587,7 +601,8 @@ class _Naming:
     def _group(self, slot: Slot, kind: _Kind, whole: bool) -> _Group | None:
         """Return a dim and the fewest others to change size with it, as one name; None if the forward refuses them all.
 
-        `whole`: start from all dims of its size, instead of adding one after the other. A least size is lowered as far as the forward accepts.
+        `whole`: start from all dims of its size, instead of adding one after the other. A least size is lowered as far as the forward
+        accepts.
         """
         size = _size(self.shapes, slot)
         alike = [one for one in self.left if _size(self.shapes, one) == size]
@@ -620,7 +635,7 @@ class _Naming:
         return slots
 
     def _reached(self, slots: Sequence[Slot], size: int) -> int:
-        """Return how many places the forward passes with these dims of this size; infinitely many if it accepts them."""
+        """Return how many places the forward passes with these dims of this size; sys.maxsize if it accepts them."""
         refused = self._refused(slots, size)
         return sys.maxsize if refused is None else refused.places
 

@@ -1,6 +1,7 @@
 """Shared questions: run the ones of `op_testing.py` on one subject without pytest.
 
-In: the text of the file, as rendered; a `Subject`. Out: an object whose methods are the questions.
+`op_testing.py` is the file of questions that every generated test imports; a hand-written Function is asked the same ones
+(`function_checks.Asking`). In: the text of the file, as rendered; a `Subject`. Out: an object whose methods are the questions.
 Invariant: the questions are those of every generated op, but with contiguous grad_outputs: their memory order is a check of its own.
 """
 
@@ -26,7 +27,7 @@ ATTRIBUTES = (
 def questions_of(subject: Subject, text: str) -> Any:
     """Return an object with the questions of `op_testing.py` as methods, about the subject; raise ImportError without pytest."""
     module = _module(text)
-    tests = vars(subject.checks.TESTS)
+    tests = vars(subject.checks.TESTS)  # its class of tests in the module of checks
     stated = {name: tests[name] for name in ATTRIBUTES if name in tests}
     return type("Asked", (module.OpTests,), stated)()
 

@@ -1,10 +1,12 @@
 """Size relations: derive one declared size from others if the forward refuses the tests' sizes.
 
-In: the module of checks. Out: a condition as for `--require`, "G == 3 * H", or none. Invariant: the forward was run with sizes that satisfy
-it, two different choices of all and one more for each size in the condition; and it refuses a size one larger, one smaller and twice as
-large. The tests' sizes are consecutive, so much is true of them by chance, as `KW == C + 4` if the forward requires `KW <= W + 2`. Two
-declared names are never assumed equal: whoever gave them two names may have forgotten a transpose. `size_conditions` reads several
-conditions at once from many choices of sizes.
+A forward may refuse declared sizes since one follows from another: a gate's weight `w[G, D]` with G = 3 * H. The proof asks here for that
+condition, adds it to the op and proves it again (`checking._search_shapes`).
+In: the module of checks (`checks`). Out: a condition as for `--require`, "G == 3 * H", or none. Invariant: the forward was run with sizes
+that satisfy it, two different choices of all and one more for each size in the condition; and it refuses a size one larger, one smaller
+and twice as large. The tests' sizes are consecutive, so much is true of them by chance, as `KW == C + 4` if the forward requires `KW <= W
++ 2`. Two declared names are never assumed equal: whoever gave them two names may have forgotten a transpose. `size_conditions` reads
+several conditions at once from many choices of sizes.
 
 Of 623 known ops with declared shapes, 20 are accepted only thanks to this: gates packed in one weight, grouped heads.
 """
@@ -22,15 +24,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 OWN = frozenset({"count", "sample", "seed"})  # parameters of `make` other than sizes
-Sizes = dict[str, int]
+Sizes = dict[str, int]  # by the name of a dim
 
 
 class _Expression(NamedTuple):
     """A simple expression of sizes, and the function to compute it."""
 
-    text: str
-    names: tuple[str, ...]
-    function: Callable[..., int]
+    text: str  # "3 * H"
+    names: tuple[str, ...]  # ("H",)
+    function: Callable[..., int]  # of the sizes of these names
 
     def value(self, sizes: Sizes) -> int:
         return self.function(*map(sizes.__getitem__, self.names))
@@ -39,10 +41,11 @@ class _Expression(NamedTuple):
 def size_relation(checks: Any) -> tuple[str, ...]:
     """Return the condition, `("G == 3 * H",)`, on one size under which the forward runs; () if there is none."""
     usual, other = _choices(checks)
-    numbers = _numbers(checks, usual)
+    numbers = _numbers(checks, usual)  # attributes may be part of a condition
     for name in reversed(usual):
         names = [*numbers, *(one for one in usual if one != name)]
         for expression in _expressions(names, numbers | usual):
+            # All of the usual sizes, all others, and each size in the expression changed alone.
             changed = (one for one in expression.names if one in usual)
             several = (usual, other, *(usual | {one: other[one]} for one in changed))
             if all(
@@ -50,6 +53,7 @@ def size_relation(checks: Any) -> tuple[str, ...]:
                 for sizes in several
             ):
                 text = expression.text
+                # `D == H` would equate two declared names: see the module's docstring.
                 return () if text in usual else (f"{name} == {text}",)
     return ()
 
@@ -91,7 +95,8 @@ LARGEST = 64
 def size_conditions(checks: Any) -> list[str]:
     """Return conditions that tell the accepted sizes, as `C % 8 == 0` and `K <= H`; [] if none are found.
 
-    They hold for every choice of sizes accepted by the forward, and together for none that it refused. They are advice, and never assumed.
+    They hold for every choice of sizes accepted by the forward, and together for none that it refused. The caller shows them as advice; only
+    factors, `D % 2 == 0`, are added to the op. A greedy cover: the next condition is the one that excludes the most refused choices left.
     """
     usual, _ = _choices(checks)
     numbers = _numbers(checks, usual)
@@ -118,9 +123,10 @@ def size_conditions(checks: Any) -> list[str]:
 def _tried(
     checks: Any, usual: Sizes, numbers: Sequence[int]
 ) -> tuple[list[Sizes], list[Sizes]]:
-    """Return choices of sizes accepted by the forward, and choices refused by it.
+    """Draw choices of sizes at random; return those accepted by the forward, and those refused by it.
 
-    As it may refuse most, every other choice differs in one size from an accepted one. Integers in its code are among the sizes tried.
+    `usual` has the sizes of the tests, `numbers` the integer attributes. As it may refuse most, every other choice differs in one size
+    from an accepted one. Integers in its code are among the sizes tried.
     """
     code = getattr(checks.FORWARD or checks.OPERATOR, "__code__", None)
     said = [one for one in code.co_consts if type(one) is int] if code else []
@@ -141,6 +147,7 @@ def _tried(
 
 def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
     """Yield possible conditions on each size: a factor, equality to an expression of other sizes, lower and upper bounds."""
+    # Attributes by name, and numbers by their text.
     known = numbers | {str(one): one for one in range(2, LARGEST + 1)}
     fixed = [_Expression(text, (), partial(int, one)) for text, one in known.items()]
     for name in names:
@@ -174,7 +181,7 @@ def _reach(padding: int, dilation: int, kernel: int) -> int:
 
 
 def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:
-    """Return whether the forward accepts this size of a dim, and neither a neighbour nor the double; 1 is not tried: it broadcasts."""
+    """Return whether the forward accepts only this size of the dim `name`: neither a neighbour nor the double; 1 is not tried: it broadcasts."""
     refused = (one for one in (size + 1, size - 1, 2 * size) if one > 1)
     return _takes(checks, sizes | {name: size}) and not any(
         _takes(checks, sizes | {name: one}) for one in refused

@@ -1,4 +1,4 @@
-"""Start-up of every process of `scaffold.verify`.
+"""Start-up of every process of `scaffold.verify`: `processes.ChildProcess` runs this file.
 
 In: as its argument a module of this package, "scaffold.verify.child.runner", or the path of a standalone file.
 Out: its output. Invariant: it ends when the process that started it ends, however that ends, and so do all processes it has
@@ -50,13 +50,14 @@ def end_with_parent() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             return
         closed = select.poll()
-        closed.register(0, 0)  # poll reports closing unrequested
+        # Stdin, for no event: poll reports its closing unrequested.
+        closed.register(0, 0)
         while os.getppid() == parent and not closed.poll(OFTEN):
             pass
     except _Ended:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _end_as(os.wait()[1])
-    os.killpg(0, signal.SIGKILL)
+    os.killpg(0, signal.SIGKILL)  # our own group, this process too
 
 
 def _raise_ended(number: int, frame: Any) -> None:

@@ -1,10 +1,11 @@
 """The testing process: run test files, and report the outcome of every test.
 
-In: on stdin, one JSON object a line: a test file, the directory to run it from, and the file of a `watch` to start before the tests, if any.
-Out: on stdout, one JSON object a line: first whether the interpreter has the needed modules; then for each file the number of
-tests, each as it begins and ends, and how the run ended.
-Invariant: every file runs in its own process, forked from this one, which has loaded torch and nothing of the user's.
-This file stands alone and keeps to old syntax: the interpreter is the project's, and may not have the package.
+`suites.py` and `recordings.py` start it. In: on stdin, one JSON object a line: a test file, the directory to run it from, and the file of
+a `watch` to start before the tests, if any.
+Out: on stdout, one JSON object a line: first whether the interpreter has the needed modules; then for each file the number of tests, each
+as it begins and ends, and how the run ended.
+Invariant: every file runs in its own process, forked from this one, which has loaded torch and nothing of the user's. This file stands
+alone and keeps to old syntax: the interpreter is the project's, and may not have the package.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Tell:
 
 
 class Reporter:
-    """A pytest plugin to report every test."""
+    """A pytest plugin to report every test as it begins and ends; `Telling` in `verify/suites.py` collects the answers."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
@@ -101,7 +102,7 @@ def _lacking() -> dict[str, str]:
 
 
 def _prepare(file: str) -> None:
-    """Do once, in advance, the setup for torch.compile, if the file needs it."""
+    """Do once, before runs are forked, the setup for torch.compile, if the file needs it."""
     if "torch._dynamo" in sys.modules:
         return
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
@@ -129,7 +130,7 @@ def _run(request: dict[str, str], tell: Tell) -> int:
                 os.dup2(nothing.fileno(), 0)  # the requests are not for the tests
             os.chdir(request["directory"])
             sys.path.insert(0, request["directory"])  # as `python -m pytest` does
-            if request.get("watch"):
+            if request.get("watch"):  # `recording.py`: its function is called so, too
                 runpy.run_path(request["watch"])["watch"](tell)
             import pytest
 

@@ -1,6 +1,7 @@
 """Unsuited tests: generated tests with inputs on which even a right op fails.
 
-In: the module of checks of an op that has passed them. Out: a failure of the tests. Invariant: a test that passes is not reported.
+A user could not tell such a test from a wrong op: the proof asks for other inputs instead of writing it.
+In: the module of checks (`checks`) of an op that has passed them. Out: a failure of the tests. Invariant: a test that passes is not reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ def unfit(checks: Any) -> dict[str, Any] | None:
 
 
 def _cases(checks: Any) -> Iterator[str]:
-    """Yield why a case of the tests cannot pass, whatever the op: autograd of the forward alone fails there."""
+    """Yield, for each case of the tests that cannot pass, why: autograd of the forward alone fails there, whatever the op."""
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
         if refusal(checks, case, None).words:
@@ -49,10 +50,10 @@ def _cases(checks: Any) -> Iterator[str]:
 
 def _empty(checks: Any) -> Iterator[str]:
     """Yield why test_gradcheck cannot pass in an empty case: the gradient is finite, and its derivative is not."""
-    told = "double_backward" in checks.TESTS.unsupported_of_empty
+    skipped = "double_backward" in checks.TESTS.unsupported_of_empty
     for name, arguments in checks.EMPTY_CASES.items():
         case = Case(name, dict(arguments), further=True)
-        if told or not checks.CHECKED_TWICE or refusal(checks, case, None).words:
+        if skipped or not checks.CHECKED_TWICE or refusal(checks, case, None).words:
             continue
         inputs = make_inputs(checks, case, None)
         try:
@@ -69,7 +70,8 @@ CURVED = "a second derivative is not finite there"
 def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
     """Return why the forward itself fails a test in this case, by autograd alone; "" if it does not.
 
-    In the words `{}` stands for the case.
+    In the words `{}` stands for the case: braces of an error's own are doubled. Outputs without elements, a gradient that is not finite, an
+    error of PyTorch's own backward, or outputs too large for finite differences.
     """
     if not _leaves_elements(checks, inputs):
         return "test_jacrev cannot pass in {}: every result of the forward is empty, so nothing is compared"
@@ -146,7 +148,8 @@ def _largest(checks: Any, inputs: Sequence[Any]) -> float:
 def _under_autocast(checks: Any) -> Iterator[str]:
     """Yield why the autocast test cannot pass: the op raises, or errs by more than is allowed.
 
-    As in the test, an error counts only if other random numbers, of two more seeds, give it too.
+    As in the test, an error counts only if other random numbers, of two more seeds, give it too. As there, too, only cases
+    without sizes of their own are tried.
     """
     cases = [x for x in checks.CASES.values() if {*x} <= {"absent", "sample"}]
     for low in LOW if checks.TESTS.autocast else ():
@@ -216,7 +219,7 @@ DOUBLE = (torch.double,)
 def _rounded(
     checks: Any, case: dict[str, Any], types: Sequence[torch.dtype]
 ) -> tuple[Any, ...]:
-    """Return the inputs cast to these dtypes in turn, but rounded to bfloat16: so all have the same values."""
+    """Make the inputs of a case, cast to these dtypes in turn, but rounded to bfloat16 first: so they have the same values in any dtype."""
     pairs = zip(checks.make(**case), cycle(types), strict=False)
     return tuple(
         (
