@@ -1,6 +1,9 @@
 """Autocast in an op: lines for the backward's autocast region, and the casts of `--amp float32`.
 
-In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented. Invariant: an op unaffected by autocast has none.
+In: an `OpSpec` and its `Derivation` (`amp`: how the op behaves there). Out: source lines, not yet indented.
+Words: a *region* is a `with torch.autocast(...)` in which the backward runs, to compute in the dtypes of the forward; *variadic*: any number
+of tensors, `*tensors`.
+Invariant: an op unaffected by autocast has none of these lines.
 """
 
 from scaffold.derive import Derivation
@@ -11,7 +14,10 @@ from scaffold.spec import OpSpec
 
 
 def in_float32(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str]:
-    """Return the wrapper's body: `run`, the lines of the call, on float32 casts with autocast off if it is on, else `run` as it is."""
+    """Return the wrapper's body: the lines `run`, the call; before them, for `--amp float32`, the same call for active autocast.
+
+    There floating-point inputs of low precision are cast to float32, and autocast is off. Lines: `if torch.is_autocast_enabled(device): ...`.
+    """
     cast = [item for item in spec.tensors if item.dtype == "float"]
     if derivation.amp != "float32" or not cast:
         return run
@@ -59,7 +65,7 @@ def _device(spec: OpSpec) -> str:
 
 
 def _sure(spec: OpSpec) -> str:
-    """Return the name of the first tensor present in every call, or ""."""
+    """Return the name of the first tensor present in every call, which is no variadic or optional one; "" if there is none."""
     plain = (item for item in spec.tensors if not (item.optional or item.variadic))
     return next((item.name for item in plain), "")
 
@@ -104,6 +110,7 @@ def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> lis
     if not _is_region(spec, derivation):
         return body
     comment = f"# {BY_AUTOGRAD}"
+    # That statement stands in the line after its comment.
     end = body.index(comment) + 2 if comment in body else len(body)
     return ["with ctx.autocast:", *(f"    {line}" for line in body[:end]), *body[end:]]
 

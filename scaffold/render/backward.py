@@ -1,10 +1,13 @@
 """The body of `backward`: unpacking, `ctx.needs_input_grad` branches, and the return.
 
-In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented.
+`function.py` puts it into the generated `torch.autograd.Function`. In: an `OpSpec` (what the user asked for) and its `Derivation` (the
+statements of the gradients in `blocks`, what is saved). Out: source lines, not yet indented.
 Invariant: a gradient that is not needed is None, one that is needed has its branch, and no branch is idle.
 
-Words: a variadic input is any number of tensors, `*tensors`; an intermediate is a local of forward, returned to be saved; a gradient
-is missing if the user has to write it.
+Words: a *flag* is an item of `ctx.needs_input_grad`, in the order of the inputs; a *block* is statements that serve the same gradients, and
+stand under one test of flags; a *variadic* input is any number of tensors, `*tensors`, always the last; an *element* is the gradient of one
+of these; an *intermediate* is a local of forward, returned to be saved; *incoming* gradients are those of the outputs, as autograd hands
+them to backward; a gradient is *missing* if the user has to write it; *library* style: an op registered with `torch.library`, no Function.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,6 +59,7 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
     position = spec.index(name)
     item = spec.inputs[position]
     if getattr(item, "variadic", False) and (flat or not spec.is_library):
+        # A slice to the end: a variadic input is the last.
         return (
             f"ctx.needs_input_grad[{position}:]" if position else "ctx.needs_input_grad"
         )
@@ -63,14 +67,15 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
 
 
 def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
-    """Return a test for some input needing its gradient; three or more adjacent flags are written as a slice.
+    """Return a test for some of these inputs needing its gradient: `ctx.needs_input_grad[0] or ctx.needs_input_grad[2]`.
 
-    `flat`: `needs_input_grad` has one flag for each tensor of a variadic input, rather than a tuple of flags at its place.
+    Three or more adjacent flags are written as a slice, `any(ctx.needs_input_grad[0:3])`. `flat`: `needs_input_grad` has one flag for
+    each tensor of a variadic input, rather than a tuple of flags at its place.
     """
     listed = [item for item in spec.differentiable if item.name in set(names)]
     tests = list[str]()
     for row in _side_by_side(spec, listed):
-        if len(row) > 2:
+        if len(row) > 2:  # of two, a test each is as short
             first = spec.index(row[0].name)
             tests.append(f"any(ctx.needs_input_grad[{first or ''}:{first + len(row)}])")
             continue
@@ -102,14 +107,14 @@ def _side_by_side(
 
 
 def serves_all(spec: OpSpec, names: frozenset[str]) -> bool:
-    """Return whether the names include every differentiable input."""
+    """Return whether the names include every differentiable input: code that serves all of them needs no test of flags."""
     return names >= {item.name for item in spec.differentiable}
 
 
 def guard(
     spec: OpSpec, names: frozenset[str], lines: list[str], always: bool = False
 ) -> list[str]:
-    """Put lines under the branch of their inputs; without a branch if they serve every input, unless `always`."""
+    """Put lines under a test for some input in `names` needing its gradient; without a test if they serve every input, unless `always`."""
     if serves_all(spec, names) and not always:
         return lines
     return [f"if {any_needed(spec, names)}:", *(f"    {line}" for line in lines)]
@@ -122,7 +127,10 @@ def guard(
 
 
 def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -> str:
-    """Return the parameters of `backward`: the output gradients, with an underscore on unread ones."""
+    """Return the parameters of `backward`: `grad_output: Tensor`, a gradient for each value that forward returns.
+
+    One that its `body` does not read gets an underscore, `_grad_max`. With an unwritten gradient (`missing`) the user may read any.
+    """
     names = names_of(body)
     kind = "Tensor | None" if gradients_may_be_none(spec, derivation) else "Tensor"
     if _collects(spec, derivation):
@@ -134,6 +142,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
         read = derivation.missing or name.lstrip("*") in names
         star, bare = ("*", name[1:]) if name.startswith("*") else ("", name)
         listed.append(f"{star}{bare if read else '_' + bare}: {kind}")
+    # Intermediates with an incoming gradient of their own, for second derivatives.
     handed = {name: grad for grad, name in derivation.incoming.handed}
     for name in _extra(derivation):
         grad = handed.get(name)
@@ -169,7 +178,10 @@ def _collected(derivation: Derivation) -> str:
 def split_grads(
     spec: OpSpec, derivation: Derivation, names: frozenset[str]
 ) -> list[str]:
-    """Return the line splitting `*grads` into gradients of a variadic output and of intermediates; none if nothing is to be split."""
+    """Return the line splitting `*grads` into gradients of a variadic output and of intermediates; none if nothing is to be split.
+
+    `*grad_parts, _grad_index = grads`; a name that is not among `names`, those read below, gets an underscore.
+    """
     if not (derivation.extra and _collects(spec, derivation)):
         return []
     name = grad_name(spec, spec.outputs[-1].name)
@@ -188,7 +200,11 @@ def grad_names(spec: OpSpec) -> tuple[str, ...]:
 
 
 def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return lines for absent output gradients: return None for every input if all are None, else fill in zeros."""
+    """Return lines for absent output gradients: return None for every input if all are None, else fill in zeros.
+
+    Autograd passes None for an output that nothing has read, if the op asks for that (`set_materialize_grads(False)`). `derivation.watched`
+    are the outputs to test, `derivation.filled` those that get zeros.
+    """
     if not (derivation.watched or derivation.filled):
         return []
     several = variadic_names(spec)
@@ -201,7 +217,7 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
         for name in derivation.watched
     ]
     nothing = ", ".join(none_for(spec, item) for item in spec.inputs)
-    comma = "," if nothing.startswith("*") and len(spec.inputs) == 1 else ""
+    comma = "," if nothing.startswith("*") and len(spec.inputs) == 1 else ""  # a tuple
     lines = list[str]()
     if tests:
         lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
@@ -219,7 +235,7 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _zeros(item: Filled) -> str:
-    """Return zeros in place of an output gradient of None: like a saved tensor, or by values on ctx."""
+    """Return the expression of zeros in place of an output gradient of None: like a saved tensor, or by shape and dtype kept on ctx."""
     if item.scalar:
         return f"{item.like}.new_zeros(())"
     if item.like and item.shape:
@@ -254,7 +270,7 @@ def none_for(spec: OpSpec, item: Input) -> str:
 
 
 def names_of(body: list[str]) -> frozenset[str]:
-    """Return the names read by the lines of a body."""
+    """Return the names read by the lines of a body, which need not be valid outside of a function (`return`)."""
     return names_read("\n".join(["def backward():", *(f"    {line}" for line in body)]))
 
 
@@ -264,7 +280,7 @@ def names_of(body: list[str]) -> frozenset[str]:
 def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """Return the body of `backward`: refusals, unpacking, zeros for absent gradients, the gradients and the return.
 
-    From the last line to the first, since each part reads names the one before it must bind.
+    From the last line to the first, since each part reads names the one before it must bind: `grad_output` and saved tensors only if used.
     """
     if not spec.differentiable:
         return _without_gradient(spec)
@@ -274,7 +290,8 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     read = (*grads, *_saved_names(spec, derivation))
     refused = refused_in_backward(spec, derivation)
     absent = absent_grads(spec, derivation)
-    late = refused if derivation.filled else []  # it reads a gradient, once filled
+    # The refusal of complex inputs reads a gradient: after it is filled in, if it may be None.
+    late = refused if derivation.filled else []
     body = [
         *absent,
         *late,
@@ -296,7 +313,7 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _without_gradient(spec: OpSpec) -> list[str]:
-    """Return the body of a backward for an op without gradients."""
+    """Return the body of a backward for an op without gradients: a docstring that says why, and a None for each input."""
     side = "input" if any(item.differentiable for item in spec.outputs) else "output"
     docstring = f'"""No {side} has a gradient."""'
     if len(spec.inputs) == 1 and not _variadic(spec):
@@ -318,7 +335,7 @@ def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
     names = [target.lstrip("*") for target in targets]
     if not names:
         return []
-    if len(names) == 1 and targets != tuple(names):
+    if len(names) == 1 and targets != tuple(names):  # `*tensors` alone: the whole tuple
         unused = "" if names[0] in names_of(body) else "  # noqa: F841"
         return [f"{names[0]} = ctx.saved_tensors{unused}"]
     listed = ", ".join(targets)
@@ -359,7 +376,7 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _guarded(spec: OpSpec, block: Block) -> list[str]:
-    """Return a block's lines under a test of `ctx.needs_input_grad`; if the block is one `if`, its test is joined by `and`."""
+    """Return a block's lines under a test of the flags they serve; if the block is one `if`, its test is joined by `and`."""
     lines = emit_lines(block.statements)
     guarded = guard(spec, block.serves, lines)
     first, *rest = block.statements
@@ -373,12 +390,15 @@ def _guarded(spec: OpSpec, block: Block) -> list[str]:
 
 
 def _is_choice(test: str) -> bool:
-    """Return whether a test binds less tightly than `and`."""
+    """Return whether a test binds less tightly than `and`, so that it needs brackets beside one."""
     return " or " in test or " if " in test
 
 
 def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
-    """Return the body with its sole gradient, a single expression, in the return itself; None if it is not so simple."""
+    """Return the body with its sole gradient in the return itself, `return 2 * grad_output * x`; None if it is not so simple.
+
+    Not for several gradients, a variadic input, or if statements before the last assign the gradient.
+    """
     names = [item.name for item in spec.differentiable]
     if len(names) != 1 or derivation.elements or derivation.missing:
         return None
@@ -389,7 +409,8 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
     if f"grad_{names[0]}" in written(*before):
         return None
     match last:
-        # The fast path first; the other one consists of operations PyTorch can differentiate.
+        # `if torch.is_grad_enabled():` asks whether backward itself is recorded. The fast path
+        # comes first; the other one consists of operations PyTorch can differentiate.
         case If(test, body, orelse, comments) if emit(test) == RECORDED:
             fast = _returned_at_once(spec, derivation, names[0], orelse)
             slow = _returned_at_once(spec, derivation, names[0], body, annotated=False)
@@ -412,9 +433,10 @@ def _returned_at_once(
     lines: Sequence[Statement],
     annotated: bool = True,
 ) -> list[str] | None:
-    """Return lines ending in `return <gradient>`; None unless the last statement assigns the gradient, and none before it.
+    """Return the statements `lines` as code ending in `return <gradient>`; None unless only the last statement assigns the gradient.
 
-    The gradient has a line of its own if the return would be too long, or if a type checker needs its type.
+    `name` is the input of the gradient, the others get None. The gradient has a line of its own if the return would be too long, or if a
+    type checker needs its type.
     """
     *before, last = lines
     target = f"grad_{name}"
@@ -447,7 +469,7 @@ def _variadic(spec: OpSpec) -> tuple[TensorInput, ...]:
 
 
 def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return `grad_input = grad_weight = None`, for gradients assigned only under a test."""
+    """Return the lines `grad_input = grad_weight = None`, for gradients assigned only under a test; of a variadic input a list of None."""
     every = frozenset(item.name for item in spec.differentiable)
     sure = {
         name
@@ -486,9 +508,10 @@ def _width(derivation: Derivation) -> int:
 
 
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
-    """Return the names a block assigns on every path; for a sole input with strict types, those assigned outside branches.
+    """Return the names a block assigns on every path, which need no initial None.
 
-    With strict types the sole gradient must be declared, with its type, before any branch.
+    For a sole input with strict types only those assigned outside branches: there the gradient must be declared, with its type, before any
+    branch.
     """
     if len(spec.inputs) > 1 or not spec.strict_types:
         return surely_written(*block.statements)
@@ -504,6 +527,7 @@ def _element_lines(spec: OpSpec, element: Element) -> list[str]:
     value = emit(element.value)
     statements = emit_lines(element.statements)
     names = names_of([*statements, f"return {value}"])
+    # In the comprehension below, a conditional needs brackets beside `if`.
     whole = f"({value})" if element.value.kind == "conditional" else value
     flag = "needed" if "needed" not in names else "is_needed"
     if not statements:
@@ -520,7 +544,10 @@ def _element_lines(spec: OpSpec, element: Element) -> list[str]:
 
 
 def _returned(spec: OpSpec, derivation: Derivation) -> str:
-    """Return the expression backward returns: a gradient or None for each input."""
+    """Return the expression backward returns: a gradient or None for each input, `grad_x, None`.
+
+    A gradient computed along with others, needed or not (`joint`), is returned only if needed.
+    """
     differentiable = {item.name for item in spec.differentiable}
     values = []
     for item in spec.inputs:
@@ -535,14 +562,14 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
             )
         else:
             values.append(f"grad_{item.name}")
-    if len(values) == 1 and values[0].startswith("*"):
+    if len(values) == 1 and values[0].startswith("*"):  # `return *x` is no expression
         value = values[0][1:]
         return f"tuple{value}" if value.startswith("(") else f"tuple({value})"
     return ", ".join(values)
 
 
 def _variadic_result(spec: OpSpec, derivation: Derivation, name: str) -> str:
-    """Return the gradients of a variadic input, each None unless it is needed."""
+    """Return an expression of the gradients of a variadic input, one for each tensor, each None unless it is needed."""
     if any(item.name == name for item in derivation.elements):
         return f"grad_{name}"
     pairs = f"zip(grad_{name}, {needed(spec, name)}, strict=True)"

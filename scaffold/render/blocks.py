@@ -1,5 +1,7 @@
 """Outlines of templates: the parent, the blocks and their lines.
 
+`scaffold templates` shows a team the built-in templates, and what its own override. Words: a *block* is a named part of a Jinja template,
+`{% block name %}`, that a child template may replace; a *layer* is a directory of a team's templates, over those of the next.
 In: `Templates`. Out: facts of their syntax; nothing is rendered. Invariant: a template that does not parse is an error at its line.
 """
 
@@ -31,14 +33,14 @@ class Outline(NamedTuple):
     blocks: tuple[Block, ...]
 
     def text(self, block: str) -> str:
-        """Return the lines of a block."""
+        """Return the lines of the block of this name, its tags included; it must exist."""
         found = next(item for item in self.blocks if item.name == block)
         lines = self.source.text.splitlines(keepends=True)[found.first - 1 : found.last]
         return "".join(lines).rstrip("\n") + "\n"
 
 
 def outline(source: Source, templates: Templates) -> Outline:
-    """Parse a template into its outline."""
+    """Parse a template into its outline; raise ScaffoldError at the line of a syntax error. `templates` are the layers it belongs to."""
     from jinja2 import nodes
 
     from scaffold.render.sandbox import blamed, layered
@@ -52,7 +54,7 @@ def outline(source: Source, templates: Templates) -> Outline:
         for node in tree.find_all(nodes.Block)
     )
     parent = tree.find(nodes.Extends)
-    name = parent.template if parent else None
+    name = parent.template if parent else None  # an expression: known if constant
     stated = name.value if isinstance(name, nodes.Const) else None
     ordered = tuple(sorted(blocks, key=lambda block: (block.first, -block.last)))
     return Outline(source, stated, ordered)
@@ -66,7 +68,7 @@ def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
         if kind in ("name", "block_begin", "block_end")
     ]
     found: dict[tuple[int, str], int] = {}
-    open_: list[tuple[int, str]] = []
+    open_: list[tuple[int, str]] = []  # blocks may be nested
     for (line, kind, _), (_, _, word), (_, _, name) in zip(
         words, words[1:], words[2:], strict=False
     ):
@@ -78,9 +80,10 @@ def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
 
 
 def parent_of(found: Outline, layer: int, templates: Templates) -> Source | None:
-    """Return the template extended by the template `found` of a layer, or None; its own name means the template below it.
+    """Return the template extended by the template `found` of layer number `layer`; None if it extends none, or an unknown one.
 
-    `BUILT_IN_NAME` before a name asks for the built-in template, below all layers.
+    A template that extends its own name means the one below it, in a later layer or built in. `BUILT_IN_NAME` before a name asks for the
+    built-in template, below all layers.
     """
     if found.extends is None:
         return None

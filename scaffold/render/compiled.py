@@ -1,6 +1,6 @@
 """A cache of compiled templates, in a `__pycache__` beside them.
 
-In: the directory of the templates, and a function writing files. Out: a cache for Jinja to read and fill.
+Parsing the built-in templates takes longer than rendering them. In: a function writing files. Out: a cache for Jinja to read and fill.
 Invariant: an entry belongs to the template's present text, this Python and this Jinja; without a place to write, a template
 is compiled anew each time.
 """

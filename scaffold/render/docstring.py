@@ -1,6 +1,7 @@
 """Docstrings of generated code.
 
-In: an `OpSpec`. Out: lines. Invariant: whatever the user's text holds, the docstring stays one string.
+In: an `OpSpec` (what the user asked for: inputs, outputs, the forward as text, `doc`, a description) and its `Derivation` (what the
+compiler made of it). Out: lines, not yet indented. Invariant: whatever the user's text holds, the docstring stays one string.
 """
 
 import re
@@ -41,7 +42,7 @@ def quoted(lines: list[str]) -> str:
 
 
 def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
-    """Wrap a paragraph into lines, without breaking words; the lines after the first are indented by `more`.
+    """Wrap a paragraph into lines, without breaking words; the first is indented by `indent`, the others by `more` (None: alike).
 
     Quotes and backslashes are escaped for the count, since they stand so in the file; `quoted` escapes the result again.
     """
@@ -57,7 +58,7 @@ def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
 
 
 def first_paragraph(text: str) -> list[str]:
-    """Wrap a paragraph beginning beside the quotes."""
+    """Wrap a paragraph beginning beside the opening quotes, which leave less room in its first line."""
     lines = wrapped(" ".join(text.split()), "   ", "")
     return [lines[0].lstrip(), *lines[1:]]
 
@@ -72,10 +73,10 @@ def _escaped(text: str) -> str:
 
 
 class Described(NamedTuple):
-    """A value with its description; for a returned value, the words to follow its name."""
+    """A value with its description."""
 
     name: str
-    words: str
+    words: str  # a sentence; of a returned value only its end: " of shape ``(N,)``"
 
 
 def section_lines(
@@ -83,7 +84,7 @@ def section_lines(
     returned: Sequence[Described],
     convention: Docstrings,
 ) -> list[str]:
-    """Return the sections for arguments and returned values; a section without values is left out."""
+    """Return the sections for arguments and returned values in the team's convention; a section without values is left out."""
     sections = {"google": _google, "numpy": _numpy, "sphinx": _sphinx}
     return sections[convention](arguments, returned)
 
@@ -169,6 +170,7 @@ def _formula(spec: OpSpec) -> list[str]:
 
 def _formatted(formula: Formula) -> str:
     """Return the user's code with long lines broken; an expression gets a `return`, as the formatter breaks no bare one."""
+    # A forward kept as the user wrote it has its whole text as the label of its result.
     if formula.kept is not None and formula.result is not None:
         return format_source(formula.result.label, WIDTH - len(INDENT))
     bare = not formula.statements and not formula.text.startswith("return")
@@ -177,7 +179,7 @@ def _formatted(formula: Formula) -> str:
 
 
 def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the notes of a docstring: conditions, inputs changed in place, no second derivative."""
+    """Return the notes of a docstring: conditions, inputs changed in place, no second derivative, a gradient other than the derivative."""
     notes = []
     conditions = [f"``{emit(one.result)}``" for one in spec.require if one.result]
     if conditions:
@@ -213,14 +215,14 @@ def _surrogate_note(spec: OpSpec) -> str:
 
 
 def _arguments(spec: OpSpec) -> list[Described]:
-    """Return descriptions of the inputs, or none if no shape is declared."""
+    """Return descriptions of the inputs; none if no shape is declared, as there is nothing to tell then."""
     if all(tensor.dims is None for tensor in spec.tensors):
         return []
     return [Described(item.name, _description(item)) for item in spec.inputs]
 
 
 def _description(item: Input) -> str:
-    """Return the words for an input: its type, its shape, None."""
+    """Return the description of an input: "Integer tensor of shape ``(N,)``, or None."."""
     if isinstance(item, Attribute):
         return CONSTANTS.get(item.annotation, "Constant.")
     if item.dims is None:

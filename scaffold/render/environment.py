@@ -1,5 +1,7 @@
 """Rendering: from a view to the text of a file, through a template.
 
+Words: a *view* is the data of a template, a NamedTuple of strings that the template sees as `view`; a *team's* template is one of the
+project's own, in place of a built-in one; `House` is a team's style, its templates among it.
 In: a template's name and a view. Out: text with the imports its code needs, not formatted yet. Invariant: the text depends on the
 view and the templates alone; a mistake in a team's template is an error at its line.
 """
@@ -31,7 +33,7 @@ class View(Protocol):
 
 
 def keep_compiled(compiled: "jinja2.BytecodeCache") -> None:
-    """Read compiled templates from a cache, and add missing ones to it."""
+    """Let built-in templates be read from a cache of compiled ones from now on; missing ones are added to it."""
     built_in_environment().bytecode_cache = compiled
 
 
@@ -48,7 +50,10 @@ def render_block(
 
 
 def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> str:
-    """Render a template, or the given block of it; a team's one in the sandbox, with an error at its line."""
+    """Render a template, or the given block of it; a team's one in the sandbox, as it is code of somebody else's.
+
+    An error in a team's template is raised as ScaffoldError at its line.
+    """
     if templates.find(name) is None:
         return _text(built_in_environment().get_template(name), block, view)
     from scaffold.render.sandbox import blamed, layered
@@ -85,7 +90,7 @@ def with_imports(
 ) -> str:
     """Render a template with the imports its code needs: once without them, to see the names it reads, then with them.
 
-    Raise ScaffoldError if a team's template renders no Python.
+    `imports` makes the import lines for code, `house` has the templates. Raise ScaffoldError if a team's template renders no Python.
     """
     code = render_template(name, view, house.templates)
     ours = house.templates.find(name) is None
@@ -95,7 +100,7 @@ def with_imports(
         if not ours:
             names_read(text)  # raises SyntaxError unless it parses
     except SyntaxError as error:
-        if ours:
+        if ours:  # a bug of ours, not of the team
             raise
         raise _no_python(error, house.templates.source(name).path) from None
     return text

@@ -1,6 +1,7 @@
 """A team's style for its files: licence, header, imports.
 
-In: nothing. Out: a `House`. Invariant: the default sets nothing, so files rendered without a style follow our own taste.
+`project/places.py` makes it of `[tool.scaffold]`, and every renderer takes it. In: nothing. Out: a `House`. Invariant: the default sets
+nothing, so files rendered without a style follow our own taste.
 """
 
 from typing import NamedTuple

@@ -1,5 +1,6 @@
 """The files of an op: OpSpec + Derivation -> {path: text}.
 
+In: what the user asked for, what the compiler made of it, and where files go. Out: drafts, texts that are not formatted yet.
 Invariant: the same bytes for the same input, templates and version.
 """
 
@@ -22,7 +23,10 @@ def drafts(
     directories: Directories,
     house: House = PLAIN,
 ) -> dict[str, str]:
-    """Render the files of an op, not formatted yet: the op, its kernels, and its tests unless they are switched off."""
+    """Render the files of an op, not formatted yet: the op, its kernels, and its tests unless they are switched off; return them by path.
+
+    Raise ScaffoldError, for all files together, if a team's template fails.
+    """
     places = layout(spec.name, directories)
     files: dict[str, str] = {}
     problems: list[ScaffoldError] = []
@@ -36,6 +40,7 @@ def drafts(
     except ScaffoldError as error:  # in a team's template
         problems.append(error)
     if spec.test:
+        # Test values of some inputs lie in a domain: positive for a logarithm.
         tested = with_domains(spec, derivation)
         reference = reference_lines(tested, derivation)
         try:

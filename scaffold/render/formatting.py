@@ -1,5 +1,8 @@
 """Formatting: black behind one function, with long lines broken beforehand as black would.
 
+Black takes most of the time of generation, so its work is lessened: a file is formatted in *pieces* (a function, a class, the lines up to
+the next), pieces are cached, and long lines are *folded*, as black would break them, before black sees them: a line that black has to break
+costs it a second pass.
 In: Python source. Out: the same code as black formats it. Invariant: lines are broken here only inside brackets, and black
 has the last word; an unrecognised line stays as it is, and costs only a second pass of black.
 """
@@ -35,7 +38,8 @@ IMPORT = re.compile(r"^(?:import|from) ", re.MULTILINE)
 def split(source: str) -> list[str]:
     """Split source into pieces for black, each formatted by itself; without imports in the first one, return the source whole.
 
-    Black leaves one blank line, not two, below a lone docstring.
+    A piece ends before a function or class at the margin, below two blank lines. Black leaves one blank line, not two, below a lone
+    docstring.
     """
     if SPANNING.search(source):
         return [source]
@@ -93,7 +97,7 @@ def _one_is_enough(line: str, below_imports: bool) -> bool:
 def _folded(line: str, length: int) -> Iterator[str]:
     """Yield a line as black folds it: at its brackets if it is too long, or if a trailing comma wants one item a line.
 
-    A line with a string in front, a comment or a semicolon stays as it is.
+    `return f(aaaa, bbbb)` -> `return f(`, `    aaaa, bbbb`, `)`. A line with a string in front, a comment or a semicolon stays as it is.
     """
     code = line.lstrip()
     fits = len(line) <= length and not code.endswith(",)")
@@ -102,12 +106,13 @@ def _folded(line: str, length: int) -> Iterator[str]:
         return
     indent = line[: len(line) - len(code)]
     code = _bracketed(code, length - len(indent))
-    span = _split(code)
+    span = _split(code)  # the positions of its brackets
     if span is None or (len(line) <= length and not _is_one_a_line(code, span)):
         yield line
         return
     start, end = span
     yield f"{indent}{code[: start + 1]}"
+    # No name or call before the bracket: a tuple, list or dict, not arguments.
     literal = start > 0 and not (code[start - 1].isalnum() or code[start - 1] in "_)]")
     yield from _body(code[start + 1 : end], indent + INDENT, length, literal)
     yield f"{indent}{code[end:]}"
@@ -133,7 +138,7 @@ def _bracketed(code: str, width: int) -> str:
 
 
 def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
-    """Yield the lines inside the brackets: one if it fits, else one per item; items of a literal always have their own.
+    """Yield the lines inside the brackets, `body`: one if it fits, else one per item; items of a `literal` always have their own.
 
     A single item is broken before the `for` or `if` of a comprehension, or inside its own brackets.
     """
@@ -152,7 +157,7 @@ def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
 
 
 def _split(code: str) -> tuple[int, int] | None:
-    """Return the brackets to break at: a def's parameters, else the last pair if it ends the line; else None."""
+    """Return the positions of the brackets to break at: a def's parameters, else the last pair if it ends the line; else None."""
     pairs = [pair for pair in _pairs(code) if pair[1] - pair[0] > 1]
     if not pairs:
         return None
@@ -228,7 +233,7 @@ def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
 
 
 def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
-    """Format Python source with black, piece by piece; a piece formatted before is taken from the cache, and all are kept in it."""
+    """Format Python source with black, piece by piece; pieces formatted before are taken from the cache, and new ones added to it."""
     from scaffold.formula.text import is_python  # a check renders nothing
 
     pieces = split(source)
@@ -238,6 +243,7 @@ def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
     # In a piece that is no Python a string or a bracket continues in the next one.
     if len(pieces) == 1 or not all(map(is_python, new)):
         return _black(source, line_length)
+    # Taken out and put back: the cache drops what was not used for longest.
     found = {piece: _KEPT.pop((piece, line_length)) for piece in {*pieces} - {*new}}
     found |= zip(new, _formatted(new, line_length), strict=True)
     for piece, text in found.items():
@@ -246,7 +252,10 @@ def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
 
 
 def keep_formatted(source: str, line_length: int) -> None:
-    """Cache source as already formatted; the caller asserts that black would change only its blank lines."""
+    """Cache the pieces of source as already formatted: black is never called for them.
+
+    For the test code that all ops share, written in black's style; the caller asserts that black would change only its blank lines.
+    """
     for piece in BOUNDARY.split(source):
         _keep(piece, line_length, fold(piece, line_length).strip("\n"))
 

@@ -1,9 +1,12 @@
 """The `autograd.Function` of an op, as lines for its template.
 
-In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every string is ready to stand in the file.
+In: an `OpSpec` (what the user asked for) and its `Derivation` (statements and results of the forward, the gradients, what is saved). Out: a
+`FunctionView`, from which `templates/op.py.jinja` writes the class. Invariant: every string is ready to stand in the file.
 
 Words: forward fills ctx in `setup_context`, or by itself in combined style. An intermediate is a local of forward saved for backward;
-in `setup_context` style forward returns it after the op's outputs. A variadic input is any number of tensors, `*tensors`.
+in `setup_context` style forward returns it after the op's outputs (`derivation.extra`). *Saved* are tensors of `save_for_backward`, *kept*
+are other values on ctx, `ctx.dim = dim`. A variadic input is any number of tensors, `*tensors`, always the last. *Library* style: an op
+registered with `torch.library`, no Function.
 """
 
 import re
@@ -104,9 +107,10 @@ def function_view(
 
 
 def _reason_for_more(spec: OpSpec, derivation: Derivation) -> str:
-    """Return why forward returns more than the outputs of the op, if it does."""
+    """Return a comment on why forward returns more than the outputs of the op; "" if it does not."""
     if not derivation.extra:
         return ""
+    # Whether a saved local has a gradient by which second derivatives reach the inputs.
     passes = derivation.incoming.handed or leads_back(spec, derivation)
     if derivation.once_differentiable or not passes:
         return "Forward also returns what is saved for backward."
@@ -114,9 +118,10 @@ def _reason_for_more(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
-    """Return the Function with a jvp, saving for both directions everything either of them reads; None without a jvp.
+    """Return the data of the second Function, the one with a jvp; None without a jvp.
 
-    Its `setup_context` runs that of the plain Function, then saves what the jvp reads as well.
+    It saves, for both directions, everything either of them reads, whichever gradients are needed. Its `setup_context` runs that of the
+    plain Function, then saves what the jvp reads as well.
     """
     jvp = derivation.jvp
     if jvp is None:
@@ -125,6 +130,7 @@ def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
     if _returns_one(spec, derivation):
         names[spec.outputs[0].name] = _context_output(spec, derivation)
     every = frozenset(item.name for item in spec.differentiable)
+    # `always`: without a test of the gradients that need it.
     wanted = [item._replace(serves=every, always=True) for item in derivation.saved]
     saved = [_saved(spec, item, names) for item in wanted]
     lines = []
@@ -158,7 +164,7 @@ def forward_type(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
-    """Return the return type of `backward`: `Tensor`, or a tuple with one per input; `Tensor | None` if a line may return None."""
+    """Return the return type of `backward`, read off its lines: `Tensor`, or a tuple with one per input; `Tensor | None` if one may be None."""
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
     single = len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False)
@@ -170,7 +176,7 @@ def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
 
 
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the body of forward; in combined style with the lines filling ctx."""
+    """Return the body of forward: checks apart, its statements and the return; in combined style with the lines filling ctx."""
     if derivation.forward is None:
         return _unwritten_forward(spec, derivation)
     if spec.kept is not None:
@@ -189,6 +195,7 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.style == "combined":
         named = _named_results(spec, derivation, values)
         pairs = zip(named, values, strict=True)
+        # A result that a line of ctx reads gets a name before the return.
         lines += [f"{new} = {old}" for new, old in pairs if new != old]
         outputs = dict(zip(_output_names(spec), named, strict=True))
         early, late = _by_time(
@@ -208,9 +215,10 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _by_time(
     spec: OpSpec, forward: Lines, setup: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Split the lines filling ctx into those before and after the body of a combined forward.
+    """Split `setup`, the lines filling ctx, into those before and after the body of a combined forward.
 
-    They stand after it, but before it if the body gives an input's name to another value.
+    They stand after it, but before it if the body gives an input's name to another value, `x = x.float()`: ctx needs the user's x. Then only
+    lines that read none of such inputs, and may read values of the body, stay after it.
     """
     given = written(*forward) - set(spec.dirty)
     inputs = given & {item.name for item in spec.inputs}
@@ -224,7 +232,10 @@ def _by_time(
 
 
 def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return a forward raising NotImplementedError; ctx lines stand above it, those needing outputs in a comment."""
+    """Return the body of a forward that the user has to write: it raises NotImplementedError.
+
+    In combined style the lines filling ctx stand above it; those that need outputs in a comment, to be put before the user's return.
+    """
     lines = [f'raise NotImplementedError("{spec.name}: write forward")']
     if derivation.style != "combined":
         return lines
@@ -257,7 +268,10 @@ def _output_names(spec: OpSpec) -> list[str]:
 def _named_results(
     spec: OpSpec, derivation: Derivation, values: list[str]
 ) -> list[str]:
-    """Return the texts of the results; a line of ctx can name one only by its output's name, unless it is a name already."""
+    """Return the texts of the results, with the output's name for an expression that a line of ctx reads: "x * 2" -> "output".
+
+    Such lines save it, keep a facet of it (its shape), or mark it as non-differentiable. A text that is a name already stays.
+    """
     wanted = {item.origin for item in derivation.saved if item.source == "output"}
     wanted |= {item.output for item in derivation.kept if item.output is not None}
     wanted |= {output.name for output in spec.outputs if _marked(spec, output)}
@@ -268,7 +282,10 @@ def _named_results(
 
 
 def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the body of `setup_context`."""
+    """Return the body of `setup_context`: its arguments unpacked, as far as they are read, then the lines filling ctx.
+
+    [] in combined style, where forward fills ctx itself, and for a registered op with nothing to save.
+    """
     if derivation.style == "combined":
         return []
     names = {name: name for name in _output_names(spec)}
@@ -288,7 +305,7 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _context_output(spec: OpSpec, derivation: Derivation) -> str:
-    """Return a name for forward's result, distinct from every input."""
+    """Return the name of `setup_context`'s parameter for forward's result, distinct from every input: `output`, or `outputs` for a tuple."""
     if spec.is_library:
         return "output"  # PyTorch passes it by this name
     taken = {item.name for item in spec.inputs}
@@ -298,7 +315,7 @@ def _context_output(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _mentions(text: str, name: str) -> bool:
-    """Return whether code mentions a name (a lexical test)."""
+    """Return whether code mentions a name: as a word, or before a dot (a lexical test: `x.shape` mentions x, `ctx.x` does not)."""
     words = "".join(
         char if char.isalnum() or char in "_." else " " for char in text
     ).split()
@@ -306,7 +323,10 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
-    """Return the lines of setup_context to unpack the inputs read by its other lines, `text`; the others get an underscore."""
+    """Return the line of setup_context to unpack the inputs read by its other lines, `text`: `x, _dim = inputs`; none if none are read.
+
+    The others get an underscore.
+    """
     read = {item.name for item in spec.inputs if _mentions(text, item.name)}
     if not read:
         return []
@@ -353,7 +373,8 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         for item in spec.outputs
         if _marked(spec, item)
     ]
-    # With a jvp, an intermediate has a tangent, used by forward mode to differentiate the backward reading it.
+    # Intermediates without a gradient of their own are marked as constants. With a jvp, each has
+    # a tangent, used by forward mode to differentiate the backward reading it.
     apart = derivation.jvp is None and not leads_back(spec, derivation)
     if derivation.style != "combined" and apart:
         led = {name for _, name in derivation.incoming.handed}
@@ -371,7 +392,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
 
 
 def _marks_of_dirty(spec: OpSpec) -> list[str]:
-    """Return the `mark_dirty` calls; they take no None, so an optional tensor is marked only if present."""
+    """Return the `mark_dirty` calls for inputs changed in place; they take no None, so an optional tensor is marked only if present."""
     optional = {item.name for item in spec.tensors if item.optional}
     sure = [name for name in spec.dirty if name not in optional]
     several = variadic_names(spec)
@@ -385,12 +406,15 @@ def _marks_of_dirty(spec: OpSpec) -> list[str]:
 
 
 def _marked(spec: OpSpec, output: Output) -> bool:
-    """Return whether an output is marked as non-differentiable; a sole integer one is not, as it cannot require a gradient."""
+    """Return whether an output is marked as non-differentiable on ctx; a sole integer one is not, as it cannot require a gradient."""
     return not output.differentiable and (len(spec.outputs) > 1 or output.const)
 
 
 def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
-    """Return the tensor to save, `x if ctx.needs_input_grad[0] else None`; without a test if it is always saved."""
+    """Return the argument of `save_for_backward` for a tensor, `x if ctx.needs_input_grad[0] else None`; without a test if always saved.
+
+    `outputs` maps outputs to their names at that place.
+    """
     value = outputs[item.origin] if item.source == "output" else item.origin
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
     if item.always:
@@ -404,7 +428,7 @@ def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
 
 
 def _kept(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
-    """Return the lines storing values other than tensors on ctx."""
+    """Return the lines storing values other than tensors on ctx: `ctx.dim = dim`; of an output a facet, `ctx.shape = output.shape`."""
     of_outputs = {item.name: item for item in spec.outputs}
     lines = []
     for item in derivation.kept:

@@ -1,9 +1,11 @@
 """The kernels in the code of a Function: their import, their calls, and the tensors saved for them.
 
-In: an `OpSpec` and its `Derivation`. Out: lines for the template, and the `Derivation` with what the backward kernel reads. Invariant:
+`--kernels triton` asks for them: a kernel for the forward, and one for all gradients. In: an `OpSpec` and its `Derivation` (the
+formula's forward and backward). Out: lines for the template, and the `Derivation` with what the backward kernel reads. Invariant:
 each call stands before the formula, which is what runs where kernels cannot, and where the backward is itself differentiated.
 
-Words: a saved value is a tensor of `save_for_backward`, a kept one another value on ctx.
+Words: a saved value is a tensor of `save_for_backward`, a kept one another value on ctx; *statistics* are numbers of each row that the
+forward kernel computes and saves, as a mean; the *formula* is the op in plain PyTorch; a *flag* says whether a gradient is needed.
 """
 
 from collections.abc import Iterator
@@ -26,8 +28,8 @@ IN_KERNELS = "in_kernels"  # on ctx: whether the kernels are for these inputs
 class Fused(NamedTuple):
     """The kernels of an op."""
 
-    pair: "Pair"
-    triton: "TritonView"
+    pair: "Pair"  # the computation of each direction, and what the backward reads
+    triton: "TritonView"  # the same as text for the template
 
 
 @lru_cache(maxsize=8)  # of one op it is asked for each of its files
@@ -42,7 +44,7 @@ def fused(spec: OpSpec) -> Fused | None:
 
 
 def statistics(spec: OpSpec) -> tuple[str, ...]:
-    """Return the names of the numbers of each row that the kernels save."""
+    """Return the names of the numbers of each row that the kernels save, as "mean"; () for an op without kernels."""
     found = fused(spec)
     return found.pair.statistics if found else ()
 
@@ -53,9 +55,10 @@ def module_of(spec: OpSpec) -> str:
 
 
 def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
-    """Return the derivation saving everything the backward kernel reads, for any set of needed gradients.
+    """Return the derivation changed to save everything the backward kernel reads, whichever gradients are needed.
 
-    The kernel saves statistics of each row; the formula in their place returns an empty tensor for each.
+    The forward kernel returns statistics of each row to be saved; the formula in its place returns an empty tensor for each. Unchanged for an
+    op without a backward kernel.
     """
     found = fused(spec)
     if found is None or found.pair.backward is None:
@@ -74,8 +77,10 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
     for name in found.pair.statistics if not derivation.extra else ():
         word = f"saved_{name}" if name in taken else name
         saved.append(Saved(word, "intermediate", every, name))
+    # The empty tensor, on the device of the first input.
     nothing = Node("name", f"{found.triton.first}.new_empty(0)")
     assert found.triton.backward is not None
+    # `told`: (name, expression) of the arguments beside tensors.
     more = (Kept(*item) for item in found.triton.backward.told if item[0] not in kept)
     return replace(
         derivation,
@@ -116,7 +121,7 @@ def _takes(spec: OpSpec) -> str:
 
 
 def forward_call(spec: OpSpec) -> tuple[str, ...]:
-    """Return the call of the forward kernel, under its test."""
+    """Return the lines calling the forward kernel, under a test that it is for these inputs: `if k is not None and k.takes(x): ...`."""
     found = fused(spec)
     if found is None:
         return ()
@@ -126,11 +131,11 @@ def forward_call(spec: OpSpec) -> tuple[str, ...]:
 
 
 def context_call(spec: OpSpec) -> tuple[str, ...]:
-    """Return the line keeping on ctx whether the forward ran in kernels; none without a backward kernel."""
+    """Return the line keeping on ctx whether the forward ran in kernels, for backward to do so too; none without a backward kernel."""
     found = fused(spec)
     if found is None or found.pair.backward is None:
         return ()
-    if found.pair.statistics:  # which the formula does not return
+    if found.pair.statistics:  # empty tensors if the formula ran
         return (f"ctx.{IN_KERNELS} = {found.pair.statistics[0]}.numel() > 0",)
     return (f"ctx.{IN_KERNELS} = {_takes(spec)}",)
 

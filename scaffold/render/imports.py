@@ -1,6 +1,7 @@
 """The import block of a generated file.
 
-In: the code below it and the user's own imports. Out: sorted lines in three sections.
+In: the code below it and the user's own imports, each an `Import` (module, name or None, alias; `binding` is the name it binds). Out:
+sorted lines in three sections.
 Invariant: only names read by the code are imported, in the order of ruff's isort profile.
 """
 
@@ -50,14 +51,14 @@ def import_block(
     single: bool = False,
     also: str = "",
 ) -> str:
-    """Return the known and wanted imports used by `code`, as one text.
+    """Return the imports whose names `code` reads, as one text: of `known`, those of any generated file, and of `wanted`, the user's.
 
     `single` gives every name a line of its own; `also` is further code using them.
     """
     read = names_read(code) | names_read(also)
     chosen = [item for item in (*known, *wanted) if item.binding in read]
     chosen += [item for item in UNEXPORTED if f"{item.module}." in code]
-    sections: dict[int, list[Import]] = {0: [], 1: [], 2: []}
+    sections: dict[int, list[Import]] = {0: [], 1: [], 2: []}  # as in `_section`
     for item in dict.fromkeys(chosen):
         sections[_section(item)].append(item)
     blocks = [
@@ -73,7 +74,10 @@ def names_read(code: str) -> frozenset[str]:
 
 
 def _read(left: list[ast.AST]) -> set[str]:
-    """Return the names read by some nodes, except parameters of the functions around them."""
+    """Return the names read by some nodes and all nodes in them, except parameters of the functions around them.
+
+    `left` is the list of nodes to visit, and is used up.
+    """
     found: set[str] = set()
     while left:  # like ast.walk, in half the time
         node = left.pop()
@@ -123,6 +127,7 @@ def import_lines(items: Iterable[Import], single: bool) -> list[str]:
 
 def _from_lines(module: str, items: list[Import], single: bool) -> list[str]:
     """Return one line for names without an alias, and one for each alias, sorted by first name."""
+    # `stay`: the names that share a line.
     stay = [item for item in items if _member(item) == item.name and not single]
     groups = [[item] for item in items if item not in stay] + ([stay] if stay else [])
     groups.sort(key=lambda group: _member_key(group[0]))
@@ -155,7 +160,10 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def one_style(code: str) -> str:
-    """Join the imports of each module into one line, so texts differing only in import style compare equal."""
+    """Join the imports of each module into one line, so texts differing only in import style compare equal.
+
+    A team's tool may have split the imports of a generated file: that is no edit of the user's.
+    """
     return _FROM.sub(_joined, code)
 
 

@@ -1,6 +1,8 @@
 """The Function with a `jvp`, as lines for its template, and the wrapper's choice between the two Functions.
 
-In: an `OpSpec` and its `Derivation`. Out: a `JvpView`. Invariant: under torch.compile the Function without a jvp runs, since Dynamo
+`--forward-ad` asks for it. A jvp is forward mode: from a *tangent* of each input it computes those of the outputs. In: an `OpSpec` and its
+`Derivation`, whose `jvp` has the statements, a name for each tangent (`parameters`) and a result for each output, None for a constant.
+Out: a `JvpView`. Invariant: under torch.compile the Function without a jvp runs, since Dynamo
 rejects one with a jvp if a gradient is wanted; the jvp and the backward save exactly the same tensors, as PyTorch's vmap keeps
 one record for both.
 """
@@ -45,7 +47,10 @@ def chosen(spec: OpSpec) -> tuple[list[str], str]:
 
 
 def jvp_lines(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> list[str]:
-    """Return the body of `jvp`: the saved tensors it reads, its statements, and the return."""
+    """Return the body of `jvp`: the line unpacking the saved tensors, if it reads any, its statements, and the return.
+
+    It only raises NotImplementedError if the user has to write it (`missing`).
+    """
     if jvp.missing:
         return [f'raise NotImplementedError("{spec.name}: write jvp")']
     body = _body(spec, jvp)
@@ -53,7 +58,7 @@ def jvp_lines(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> list[str]:
     saved = [item.name for item in derivation.saved]
     if not saved or not names & {*saved}:
         return body
-    listed = [name if name in names else f"_{name}" for name in saved]
+    listed = [name if name in names else f"_{name}" for name in saved]  # _unread
     target = f"({listed[0]},)" if len(listed) == 1 else ", ".join(listed)
     return [f"{target} = ctx.saved_tensors", *body]
 
@@ -77,7 +82,10 @@ def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
 
 
 def _inlined(statements: Lines, result: Node) -> tuple[Lines, Node]:
-    """Return the statements but the last, and its value as the result; unchanged if the value is long or not just the result."""
+    """Return the statements but the last, and its value as the result: `tangent = 2 * t`, `return tangent` -> `return 2 * t`.
+
+    Both unchanged if the last statement is not just that assignment, if the name is assigned before, or if the return would be too long.
+    """
     *before, last = statements
     alone = isinstance(last, Assign) and not (last.operator or last.comments)
     again = any(result.label in written(item) for item in before)
@@ -106,7 +114,7 @@ def _type(item: Input) -> str:
 
 
 def returns(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> str:
-    """Return the annotation of what `jvp` returns: a tensor, or of several outputs a tuple in which each may be None.
+    """Return the annotation of the value `jvp` returns: a tensor, or of several outputs a tuple in which each may be None.
 
     None for a sole output without a tangent. `extra` outputs are those returned to be saved; a `missing` jvp is the user's to write.
     """

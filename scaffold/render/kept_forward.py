@@ -1,5 +1,7 @@
 """The body of a `forward` kept as the user wrote it, since the parser understands only its names.
 
+A forward with code that the compiler cannot differentiate (a loop over data, a call into another library) stays as it is, and autograd
+differentiates the whole. PyTorch accepts no input that a Function returns as it is, so such a result is copied.
 In: an `OpSpec` and its kept forward. Out: the lines of a function's body. Invariant: the user's text, except for the name given to
 an untyped result.
 """
@@ -11,11 +13,11 @@ from scaffold.spec import OpSpec
 
 
 def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
-    """Return the body of a kept forward; an untyped result gets an annotated name for a type checker.
+    """Return the body of a kept forward; an untyped result gets an annotated name for a type checker: `output: Tensor = sum(xs)`.
 
-    `tensors` are the names typed already.
+    `tensors` are the inputs that a type checker knows the types of.
     """
-    last = kept.returned[-1]
+    last = kept.returned[-1]  # the expression of the last return
     value = _as_its_own(spec, kept)
     ends = [f"return {value}"]
     several = len(spec.outputs) > 1 or spec.outputs[0].variadic
@@ -33,7 +35,7 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
 
 
 def _as_its_own(spec: OpSpec, kept: Kept) -> str:
-    """Return the returned expression, copying inputs in it: PyTorch accepts no input returned as it is."""
+    """Return the returned expression, with a copy of each part that may be an input: `y, z` -> `(y.clone() if y is x else y), z`."""
     last = kept.returned[-1]
     parts = last.args if last.kind == "tuple" else (last,)
     copies = [_copy(spec, kept, part) for part in parts]
@@ -48,14 +50,16 @@ def _as_its_own(spec: OpSpec, kept: Kept) -> str:
 
 
 def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
-    """Return a copy of a result possibly aliasing an input; None for no alias, or for an input by its own name, refused before.
+    """Return the expression of a copy of the result `part`, if it may be an input; else None.
 
-    If it can be only the one input `x`, a copy is made just then: `y.clone() if y is x else y`.
+    None too for an input by its own name, `return x`: the specification was refused for it before. If it can be only the one input `x`, a
+    copy is made just then: `y.clone() if y is x else y`.
     """
     inputs = {item.name for item in spec.tensors} - set(spec.dirty)
     assigned = written(*kept.statements)
     if part.kind != "name" or part.label in inputs - assigned:
         return None
+    # The inputs that the name may stand for after the statements.
     same = Trace(kept.statements, same_tensor).of(part.label) & inputs
     if not same:
         return None
@@ -66,7 +70,7 @@ def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
 
 
 def may_be_number(spec: OpSpec) -> bool:
-    """Return whether the forward may return a number: `sum` of no tensors, or `total = 0` after no iterations."""
+    """Return whether the forward may return a number: `sum` of no tensors, or `total = 0` after no iterations of a loop."""
     if spec.kept is None:
         return False
     numbers = {

@@ -1,6 +1,7 @@
 """The file of an op's kernels, `NAME_triton.py`.
 
-In: an `OpSpec`. Out: its text before it is formatted. Invariant: the same bytes every time.
+`templates/kernel.py.jinja` writes it. In: an `OpSpec` with kernels, or their data (`TritonView`). Out: its text before it is formatted.
+Invariant: the same bytes every time.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,15 +33,15 @@ KNOWN = (
 
 
 class KernelView(NamedTuple):
-    """What the template shows."""
+    """The data of the template; `triton` has the text of the kernels themselves."""
 
     licence_lines: tuple[str, ...]
     header: str
     imports: str
-    each: str  # of what the forward is
+    each: str  # the unit of the computation: "of each row" or "element by element"
     triton: "TritonView"
     kernels: "tuple[Kernel, ...]"
-    partial: bool
+    partial: bool  # a kernel returns partial sums, one for each of its programs
     indexed: bool  # an input holds integers
     first_of: dict[str, str]  # the tensor whose device each op runs on
     forward_signature: str
@@ -54,7 +55,7 @@ def kernel_modules(spec: OpSpec) -> tuple[tuple[str, str], ...]:
 
 
 def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
-    """Return the text of the file before formatting."""
+    """Return the text of the file before formatting; `house` is a team's style, its templates among it."""
     kernels = tuple(filter(None, (triton.forward, triton.backward)))
     triton = triton._replace(
         formula=_broken(triton.formula), gradient=_broken(triton.gradient)
@@ -70,6 +71,7 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         indexed=any(allowed == "INDICES" for _, allowed, _ in triton.dtypes),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},
         autocast=_autocast(triton) if triton.float32 else "",
+        # Without the parameters from the dtype on: `forward` finds the dtype itself.
         forward_signature=triton.forward.signature.partition(
             f", {triton.dtype[0].partition(' = ')[0]}: torch.dtype"
         )[0],

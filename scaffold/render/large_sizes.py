@@ -1,5 +1,6 @@
 """Sizes for measuring an op: the stated ones, and others giving its largest input up to half a million elements.
 
+`scaffold bench` measures an op with them: the sizes of tests are too small. *Leading dims* are those of `...` (ANY_DIMS) or `*batch`.
 In: an `OpSpec`, stated sizes by the name of the dim. Out: sizes by name, and the arguments of `make` in the op's checks.
 Invariant: unstated sizes satisfy `require` if the sizes of the tests, all times the same number, do.
 """
@@ -20,6 +21,7 @@ LEADING, SHAPE = (2,), (2, 3)  # before they are enlarged
 
 def large_sizes(spec: OpSpec, stated: Sizes) -> dict[str, tuple[int, ...]]:
     """Choose sizes for all dims not `stated`, as large as fit, several for leading dims; raise ScaffoldError for an unknown dim."""
+    # The user's samples have the sizes they have.
     usual = {} if spec.samples is not None else _usual(spec)
     for name in stated:
         if name not in usual:
@@ -37,7 +39,7 @@ def large_sizes(spec: OpSpec, stated: Sizes) -> dict[str, tuple[int, ...]]:
 
 def make_arguments(spec: OpSpec, sizes: Sizes) -> dict[str, Any]:
     """Return the arguments of `make` for tensors of these sizes."""
-    several = _leading(spec)
+    several = _leading(spec)  # these take a tuple, all others a number
     return {
         several.get(name, size_name(name)): found if name in several else prod(found)
         for name, found in sizes.items()
@@ -59,7 +61,7 @@ def _usual(spec: OpSpec) -> dict[str, tuple[int, ...]]:
 
 
 def _larger(sizes: Sizes, free: set[str]) -> dict[str, tuple[int, ...]]:
-    """Double the sizes of the free dims."""
+    """Return the sizes with those of the free dims doubled."""
     return {
         name: tuple(2 * one for one in size) if name in free else size
         for name, size in sizes.items()

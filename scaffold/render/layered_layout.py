@@ -1,8 +1,8 @@
 """Layered layout of a directed graph: layers from top to bottom, every edge downwards (Sugiyama, Tagawa and Toda, 1981).
 
-In: the size and the layer of each box, edges. Out: a place for each box, and the points of each edge.
-Invariant: boxes of a layer do not overlap, and an edge goes round the boxes of the layers it crosses; equal graphs have
-equal layouts.
+`pictures.py` draws the graph of an op with it. In: the size and the layer of each box, edges as pairs of numbers of boxes. Out: a place
+for each box, and the points of each edge.
+Invariant: boxes of a layer do not overlap, and an edge goes round the boxes of the layers it crosses; equal graphs have equal layouts.
 
 Three steps: an edge spanning several layers gets a dummy in each of them; each layer is sorted by the barycentres of its
 neighbours, downwards and upwards, keeping the order with the fewest crossings; then each box moves towards the mean of its
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-SWEEPS = 24
-MOVES = 60
+SWEEPS = 24  # over all layers, to sort them
+MOVES = 60  # of all layers, to place boxes
 GAP = 28.0  # between boxes of a layer
 DUMMY_GAP = 14.0  # beside a passing edge
 RISE = 44.0  # between layers
@@ -44,6 +44,7 @@ def arranged(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> Layout:
     order = _ordered(graph)
     centres = _centred(graph, order)
     tops, height = _tops(graph, order)
+    # The leftmost edge of all boxes becomes 0.
     least = min(c - b.width / 2 for c, b in zip(centres, graph.boxes, strict=True))
     centres = [centre - least for centre in centres]
     width = max(c + b.width / 2 for c, b in zip(centres, graph.boxes, strict=True))
@@ -90,7 +91,7 @@ Order = list[list[int]]  # of each layer, from left to right
 
 
 def _ordered(graph: _Graph) -> Order:
-    """Return the order with the fewest crossings found by sweeping over the layers."""
+    """Return the order with the fewest crossings found by sweeping over the layers, downwards and upwards in turn."""
     layers = max(box.layer for box in graph.boxes) + 1
     order: Order = [[] for _ in range(layers)]
     for item, box in enumerate(graph.boxes):
@@ -125,7 +126,7 @@ def _sort(
 
 
 def _exchange(graph: _Graph, order: Order) -> None:
-    """Exchange neighbours of a layer if it reduces crossings."""
+    """Exchange boxes side by side in a layer, in place, if it reduces crossings."""
     places = {item: at for row in order for at, item in enumerate(row)}
     for row in order:
         for at in range(len(row) - 1):
@@ -138,7 +139,7 @@ def _exchange(graph: _Graph, order: Order) -> None:
 
 
 def _between(graph: _Graph, places: dict[int, int], left: int, right: int) -> int:
-    """Count the crossings between the edges of two neighbours."""
+    """Count the crossings between the edges of two boxes of a layer, if `left` stands directly before `right`."""
     return sum(
         places[one] > places[other]
         for beside in (graph.above, graph.below)
@@ -164,7 +165,7 @@ def _crossings(graph: _Graph, order: Order) -> int:
 
 
 def _centred(graph: _Graph, order: Order) -> list[float]:
-    """Return the centre of each box, moving each layer in turn to the means of its neighbours."""
+    """Return the centre of each box: rows are laid out around 0, then each layer in turn moves to the means of its neighbours."""
     centres = [0.0] * len(graph.boxes)
     for row in order:
         for before, item in zip([None, *row], row, strict=False):
@@ -203,7 +204,7 @@ def _distance(graph: _Graph, left: int, right: int) -> float:
 
 
 def _spread(graph: _Graph, row: list[int], wanted: list[float]) -> list[float]:
-    """Return places near the wanted ones, with order and distances kept: the mean of pushing right and of pushing left."""
+    """Return places near the wanted ones, with order and least distances kept: the mean of pushing boxes right and of pushing them left."""
     right, left = list(wanted), list(wanted)
     for at in range(1, len(row)):
         least = right[at - 1] + _distance(graph, row[at - 1], row[at])
@@ -230,6 +231,7 @@ def _points(
     first, *between, last = path
     start = graph.boxes[first]
     points = [(centres[first], tops[start.layer] + start.height)]
+    # Below a box lower than its layer, first straight down to the layer's end.
     if start.height < tops[start.layer + 1] - RISE - tops[start.layer]:
         points.append((centres[first], tops[start.layer + 1] - RISE))
     for item in between:

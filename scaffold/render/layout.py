@@ -1,6 +1,7 @@
 """The names of an op's files, and the paths to import them by.
 
-In: an op's name and the directories. Out: paths and import names. Invariant: every path is relative.
+The renderer writes imports by them, `workspace` files. In: an op's name and the directories. Out: paths and import names. Invariant:
+every path is relative.
 """
 
 import posixpath
@@ -67,7 +68,10 @@ def layout(name: str, directories: Directories) -> Layout:
 
 
 def _search_paths(directories: Directories, tests: str) -> Iterator[str]:
-    """Yield the directories for a test to add to `sys.path`, unless the test runner finds them by itself; `tests` is its own."""
+    """Yield the directories for a test to add to `sys.path`, relative to its own, `tests`, unless the test runner finds them by itself.
+
+    They are those of the shared test module and of the op: the directory that contains the op's package.
+    """
     shared, tests = directories.op_testing, tests or "."  # `shared`: of all tests
     if shared is not None and shared.start is not None:
         lies_there = tests == posixpath.normpath(directories.tests)

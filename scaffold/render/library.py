@@ -1,10 +1,13 @@
 """An op in library style: its registrations with PyTorch beside its forward and backward.
 
+`--style library` asks for `torch.library.custom_op` instead of an `autograd.Function`, so that compilers and DTensor see the op as one call.
 In: an `OpSpec` and its `Derivation`. Out: a `LibraryView`: lines for the template, not yet indented. Invariant: the schema has no
 defaults, as PyTorch drops an argument equal to its default from a call; each output is a tensor of its own.
 
-Words: a fake gives the shapes of the results without running the op. Sharding says for each index of the tensors' dims how they are
-split among devices; a placement is one such way.
+Words: a fake gives the shapes of the results without running the op. Sharding says for each index of the tensors' dims how they are split
+among devices; a placement is one such way for one tensor: `Shard(dim)`, `Replicate()` (whole on each), `Partial()` (a sum of parts). An
+*index* is a letter of the user's sharding rule, "n d, d -> n d"; WHOLE, `_`, is that of a dim never split, and stands for no split at
+all; ANY_DIMS is that of the leading dims, `...`.
 """
 
 from collections.abc import Sequence
@@ -45,13 +48,13 @@ class LibraryView(NamedTuple):
 
 
 class KernelView(NamedTuple):
-    """A part of the backward as an op of its own."""
+    """A part of the backward that leaves PyTorch, registered as an op of its own, so that a compiler need not look into it."""
 
-    function: str
-    fake: str
+    function: str  # its name
+    fake: str  # the name of its fake
     parameters: str
-    type: str
-    lines: tuple[str, ...]
+    type: str  # of what it returns
+    lines: tuple[str, ...]  # bodies
     fake_lines: tuple[str, ...]
     register_lines: tuple[str, ...]
 
@@ -95,6 +98,7 @@ def _kernel_view(kernel: BackwardKernel) -> KernelView:
     """Return the view of a registered backward op: its function, its fake, its lines."""
     spec = kernel.spec
     function, fake = f"_{spec.name}", f"_{spec.name}_fake"
+    # A gradient is like its own input if it has that shape, else like some float tensor.
     made, typed = [], next(x.name for x in spec.tensors if x.differentiable)
     for output, shape in zip(spec.outputs, kernel.shapes, strict=True):
         own = output.name.removeprefix("grad_")
@@ -123,7 +127,10 @@ DTYPES = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
 
 
 def _fake_lines(spec: OpSpec) -> list[str]:
-    """Return the body of a fake from declared shapes, for a forward calling code outside PyTorch: empty tensors like the first input."""
+    """Return the body of a fake from declared shapes, for a forward calling code outside PyTorch.
+
+    `return x.new_empty((x.shape[0], 3))`: empty tensors like the first floating-point input, if there is one.
+    """
     floating = [item for item in spec.tensors if item.differentiable]
     like = next(item.name for item in (*floating, *spec.tensors))
     made = []
@@ -146,7 +153,7 @@ def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def _vmap_lines(spec: OpSpec, returned: Sequence[str]) -> list[str]:
-    """Return the body of a vmap rule that calls the op for each sample."""
+    """Return the body of a vmap rule that calls the op for each sample and stacks the results, whose names are `returned`."""
     lines, sample = [], "x if dim is None else x.select(dim, i)"
     if any(item.variadic for item in spec.tensors):  # a list; its dims are a list, too
         lines = [
@@ -215,7 +222,7 @@ def _sharding(spec: OpSpec, function: str) -> list[str]:
 
 
 def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
-    """Return the body of the rule: for each index in turn, the placements with the op split along it."""
+    """Return the body of the sharding rule: a list of placements, first of the whole op, then split along each index in turn."""
     indices = dict.fromkeys(index for group in sharding.inputs for index in group)
     whole = _placed(spec, sharding, WHOLE)
     found = [whole]
@@ -230,9 +237,10 @@ def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
 
 
 def _leading_lines(spec: OpSpec, sharding: Sharding, whole: str) -> list[str]:
-    """Return lines counting the leading dims; tensors with different ones broadcast, so nothing is split.
+    """Return lines counting the leading dims, `leading = x.ndim - 1`; if tensors have different ones, they broadcast, and nothing is split.
 
-    `whole` is the placement returned then. A required tensor is counted if there is one, since an optional one may be None.
+    `whole` is the placement returned then. `group` are a tensor's indices; all but `...` stand for one dim each. A required tensor is
+    counted if there is one, since an optional one may be None.
     """
     pairs = zip(spec.tensors, sharding.inputs, strict=True)
     (first, group), *others = sorted(
@@ -288,7 +296,8 @@ def _placement(group: Indices, index: str, absent: str) -> str:
         return absent
     at = group.index(index)
     if index == ANY_DIMS:
-        return "Shard(dim)"
+        return "Shard(dim)"  # in a comprehension over the leading dims
     if ANY_DIMS not in group:
         return f"Shard({at})"
+    # `...` is the first of the group, and stands for `leading` dims.
     return f"Shard(leading + {at - 1})" if at > 1 else "Shard(leading)"

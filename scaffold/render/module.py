@@ -1,6 +1,7 @@
 """The `nn.Module` around an op, as lines for its template.
 
-In: an `OpSpec` with a module. Out: a `ModuleView`. Invariant: the module owns parameters, buffers and attributes; every
+In: an `OpSpec` with a module (`ModuleSpec`: the inputs it owns, and updates). Out: a `ModuleView`, from which `templates/op.py.jinja` writes
+the class; values of new parameters come from `parameters.py`. Invariant: the module owns parameters, buffers and attributes; every
 other input is an argument of its `forward`.
 
 Words: a buffer is a tensor of the module without a gradient; an update is the formula for its value after each call in training. An
@@ -57,7 +58,10 @@ RESULT = "output"  # the local variable for the module's result
 
 
 def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """Return statements updating each buffer in `forward`; if one reads an updated buffer, all new values are computed first."""
+    """Return statements updating each buffer in `forward`: `self.running_mean.copy_(...)`.
+
+    If a formula reads a buffer updated before it, all new values are computed first (`together`).
+    """
     bodies = [_of_module(spec, module, formula) for _, formula in module.updates]
     names = [name for name, _ in module.updates]
     taken = {item.name for item in spec.inputs}
@@ -83,7 +87,10 @@ def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _of_module(spec: OpSpec, module: ModuleSpec, formula: Formula) -> Lines:
-    """Return the statements and the value of an update, reading from `self`; locals hiding a name are renamed."""
+    """Return the statements of an update's formula, the last of which is its value, reading from `self` what the module owns.
+
+    Locals with the name of an input, of the op or of an import would hide it, and are renamed.
+    """
     assert formula.result is not None
     graph = formula.graph
     body = formula.lines()
@@ -161,7 +168,10 @@ def module_view(
 
 
 def init_arguments(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """Return the constructor's parameters: sizes, attributes, a switch per optional parameter, device and dtype."""
+    """Return the constructor's parameters, each with its type: sizes, attributes, a switch per optional parameter, device and dtype.
+
+    Those without a default come first. Device and dtype are keywords of a module with tensors of its own.
+    """
     attributes = kept_attributes(spec, module)
     arguments = [f"{name}: {kind}" for name, kind in size_arguments(spec, module)]
     arguments += [parameter(item) for item in attributes if item.default is None]
@@ -183,7 +193,7 @@ def _switches(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
-    """Return the inputs not owned by the module, renamed if they would hide the op."""
+    """Return the inputs not owned by the module, the arguments of its `forward`; renamed if they would hide the op, which it calls."""
     owned = {*module.parameters, *module.buffers}
     items = [item for item in spec.tensors if item.name not in owned]
     return [
@@ -220,7 +230,7 @@ def _fields(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list[str]:
-    """Return the body of `__init__`."""
+    """Return the body of `__init__`: sizes and attributes set on `self`, parameters and buffers made, then given their first values."""
     lines = ["super().__init__()"]
     lines += [
         f"self.{name} = {name}"
@@ -250,7 +260,7 @@ def _forward_lines(
     copied = _copied(module, derivation)
     owned = {*module.parameters, *module.buffers}
     owned |= {item.name for item in spec.attributes}
-    passed = iter(_call_inputs(spec, module))
+    passed = iter(_call_inputs(spec, module))  # in the order of the inputs
     values = [
         (
             f"self.{item.name}.clone()"
@@ -270,7 +280,8 @@ def _forward_lines(
 def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
     """Return the lines updating the buffers after a call, in training only.
 
-    As in `nn.BatchNorm1d` they compute in the buffers' dtype, and an empty batch changes nothing.
+    As in `nn.BatchNorm1d` they compute in the buffers' dtype, and an empty batch changes nothing: arguments they read are cast (`casts`) and
+    must have elements (`test`).
     """
     nodes = [node for _, formula in module.updates for node in formula.nodes()]
     read = {node.label for node in nodes if node.kind == "name"}
@@ -299,7 +310,10 @@ def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
-    """Return the updated buffers the call may retain: it saves them, or may return a view of them; it is given copies of these."""
+    """Return the updated buffers that the call must be given copies of: it saves them, or may return a view of them.
+
+    The update after the call changes them in place, and backward would read the new values. All of them if the forward's code is unknown.
+    """
     updated = {name for name, _ in module.updates}
     if derivation.opaque or derivation.forward is None:
         return updated
@@ -310,7 +324,7 @@ def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
 
 
 def _repr_lines(spec: OpSpec, module: ModuleSpec, line_length: int) -> list[str]:
-    """Return f-strings of the constructor's arguments for `print`, each short enough for a line."""
+    """Return the body of `extra_repr`, for `print`: an f-string of the constructor's arguments, in lines that are short enough."""
     parts = []
     for name, kind in size_arguments(spec, module):
         owner = name.removesuffix("_shape")

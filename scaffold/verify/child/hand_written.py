@@ -567,9 +567,8 @@ def _detached(value: Any) -> Any:
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
     """Return the index of the first subject with accepted inputs, and the subject; or shapes for its inputs; or a Refused.
 
-    The subjects are one Function with its inputs declared in several ways. Inputs that the backward accepts, too, are tried first; of
-    each all kinds, complex ones only if the code, or an error, speaks of them. Shapes are searched for once, or again if some forward
-    ran.
+    The subjects are one Function with its inputs declared in several ways. Inputs that the backward accepts, too, are tried first. Shapes
+    are searched for once, or again if some forward ran.
     """
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
