@@ -4,8 +4,9 @@ In: the team's style; the text of a test. Out: the text of the file, or the part
 Invariant: it depends on the templates and the style alone, and imports nothing of this package; a test with its own copy has the
 same test methods as one importing the file.
 
-Words: a test method is asked of an op if the attributes named in its decorator `@asked_if` are true of it. The op's own test file is the
-`test`; the shared code is the `text`, or its `tree`.
+Words: a test method, a *question*, is asked of an op if the attributes named in its decorator `@asked_if` are true of it; *stated* are the
+attributes in the class of the op's own test, others have defaults in the shared class. The op's own test file is the `test`; the shared code
+is the `text`, or its `tree`.
 """
 
 import ast
@@ -35,10 +36,10 @@ Truths = Mapping[str, bool]  # attributes of a class, and whether they are true
 
 
 class Check(NamedTuple):
-    """An optional check of every op."""
+    """An optional check of every op, which a project turns on in its settings."""
 
     name: str
-    asked: bool
+    asked: bool  # it is on
 
 
 class OpTestingView(NamedTuple):
@@ -100,9 +101,10 @@ def makers() -> str:
 
 
 def needed(text: str, test: str, complete: bool, found: bool = True) -> str:
-    """Return the code to copy into a test not importing the file; a `complete` op needs none for unwritten parts.
+    """Return the part of the shared code, `text`, to copy into a test that does not import the file: what it needs, directly or not.
 
-    Test methods are `found` by pytest; if not, only those that the test calls are copied.
+    `test` is the test's text without it. A `complete` op needs nothing for unwritten parts. Test methods are `found` by pytest; if not, only
+    those that the test calls are copied.
     """
     own = ast.parse(test)
     tree = _parsed(text)
@@ -119,6 +121,7 @@ def needed(text: str, test: str, complete: bool, found: bool = True) -> str:
         *_calls_of(tree, passed_through),
         *((Place(n), Place(n + 1)) for n in cut),
     )
+    # The class without the base that is cut as well.
     return _without(text, left_out).replace(f"({LEFT_OUT}):", ":")
 
 
@@ -146,7 +149,8 @@ def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
 def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[str]:
     """Return the methods with their argument as result for this op: `on_copy` if nothing changes in place, `seeded`, `prepared`.
 
-    Calls of these are cut out of the code. `tree` is the shared code, `own` the test with the attributes of its class.
+    Calls of these are cut out of the code: `self.seeded(self.op)(x)` -> `self.op(x)`. `tree` is the shared code, `own` the test with the
+    attributes of its class.
     """
     found: set[str] = set()
     for node in tree.body:
@@ -175,8 +179,9 @@ def _gives_back(method: ast.FunctionDef, truths: Truths, known: set[str]) -> boo
             ),
             *_,
         ] if not truths.get(flag, True):
+            # `if not self.random: return function`
             return name == method.args.args[1].arg
-        case [ast.Return(value=ast.Call() as value)]:
+        case [ast.Return(value=ast.Call() as value)]:  # `return self.seeded(function)`
             inner: ast.expr = value
             while isinstance(inner, ast.Call) and _calls(inner, known):
                 inner = inner.args[0]
@@ -227,7 +232,7 @@ def _attributes(test: ast.Module, base: str) -> Truths:
 
 
 def _truths(body: Iterable[ast.stmt]) -> Iterator[tuple[str, bool]]:
-    """Yield the attributes of a class with their truth values; functions and computed values count as true.
+    """Yield the attributes assigned in a class body, each with its truth value; functions and computed values count as true.
 
     A method behind a false attribute is left out of the test.
     """
@@ -255,11 +260,12 @@ def _targets(node: ast.stmt) -> list[str]:
 
 
 def _not_asked(node: ast.ClassDef, stated: Truths) -> Iterator[str]:
-    """Yield the test methods of a class not run for an op with these attributes."""
+    """Yield the test methods of a class, `OpTests.test_vmap`, that are not run for an op with the attributes `stated` in its test."""
     truths = dict(_truths(node.body)) | dict(stated)
     for item in node.body:
         for condition in _conditions(item):
             name = condition.removeprefix("not ")
+            # True is wanted without `not`, False with it.
             if truths.get(name, False) is not (name == condition):
                 yield f"{node.name}.{getattr(item, 'name', '')}"
 
@@ -286,14 +292,15 @@ def _is_condition(decorator: ast.expr) -> bool:
 
 
 class _Kept:
-    """The definitions read by a test, directly or through others."""
+    """The definitions of the shared code that a test needs, directly or through others; all others are cut."""
 
     def __init__(self, test: ast.Module, never: tuple[str, ...], found: bool) -> None:
         """Begin with the names read by the test; with `found`, all test methods and fixtures are kept, as pytest finds them."""
         self.read = set(_read(test))  # names, and attributes as `.name`
-        self.never = never
+        self.never = never  # names of methods that are always cut
+        # Prefixes of methods kept though nothing reads them.
         self.found = ("test_", "pytest", "__") if found else ("__",)
-        self.out: set[str] = set()  # `Class.question`
+        self.out: set[str] = set()  # `Class.question`: questions not asked of this op
 
     def leave_out(self, questions: Iterable[str]) -> None:
         """Cut these test methods."""
@@ -304,13 +311,13 @@ class _Kept:
         names = [node.name] if isinstance(node, Definition) else _targets(node)
         if not owner:
             return any(name in self.read for name in names) and not self._cut(names)
-        if not names:
+        if not names:  # no definition: a docstring, or a call
             return not self._calls_what_is_cut(node)
         found = any(name.startswith(self.found) for name in names)
         fixture = len(self.found) > 1 and _is_fixture(node)
         read = any(f".{name}" in self.read for name in names)
-        whole = any(f"{owner}.{name}" in self.out for name in names)
-        return (found or fixture or read) and not whole and not self._cut(names)
+        unasked = any(f"{owner}.{name}" in self.out for name in names)
+        return (found or fixture or read) and not unasked and not self._cut(names)
 
     def _cut(self, names: Iterable[str]) -> bool:
         return any(name in (*self.never, CONDITION, LEFT_OUT) for name in names)

@@ -1,6 +1,9 @@
 """The op's own file: Function, wrapper and module.
 
-In: an `OpSpec` and its `Derivation`. Out: the text of `NAME.py`, formatted. Invariant: the same bytes every time.
+In: an `OpSpec` (what the user asked for) and its `Derivation` (what the compiler made of it). Out: the text of `NAME.py`, formatted.
+Words: the *wrapper* is the function that users call; it calls `apply` of the Function. `house` is a team's style; `package` is the dotted
+name of the directory, by which the kernels' module is imported.
+Invariant: the same bytes every time.
 """
 
 from textwrap import indent
@@ -71,7 +74,7 @@ def op_draft(
     house: House = PLAIN,
     package: str = "",
 ) -> str:
-    """Return the text of the op's file before formatting."""
+    """Return the text of the op's file before formatting: the template filled with `op_view`, and the imports its code needs."""
     view = op_view(spec, derivation, line_length, house, package)
     single = house.single_line_imports
     wanted = (*spec.imports, *(SHARDING_IMPORTS if spec.sharding else ()))
@@ -97,6 +100,7 @@ def op_view(
     package: str = "",
 ) -> OpView:
     """Return the template's data, still without the imports: these follow from the rendered code."""
+    # Outputs that the forward detaches have no gradient, whatever was declared.
     spec = without_gradient(spec, derivation.detached)
     derivation = with_kernels(spec, derivation)
     return OpView(
@@ -126,10 +130,13 @@ def _type_imports(spec: OpSpec) -> str:
 def wrapper_view(
     spec: OpSpec, derivation: Derivation, convention: Docstrings
 ) -> WrapperView:
-    """Return the wrapper's data: parameters with defaults, and only the outputs the user declared."""
+    """Return the wrapper's data: parameters with defaults, and only the outputs the user declared.
+
+    Intermediates that forward returns to be saved (`derivation.extra`) are dropped.
+    """
     returns = wrapper_type(spec)
     dropped = len(derivation.extra)
-    whole = forward_type(spec, derivation) if dropped else returns
+    whole = forward_type(spec, derivation) if dropped else returns  # of the inner call
     lines, function = chosen(spec)
     if spec.is_library:
         name, called, given = "call", function, registered_arguments(spec.inputs)
@@ -156,6 +163,6 @@ def _without_extra(spec: OpSpec, derivation: Derivation, call: str) -> list[str]
         f"*{output.name}" if output.variadic else output.name for output in spec.outputs
     ]
     extra = [f"_{name}" for name in derivation.intermediates]
-    whole = len(names) == 1 and spec.outputs[0].variadic
-    result = f"tuple({names[0][1:]})" if whole else ", ".join(names)
+    sole = len(names) == 1 and spec.outputs[0].variadic  # `*ys` is unpacked as a list
+    result = f"tuple({names[0][1:]})" if sole else ", ".join(names)
     return [f"{', '.join([*names, *extra])} = {call}", f"return {result}"]

@@ -17,7 +17,7 @@ from scaffold.errors import Location, ScaffoldError
 
 
 class Exported(NamedTuple):
-    """The wanted exports."""
+    """The wanted exports, and what is known of those that should go."""
 
     package: str | None  # the dotted name of the directory
     names: Mapping[str, tuple[str, ...]]  # of each op's module
@@ -39,7 +39,7 @@ class _Import(NamedTuple):
 
 
 def with_exports(text: str, path: str, wanted: Exported) -> str:
-    """Export every op, and drop exports that no longer exist; raise ScaffoldError if the text is not Python."""
+    """Return the text of an `__init__.py` exporting every op, without exports that no longer exist; raise ScaffoldError if it is not Python."""
     changed, dropped = _with_imports(text, path, wanted)
     return _with_all(changed, path, wanted, dropped)
 
@@ -59,7 +59,11 @@ def _parsed(text: str, path: str) -> ast.Module:
 
 
 def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]]:
-    """Return the text with the ops' imports updated, and the names it no longer binds."""
+    """Return the text with the ops' imports updated, and the names it no longer binds, which leave `__all__` too.
+
+    An import with another set of names is written anew; imports of new modules are inserted. Edits go from the last line to the first, so
+    that line numbers stay right.
+    """
     tree = _parsed(text, path)
     lines = text.splitlines(keepends=True)
     imports = list(_imports(tree, wanted.package))
@@ -88,7 +92,7 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
 
 
 def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
-    """Return the names of an import still defined."""
+    """Return the names of an import that stay: all but those its op's module no longer defines; none if that module is gone."""
     if item.module in wanted.names:
         obsolete = wanted.obsolete.get(item.module, frozenset())
         return [pair for pair in item.names if pair[0] not in obsolete]
@@ -98,7 +102,7 @@ def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
 
 def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
     """Yield the imports of sibling modules that can be edited: each alone on its lines. `package` is the name for absolute imports."""
-    shared = [node.lineno for node in tree.body]  # several, joined by `;`
+    shared = [node.lineno for node in tree.body]  # a line twice: joined by `;`
     for node in tree.body:
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
@@ -172,6 +176,7 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
     tree = _parsed(text, path)
     lines = text.splitlines(keepends=True)
     ours = {name for names in wanted.names.values() for name in names}
+    # Statements about `__all__`; of several, `__all__ += [...]`, none is touched.
     nodes = [
         node for node in tree.body if "__all__" in ast.unparse(node).split("\n")[0]
     ]
@@ -199,6 +204,7 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
     if rows and len({node.lineno, *rows, node.end_lineno}) == len(rows) + 2:
         _edit_rows(lines, items, names)
     else:
+        # A comment behind the list stays; columns count bytes.
         rest = lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset :]
         *new, last = _all(names, wanted)
         new.append(f"{last.rstrip()}{rest.decode()}")

@@ -1,6 +1,9 @@
 """Parameters and buffers of a module: their sizes, creation and initialisation.
 
-In: an `OpSpec` and its module. Out: lines of the constructor and of `reset_parameters`.
+`module.py` writes the class of an op with parameters, as `nn.Linear` is one. In: an `OpSpec` and its module (`ModuleSpec`: the names of
+its parameters and buffers, stated initialisations). Out: lines of the constructor and of `reset_parameters`.
+Words: the *sizes* of a module are the named dims of its parameters, `in_features`; *fan-in* is the number of inputs that one output is
+computed from; a *factory* is the `device=device, dtype=dtype` of a new tensor; *leading* dims are any number, `...`.
 Invariant: a named dimension is one integer argument; a parameter of unknown shape has its shape as an argument.
 """
 
@@ -30,7 +33,7 @@ def dims_of(spec: OpSpec, name: str) -> Dims:
 
 
 def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
-    """Return the sizes the constructor takes, with their types.
+    """Return the sizes the constructor takes, each with its type: ("in_features", "int"), or ("weight_shape", "Sequence[int]").
 
     They stand in the order of the nn.Module that was read, others in order of first appearance.
     """
@@ -59,7 +62,7 @@ def kept_attributes(spec: OpSpec, module: ModuleSpec) -> tuple[Attribute, ...]:
 
 
 def _empty(name: str, dims: Dims, maker: str, factory: str = FACTORY) -> str:
-    """Return a call making an uninitialised or filled tensor: `torch.empty(N, D, device=device, dtype=dtype)`."""
+    """Return a call of `maker` for the tensor `name`: `torch.empty(N, D, device=device, dtype=dtype)`, `torch.zeros(...)`."""
     if dims is None:
         size = f"{name}_shape"
     else:
@@ -81,7 +84,7 @@ def parameter_lines(name: str, dims: Dims, optional: bool) -> list[str]:
 
 
 def buffer_lines(spec: OpSpec, name: str, dims: Dims) -> list[str]:
-    """Return lines creating a buffer; a floating one has the module's dtype."""
+    """Return lines creating a buffer, filled with zeros, or with ones if its name says it divides; a floating one has the module's dtype."""
     kinds = {item.name: item.dtype for item in spec.tensors}
     fixed = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
     factory = f"device=device, dtype={fixed.get(kinds[name], 'dtype')}"
@@ -90,7 +93,10 @@ def buffer_lines(spec: OpSpec, name: str, dims: Dims) -> list[str]:
 
 
 def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """Return the body of `reset_parameters`."""
+    """Return the body of `reset_parameters`: each parameter's stated or usual initialisation, and stated ones of buffers.
+
+    An optional parameter may be None on the module, so its lines stand under a test.
+    """
     stated = {item.parameter: item for item in module.inits}
     optional = {item.name for item in spec.tensors if item.optional}
     lines = []
@@ -151,7 +157,10 @@ def _matrix(spec: OpSpec, module: ModuleSpec) -> str | None:
 
 
 def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]:
-    """Return the lines initialising a parameter; `fan_in_uniform` is our own, the others are functions of `nn.init`."""
+    """Return the lines initialising the parameter `name` as `init` says; `fan_in_uniform` is our own, the others are functions of `nn.init`.
+
+    It is that of a bias in nn.Linear: uniform between -1 and 1 over the root of the fan-in.
+    """
     if init.function == "fan_in_uniform":
         fan_in, lines = _fan_in(spec, module, name), []
         if fan_in.endswith(SIZE):
@@ -163,7 +172,10 @@ def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]
 
 
 def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
-    """Return an expression for the inputs per output, counted as in torch.nn.init: the dims a weight shares with the data."""
+    """Return an expression for the fan-in of a bias, counted as in torch.nn.init: the dims its weight shares with the data.
+
+    `self.in_features` for `weight[out_features, in_features]` and `x[..., in_features]`; if there are no such dims, all but the first.
+    """
     of_its_own = _own_weight(module, name)
     matrix = of_its_own or _matrix(spec, module) or name
     dims: Sequence[Dim] = dims_of(spec, matrix) or ()

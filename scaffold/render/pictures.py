@@ -1,6 +1,7 @@
 """The picture of an op, as SVG and as Mermaid.
 
-In: a `Diagram`. Out: text. Invariant: the same diagram gives the same bytes; an SVG loads nothing, neither fonts nor scripts, and
+In: a `Diagram`: items (an input, a line of code, a saved tensor), each with its `part` (forward, saved or backward) and the numbers of the
+items it `reads`. Out: text. Invariant: the same diagram gives the same bytes; an SVG loads nothing, neither fonts nor scripts, and
 is legible on a light and on a dark page.
 """
 
@@ -42,7 +43,7 @@ def layers(diagram: Diagram) -> list[int]:
     """Return the layer of each item: below everything it reads, with saved tensors between forward and backward."""
     items = diagram.items
     found: list[int] = []
-    last = 0
+    last = 0  # the last layer of the forward
     for item in items:
         if item.part == "forward":
             found.append(max((found[one] + 1 for one in item.reads), default=0))
@@ -75,7 +76,7 @@ def code_of(item: Item) -> list[str]:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """Break a line at spaces; the lines after the first are indented."""
+    """Yield the pieces of a line broken at spaces to at most WIDEST letters; the lines after the first are indented."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     while len(line) > WIDEST:
         at = line.rfind(" ", len(indent) + 1, WIDEST)
@@ -152,7 +153,7 @@ def _texts(lines: Sequence[str], x: float, y: float) -> Iterator[str]:
 
 
 def _panels(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[str]:
-    """Yield a frame around each part, with its title."""
+    """Yield the SVG of a frame around each part (forward, saved, backward), with its title."""
     for part, title in TITLES.items():
         rows = [
             (layout.places[at][1], layout.places[at][1] + boxes[at].height)
@@ -170,7 +171,7 @@ def _panels(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[
 
 
 def _edge(points: Sequence[tuple[float, float]]) -> Iterator[str]:
-    """Yield a curve, vertical at both ends, and its arrowhead."""
+    """Yield the SVG of an edge through these points: a curve, vertical at each of them, and its arrowhead."""
     (x, y), *rest = points
     path = [f"M {x:.1f} {y:.1f}"]
     for at, (to_x, to_y) in enumerate(rest):

@@ -1,6 +1,6 @@
 """Bar charts of the times of an op's variants.
 
-In: for each setting the seconds of a call by variant. Out: the text of an SVG file.
+`scaffold bench --plot` writes them. In: for each setting the seconds of a call by variant. Out: the text of an SVG file.
 Invariant: the same times give the same bytes; the SVG loads nothing.
 """
 
@@ -30,7 +30,7 @@ def bars(title: str, settings: Mapping[str, Times]) -> str:
     figure.suptitle(title)
     panels = figure.subplots(len(settings), squeeze=False)
     for panel, (setting, times) in zip(panels.flat, settings.items(), strict=True):
-        names = list(times)[::-1]
+        names = list(times)[::-1]  # the first variant on top
         for name in names:
             forward, both, low, high = (1e3 * seconds for seconds in times[name])
             spread = [[both - low], [high - both]]

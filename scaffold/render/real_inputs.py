@@ -1,7 +1,9 @@
 """The refusal of complex inputs by gradients derived for real ones.
 
-In: an `OpSpec` and its `Derivation`. Out: lines of `backward`, if the incoming gradient reveals a complex input; else of
-`setup_context`. Invariant: an op with gradients correct for complex inputs has no such line.
+The gradient of `x * y` by x is `grad * y` for real numbers, and `grad * y.conj()` for complex ones: a gradient that was simplified for
+real inputs has to refuse others. In: an `OpSpec` and its `Derivation`, whose `real` names such inputs. Out: lines of `backward`, if the
+incoming gradient reveals a complex input; else of `setup_context`. Invariant: an op with gradients correct for complex inputs has no such
+line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +27,7 @@ def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.real is None or derivation.real.shown:
         return []
     names = derivation.real.names
-    if not names:
+    if not names:  # complex inputs are fine, if all of a group are complex
         return [x for one in derivation.real.alike for x in _alike(spec, one)]
     named = (item for item in spec.tensors if item.name in names)
     tests = (
@@ -61,7 +63,7 @@ def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
 def _raised(
     spec: OpSpec, test: str, names: Iterable[str], be: str = "must be real"
 ) -> list[str]:
-    """Return lines raising TypeError if the test holds: `linear: x and weight must be real`."""
+    """Return lines raising TypeError if the test holds, "linear: x and weight must be real"; `be` ends the message."""
     *several, last = names
     listed = f"{', '.join(several)} and {last}" if several else last
     parts = rows(f"{spec.name}: {listed} {be}", LINE_LENGTH - INDENTED)

@@ -1,8 +1,11 @@
 """The reference of generated tests: the forward in plain PyTorch.
 
-In: an `OpSpec` and its `Derivation`. Out: the body of a function of the op's inputs, or None.
-Invariant: autograd can differentiate it: it calls no code outside PyTorch, and no function with a gradient by a rule but
-without one by autograd.
+Tests and proofs compare the op with it: outputs, and gradients by autograd. In: an `OpSpec` and its `Derivation`. Out: the body of a
+function of the op's inputs, or None.
+Words: a *surrogate* is a function whose gradient the op has instead of its derivative; a *stated* gradient is one by the user's formula;
+a forward is *kept* if it stays as the user wrote it.
+Invariant: autograd can differentiate it: it calls no code outside PyTorch, and no function with a gradient by a rule but without one by
+autograd.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,12 +29,16 @@ from scaffold.spec import OpSpec
 
 
 def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | None:
-    """Return the reference as statements and a return, or None; for a surrogate, the function with the surrogate's gradient."""
+    """Return the reference as statements and a return; None if there is none that autograd could differentiate.
+
+    Of an op with a surrogate, it is the function with the surrogate's gradient.
+    """
     if spec.surrogate is not None:
         stated = spec.surrogate.forward
         forward = live_forward(spec, stated) if stated else None
     else:
         forward = live_forward(spec, spec.forward) if spec.forward else None
+        # If gradients were derived, the rules know all calls in it.
         found = forward.expressions() if forward and not derivation.derived else ()
         if any(leaves_torch(node, spec.foreign) for node in found):
             return None  # for NumPy, or a kernel, whose calls autograd does not see
@@ -58,9 +65,10 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
 
 
 def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """Return the body of a function giving the stated gradients, of the inputs and `grad_output`.
+    """Return the body of a function of the inputs and `grad_output` that returns the gradients as the user stated them.
 
-    () unless each is one expression of these, of an op with a single output.
+    A test compares backward with it at kinks, where autograd's gradient may be another one. () unless each is one expression of these, of
+    an op with a single output.
     """
     formulas = dict(spec.gradients)
     known = {item.name for item in spec.inputs} | {"grad_output", "torch", "F", "math"}
@@ -94,13 +102,14 @@ def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
         if item.target.kind != "absent"
         for name in sharing(item.value)
     }
-    if len(assigned) < len(statements):
+    if len(assigned) < len(statements):  # branches: left as they are
         return statements
     graph, found = spec.forward.graph, list[Statement]()
     for item in assigned:
         calls, made = changes_of_a_name(item), item
         read = [node.label for node in _names(item.value)]
         for name in spec.dirty if calls else ():
+            # Read beside the change, and no other name shares its memory.
             if read.count(name) > 1 and name not in shared:
                 target = graph.node("name", name)
                 made = Assign(target, _not_in_place(graph, item.value, calls))

@@ -1,6 +1,7 @@
 """Sample ops for `scaffold templates lint`: together they have every part a template writes.
 
-Out: `sample_ops`. Invariant: each part (a Module, a registered op, a jvp, ...) is present in one of them, and missing in another.
+That command renders them with a team's templates, to find mistakes before an op is generated. Out: `sample_ops`. Invariant: each part (a
+Module, a registered op, a jvp, ...) is present in one of them, and missing in another.
 """
 
 from collections.abc import Iterator

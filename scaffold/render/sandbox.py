@@ -1,5 +1,7 @@
 """A team's templates: layers over the built-in ones, in a sandbox, with errors reported at their line.
 
+Words: a *layer* is a directory of a team's templates; a template of an earlier layer hides one of the same name in a later one, and may
+extend it. A *view* is the data of a template, which reads it as `view`.
 In: `Templates`. Out: an environment with these templates. Invariant: a template reads the view and other templates, nothing else:
 no file, no code, nothing random; the user sees the place of an error, never a traceback. Its process limits its time and memory.
 """
@@ -55,7 +57,7 @@ class Strict(jinja2.StrictUndefined):
         exc: Any = jinja2.UndefinedError,
     ) -> None:
         """Remember the owner and the name in the error to be raised; `obj`, `exc` and `hint` are Jinja's."""
-        usual = exc is jinja2.UndefinedError
+        usual = exc is jinja2.UndefinedError  # not an error of the sandbox itself
         known: Any = partial(Unknown, obj, name)
         super().__init__(hint, obj, name, known if usual else exc)
 
@@ -64,7 +66,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     """The environment compiling a team's templates; built-in ones come from their own environment."""
 
     def __init__(self, templates: Templates) -> None:
-        """Make the environment without functions and filters of no use to a template, or by chance."""
+        """Make the environment, without functions of no use to a template, and without filters that are random."""
         super().__init__(
             loader=Layers(templates),
             undefined=Strict,
@@ -77,13 +79,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del self.filters[name]
 
     def join_path(self, template: str, parent: str) -> str:
-        """Resolve a name used in a template; its own name means the next template below it."""
+        """Resolve a name that the template `parent` extends or includes, `0:op.py.jinja`; its own name means the next one below it."""
         layer, _, own = parent.partition(":")
         below = int(layer) + 1 if template == own else 0
         return self.place(template, below)
 
     def place(self, name: str, start: int = 0) -> str:
-        """Return a name with the number of its layer; the plain name for a built-in template."""
+        """Return a name with the number of its layer, from `start` on, `1:op.py.jinja`; the plain name for a built-in template."""
         found = self.templates.find(name, start)
         return name if found is None else f"{found}:{name}"
 
@@ -117,7 +119,7 @@ class Layers(jinja2.BaseLoader):
 
 @lru_cache(maxsize=4)
 def layered(templates: Templates) -> Sandbox:
-    """Return the environment of a team's templates."""
+    """Return the environment of a team's templates, cached: compiling them takes a while."""
     return Sandbox(templates)
 
 
@@ -198,7 +200,10 @@ def _asked(error: jinja2.TemplateNotFound) -> str:
 
 
 def _hint(error: Exception, templates: Templates) -> str | None:
-    """Return a hint for an error of a template: the closest known name or a list of them; None without any."""
+    """Return a hint for an error of a template: the closest known name or a list of them; None without any.
+
+    An unknown variable, a field of a None, an unknown field, a template, a filter or a test.
+    """
     match error:
         case Unknown(owner=owner, name=str(name)) if owner is missing:
             return did_you_mean(name, NAMES) or "templates have one variable: view"
@@ -216,7 +221,7 @@ def _hint(error: Exception, templates: Templates) -> str | None:
 
 
 def _among(word: str, known: Iterable[str], what: str) -> str | None:
-    """Return a hint: the closest of the known words, or a list of them; None without any."""
+    """Return a hint: the closest of the known words, or a list of them after `what` they are, "the fields here"; None without any."""
     listed = list(known)
     shown = ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")
     return did_you_mean(word, listed) or (f"{what}: {shown}" if listed else None)
@@ -228,7 +233,7 @@ def _fields(owner: Any) -> tuple[str, ...]:
 
 
 def _named(message: str, templates: Templates) -> str | None:
-    """Return a hint with the known filter or test closest to an unknown one, or None."""
+    """Return a hint with the known filter or test closest to the one that Jinja's `message` names in quotes; None if none is close."""
 
     word = message.split("'")[1]
     environment = layered(templates)

@@ -1,5 +1,7 @@
 """The refusal of second derivatives: a once-differentiable `backward` raises if its gradients are differentiated.
 
+Some backwards cannot be differentiated (a kernel, NumPy), or the user asks for none of that. Words: the *guard*, `_OnceDifferentiable`, is
+a Function in the generated file that returns its first argument and whose backward raises.
 In: an `OpSpec`, its `Derivation` and the body of a once-differentiable backward. Out: the body, refusing to be
 differentiated. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a second derivative of 0.
 
@@ -18,7 +20,10 @@ GUARD = "_OnceDifferentiable"
 
 
 def guards(derivation: Derivation) -> bool:
-    """Return whether the gradients pass through a Function raising if they are differentiated."""
+    """Return whether the gradients pass through the guard, a Function raising if they are differentiated.
+
+    Not without saved tensors: such a backward is linear in the output's gradient, and PyTorch's decorator does.
+    """
     return (
         derivation.once_differentiable
         and derivation.style == "setup-context"
@@ -28,9 +33,10 @@ def guards(derivation: Derivation) -> bool:
 
 
 def leads_back(spec: OpSpec, derivation: Derivation) -> bool:
-    """Return whether the backward depends on an input only by intermediates: to lead back to it, they are differentiable outputs.
+    """Return whether the backward depends on some input only by intermediates, locals of forward that it saves.
 
-    Only for a backward that raises when it is differentiated.
+    Then these are returned as differentiable outputs, and lead back to the input: else a second derivative by it would silently be 0, and the
+    guard never asked. Only for a backward with the guard.
     """
     if not guards(derivation):
         return False
@@ -68,7 +74,10 @@ def second_order_note(derivation: Derivation) -> str:
 def once_only(
     spec: OpSpec, derivation: Derivation, body: Sequence[str], read: Sequence[str]
 ) -> list[str]:
-    """Return the computation of the gradients, raising if they are differentiated; `read` are the tensors it reads."""
+    """Return the body of backward, made to raise if its gradients are differentiated; as it is for an op without the guard.
+
+    `body` ends with the return; `read` are the tensors it reads.
+    """
     if not guards(derivation):
         return list(body)
     *before, last = body

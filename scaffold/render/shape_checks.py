@@ -1,7 +1,8 @@
 """Checks of declared shapes, as lines at the top of forward, and inputs violating them.
 
-In: an `OpSpec` and its `Derivation`. Out: lines, and expressions for the test. Invariant: only the names of inputs are read;
-a message is an f-string, in parts if it would be longer than a line.
+A gradient may be right for the declared shapes alone; for others, forward raises. In: an `OpSpec` and its `Derivation`, with a
+`ShapeCheck` for each such shape: tests as code, and what a message says. Out: lines, and expressions for the test. Invariant: only the
+names of inputs are read; a message is an f-string, in parts if it would be longer than a line.
 """
 
 import re
@@ -38,6 +39,7 @@ def _statement(check: ShapeCheck, room: int) -> list[str]:
 def _lines(check: ShapeCheck, room: int) -> list[str]:
     """Return the lines `if y.shape != x.shape:` and `raise ValueError(...)` of a check."""
     test = " or ".join(check.tests)
+    # `absent`: inputs that may be None.
     if check.absent and len(check.tests) > 1:
         test = f"({test})"
     there = "".join(f"{name} is not None and " for name in check.absent)
@@ -80,9 +82,9 @@ class Refused(NamedTuple):
 
 
 def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
-    """Return for each check an input violating it: twice the size, one index or dim more, or too few dims.
+    """Return for each check an input violating it, for the generated test to call forward with: it has to raise.
 
-    Inputs possibly absent from samples are left out.
+    The input is given twice the size, one index or dim more, or too few dims. Inputs possibly absent from samples are left out.
     """
     free = (item for item in spec.tensors if item.optional or item.variadic)
     sampled = {item.name for item in free if spec.samples}
@@ -98,15 +100,16 @@ def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
 def _refused(
     spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]
 ) -> Refused | None:
-    """Return an input and a value of it for a shape check to fail, for a test of the check; None if there is none.
+    """Return an input and a value of it for which the shape check fails; None if there is none.
 
-    `before` are the checks above it. The last field says whether the message is sure to name this input.
+    `before` are the checks above it: one of these may fail first. `named` says whether the message is sure to name this input.
     """
     name = check.name
     # An earlier check, of an optional input, may read the shape of this one, and refuse first.
     read = any(f"{name}.shape" in test for one in before for test in one.tests)
     if check.condition:
         broken = _breaking(spec, check.condition, check.read)
+        # None stays None.
         return broken and broken._replace(named=broken.name == name and not read)
     if check.too_few:
         return Refused(name, f"{name}.flatten()", not read)
@@ -120,7 +123,8 @@ def _breaking(
 ) -> Refused | None:
     """Return an input violating the condition for every choice of test sizes: one index of a dim more, or twice as many; or None.
 
-    `H % 2 == 0` holds for twice the size too, `D == E // 2` for one index more, and `E == 2 * D and P > D` however large P is.
+    `read` has (size, input, dim) of the sizes in the condition. `H % 2 == 0` holds for twice the size too, `D == E // 2` for one index
+    more, and `E == 2 * D and P > D` however large P is.
     """
     several = _sizes(spec)
     for size, name, axis in reversed(read):

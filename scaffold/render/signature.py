@@ -1,6 +1,8 @@
 """Parameters, annotations and results of an op, as they stand in generated code.
 
-In: an `OpSpec`. Out: pieces of signatures. Invariant: typed for `mypy --strict`.
+Words: a *registered* op is one in library style, `torch.library.custom_op`, whose schema has a list for a variadic input (`*tensors`, any
+number of tensors); an *attribute* is an argument other than a tensor.
+In: an `OpSpec`, or its inputs. Out: pieces of signatures. Invariant: typed for `mypy --strict`.
 """
 
 from collections.abc import Iterable
@@ -65,7 +67,7 @@ def parameters_with_defaults(items: Iterable[Input]) -> str:
 def _positional(items: list[Input]) -> list[str]:
     """Return parameters in call order; one has its default only if all after it have one, as Python demands."""
     listed: list[str] = []
-    open_end = True
+    open_end = True  # all parameters after this one have a default
     for item in reversed(items):
         default = _default(item)
         open_end = open_end and (default is not None or is_variadic(item))
@@ -106,7 +108,7 @@ def starred(item: Input) -> str:
 
 
 def result_type(count: int, variadic: bool) -> str:
-    """Return the return type of a function with `count` tensors as its result."""
+    """Return the return type of a function with `count` tensors as its result, or any number if `variadic`: `tuple[Tensor, ...]`."""
     if variadic:
         return "tuple[Tensor, ...]"
     return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"

@@ -1,5 +1,7 @@
 """Templates: those of the team, layer by layer, over the built-in ones.
 
+Words: a *team* may put its own templates, in directories of its project, in front of ours; a *layer* is such a directory. In a template,
+`{% extends "builtin/op.py.jinja" %}` asks for ours.
 In: directories. Out: a `Templates`, their texts as data, and its digest.
 Invariant: every text is read once, here; rendering reads no other file. The built-in ones are the same files, whether
 installed, installed as editable, or run from a clone.
@@ -47,7 +49,7 @@ class Templates(NamedTuple):
         return None
 
     def source(self, name: str) -> Source:
-        """Return the template rendered under this name."""
+        """Return the template rendered under this name: that of the first layer with one, else the built-in one."""
         position = self.find(name)
         if position is None:
             return built_in(name)
@@ -117,7 +119,10 @@ def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
 
 
 def digest(templates: Templates) -> str:
-    """Return a hash of every text with a possible effect on a written file, to detect changes of templates."""
+    """Return a hash of every text with a possible effect on a written file.
+
+    It is recorded with each op: another digest later means that its files are out of date.
+    """
     total = hashlib.sha256()
     sources = [built_in(name) for name in WRITTEN]
     for position, layer in enumerate((*templates.layers, tuple(sources))):

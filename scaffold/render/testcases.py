@@ -1,10 +1,12 @@
 """The inputs of the generated test: how `make` makes them, and their sizes.
 
-In: an `OpSpec`. Out: `Making`, the parameters and the body of `make` and the arguments of its cases.
+`testfile.py` puts them into the class of an op's tests; a proof uses the same (`verification.py`). In: an `OpSpec`. Out: `Making`, the
+parameters and the body of `make` and the arguments of its cases.
 Invariant: the defaults of `make` satisfy `require`, and so does every case.
 
-Words: `make` is the function of the test that makes the inputs; a case is a name and the arguments of `make` for it; leading dims
-are any number of dims, `...` or `*batch`.
+Words: `make` is the function of the test that makes the inputs; a case is a name and the arguments of `make` for it, as code:
+`"other-sizes": {"N": 4}`; leading dims are any number of dims, `...` or `*batch`; a *choice* is an attribute with a `Literal[...]` type; a
+*sample* is a call given by the user's own function, instead of `make`; a variadic input is any number of tensors, `*tensors`.
 """
 
 import ast
@@ -93,7 +95,8 @@ def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
     names = [spec.function_name, spec.name, *([SHARDING] if spec.sharding else [])]
     names += [spec.module_name] if spec.module is not None else []
     imports = [Import(module, name, _alias(name)) for name in names]
-    if imports[1].alias == spec.function_name:  # as an op in library style has it
+    # The wrapper's alias is the name of the op itself in library style.
+    if imports[1].alias == spec.function_name:
         imports[1] = Import(module, spec.name, f"call_{spec.name}")
     return tuple(imports)
 
@@ -142,7 +145,7 @@ def plan_making(spec: OpSpec) -> Making:
     """Return the pieces of `make` and of its cases: everything depending on shapes, dtypes and domains."""
     if spec.samples is not None:
         return _sampled(spec)
-    first = 3 if leading_names(spec) else 2
+    first = 3 if leading_names(spec) else 2  # unlike the leading dim, which is 2
     sizes = choose_sizes(spec, first=first)
     others = choose_sizes(spec, first=first + 1)
     batch = _batch(spec, sizes)
@@ -172,7 +175,10 @@ def plan_making(spec: OpSpec) -> Making:
 
 
 def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
-    """Return two leading dims for a case with more of them; they are equal if some input declares no dims."""
+    """Return two leading dims for a case with more of them; they are equal if some input declares no dims.
+
+    Else the second is unlike all `sizes`, so that a mistaken dim shows.
+    """
     other = next(size for size in range(3, 99) if size not in sizes.values())
     return (BATCH, BATCH if _shared_shape(spec) else other)
 
@@ -210,11 +216,12 @@ def _sampled(spec: OpSpec) -> Making:
 
 
 def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
-    """Return the named dims as expressions: each as a size of the first tensor having it."""
+    """Return the named dims as expressions of a sample's inputs: `inputs[0].shape[-1]`, of the first tensor having the dim."""
     sizes: dict[str, str] = {}
     for item in spec.tensors:
         dims = spec.tested_dims(item.name) or ()
         for axis, dim in enumerate(dims):
+            # Behind leading dims, counted from the end.
             position = axis - len(dims) if leading(dims[:axis]) else axis
             if is_size_name(dim):
                 sizes.setdefault(
@@ -224,14 +231,14 @@ def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
 
 
 def differentiable_names(spec: OpSpec) -> tuple[str, ...]:
-    """Return the names in the tests of the tensors with a gradient."""
+    """Return the names in the tests of the tensors with a gradient: `tensors[0]`, `tensors[1]` for a variadic input."""
     listed = spec.differentiable or tuple(t for t in spec.tensors if t.differentiable)
     count = element_count(spec)
     return tuple(name for item in listed for name in element_names(item, count))
 
 
 def element_count(spec: OpSpec) -> int:
-    """Return the number of tensors the tests assume for a variadic input."""
+    """Return the number of tensors the tests assume for a variadic input; a user's sample is only known to have one."""
     return VARIADIC if spec.samples is None else 1
 
 
@@ -387,6 +394,7 @@ def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
     counts = range(1, len(names) + 1) if few else (1, len(names))
     groups = [group for count in counts for group in combinations(names, count)]
     pairs = tuple(combinations(names, 2))
+    # Of each group, itself if the forward may accept it, else the first pair with it.
     found = [next(_taken(spec, (group, *_with(group, pairs))), ()) for group in groups]
     return tuple(dict.fromkeys(filter(None, found)))
 
@@ -394,16 +402,16 @@ def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
 def _with(
     group: tuple[str, ...], pairs: tuple[tuple[str, ...], ...]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the pairs of inputs with a group of one in them; none for a larger group."""
+    """Return the pairs of inputs that contain a group of one, to leave it out with another; none for a larger group."""
     return tuple(pair for pair in pairs if {*group} < {*pair})
 
 
 def _taken(
     spec: OpSpec, groups: Iterable[tuple[str, ...]]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the groups of inputs the forward may accept as absent, each a case of the test.
+    """Yield the groups of inputs that the forward may accept as absent together; for others it surely raises.
 
-    It surely raises for others: `assert (q is None) == (k is None)`.
+    A forward with `assert (q is None) == (k is None)` refuses each alone.
     """
     names = [item.name for item in spec.tensors if item.optional]
     for group in groups:
@@ -420,7 +428,7 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
         yield "empty-batch", leading_arguments(spec, (0,))
     if takes_shape(spec):
         yield "empty", '"shape": (0, 3)'
-    if may_be_number(spec):
+    if may_be_number(spec):  # without elements it may return a number, no tensor
         return
     bounds = {item.bound for item in spec.tensors}
     attributes = {item.name for item in spec.attributes}
@@ -431,7 +439,10 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
 
 
 def _broadcast_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """Yield a case with a first dim of 1 for each differentiable input able to broadcast, undeclared or by its `...`."""
+    """Yield a case with a first dim of 1 for each differentiable input able to broadcast, undeclared or by its `...`.
+
+    None if fewer than two tensors may: there would be nothing to broadcast with. A variadic input counts as two.
+    """
     free = [item for item in spec.tensors if _may_broadcast(spec, item)]
     if len(free) + any(item.variadic for item in free) < 2:
         return

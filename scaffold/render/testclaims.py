@@ -1,10 +1,12 @@
 """Claims: attributes of the test's class, naming the op's function and its differences from the defaults.
 
+The questions of all ops' tests read these attributes: `supports_vmap = False` leaves out the tests of vmap, `kinks = (0.0,)` adds values.
 In: an `OpSpec`, its `Derivation`, the way the test makes its inputs. Out: assignments, in their order in the file.
 Invariant: no claim repeats a default; the defaults are those of `OpTests` in the template of `op_testing.py`.
 
 Words: the op is `compared` if there is a reference, the forward in plain PyTorch; a stated gradient is one by the user's formula; a
-surrogate is a function with another gradient than the derivative.
+surrogate is a function whose gradient the op has instead of its derivative; gradcheck compares gradients with finite differences; a *kept*
+forward stays as the user wrote it, and autograd differentiates the whole; an *opaque* one leaves PyTorch.
 """
 
 from collections.abc import Iterator
@@ -119,10 +121,12 @@ def _gradient(
     ends = ends_of(spec)
     if len(ends) < len(spec.outputs):
         yield Claim("ends", str(ends))
-    numeric = not compared or is_its_derivative(spec)
+    numeric = not compared or is_its_derivative(spec)  # finite differences would agree
+    # The surrogate is known as a function, and stands in for the reference.
     stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
     if (compared or stood_in) and (larger := enlarged(spec)):
         yield Claim("enlarged", tupled(larger))
+    # At kinks a gradient is compared with the stated one, or, if derived, with autograd's.
     stated = bool(stated_lines(spec, derivation))
     agreed = stated or not (spec.gradients or spec.backward) and compared
     if agreed and (numbers := kinks(spec, derivation)):
@@ -195,7 +199,10 @@ LEAST_SIZE = 17  # of a row: prime, and one more than a power of 2
 
 
 def _kernels(spec: OpSpec) -> Iterator[Claim]:
-    """Yield the module of the kernels, and more cases: longer rows and one of 1, or more numbers than a program has."""
+    """Yield the claims on the kernels: their module, and more cases for them.
+
+    For kernels of rows, longer ones, and a row of 1; else more elements than one program (a block of the GPU) computes.
+    """
     yield Claim("kernels", f'"{module_of(spec)}"')
     found, usual = fused(spec), choose_sizes(spec)
     if found and found.pair.shapes.width:
@@ -259,18 +266,21 @@ def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
 
 
 def is_batched(spec: OpSpec, derivation: Derivation) -> bool:
-    """Return whether gradcheck can batch the backward; False if a gradient is unwritten or a kept forward writes in place."""
+    """Return whether gradcheck can run the backward under vmap (`check_batched_grad`).
+
+    False if a gradient is unwritten, if a call in it has no rule for vmap, or if a kept forward writes in place.
+    """
     written = spec.kept is not None and writes_in_place(spec.kept)
     return _is_batchable(derivation) and not written
 
 
 def first_of_empty(derivation: Derivation) -> bool:
-    """Return whether gradcheck can batch the backward for empty tensors too: no slice like `x[:, :1]` is in it."""
+    """Return whether gradcheck can batch the backward for empty tensors too: no slice from 0 to a number, as `x[:, :1]`, is in it."""
     return not any(map(_takes_the_first, _nodes(derivation)))
 
 
 def options(spec: OpSpec, making: Making) -> dict[str, str]:
-    """Return the options of gradcheck and gradgradcheck; many elements are projected on one (`fast_mode`)."""
+    """Return the options of gradcheck and gradgradcheck, as code by name: the user's, and `fast_mode` for many elements."""
     fast = {"fast_mode": "True"} if _elements(spec, making) > MANY else {}
     return fast | dict(spec.tolerance)
 
@@ -298,7 +308,7 @@ def _is_batchable(derivation: Derivation) -> bool:
 
 
 def _nodes(derivation: Derivation) -> list[Node]:
-    """Return the expressions of the backward, and of a forward it runs as a whole."""
+    """Return the expressions of the backward, and those of a forward it runs as a whole (a result of the kind "body")."""
     blocks = (item for block in derivation.blocks for item in block.statements)
     several = (item for element in derivation.elements for item in element.statements)
     nodes = [*expressions(*blocks, *several)]

@@ -1,6 +1,8 @@
 """Domains and shapes assumed in tests if the signature leaves them open: smooth values, broadcasting shapes.
 
-In: an `OpSpec` and its `Derivation`. Out: the spec with the domains found by derivation, and without dims if all inputs share
+Finite differences need values at which the forward is smooth: positive ones for a logarithm. A *domain* is such a range: "positive", "spd"
+(a symmetric positive definite matrix), "normal" (any). In: an `OpSpec` and its `Derivation`, with the domains that the primitives in the
+forward need. Out: the spec with the domains found by derivation, and without dims if all inputs share
 the one default shape of `testcases`. Invariant: everything stated by the user is kept.
 """
 
@@ -23,6 +25,7 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     spec = without_gradient(spec, derivation.detached)
     found = dict(derivation.domains)
     several = [spec.tested_dims(item.name) for item in spec.tensors]
+    # Some inputs have no declared dims (None), and the others only leading ones.
     loose = None in several and {*several} <= {None, ("...",)}
     alike = _takes_indices_of_its_rank(spec)
     if not (found or loose):
@@ -47,7 +50,7 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
 
 
 def _takes_indices_of_its_rank(spec: OpSpec) -> bool:
-    """Return whether the forward calls a function requiring an index with the dims of the tensor."""
+    """Return whether the forward calls a function requiring an index with the dims of the tensor, as `torch.gather`."""
     if spec.forward is None:
         return False
     read = spec.forward.expressions()

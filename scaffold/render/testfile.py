@@ -1,7 +1,10 @@
 """The test file of an op, and the claims on the module around the op.
 
+`templates/test.py.jinja` writes it, a class of attributes: the test methods themselves are shared by all ops (`op_testing.py`).
 In: an `OpSpec`, its `Derivation`, the paths of the files, and the op in plain PyTorch if known.
 Out: the text of `test_NAME.py`, not formatted yet.
+Words: a *claim* is an attribute of the test's class; `making` is what the test's `make` makes inputs of (`testcases.py`); the *reference* is
+the forward in plain PyTorch; an input is *owned* if it is a parameter or buffer of the module.
 Invariant: it imports only names it uses, and states nothing true of every op; the module's constructor gets the arguments
 declared by the module's own template, by keyword.
 """
@@ -57,7 +60,11 @@ class ModuleTestsView(NamedTuple):
 def module_tests(
     spec: OpSpec, making: Making, name: str, tests: str
 ) -> ModuleTestsView | None:
-    """Return the module's tests, for its name in the file; `tests` is the class of the op's tests; None without a module."""
+    """Return the data of the module's tests; None without a module.
+
+    `name` is the module's name in the file, `tests` that of the class of the op's tests. A test builds the module by `build`: attributes that
+    a question changes are parameters of that (`passed`), all others are written into the call.
+    """
     module = spec.module
     if module is None:
         return None
@@ -96,6 +103,7 @@ def _module_claims(
     tensors = [item for item in spec.tensors if item.name not in owned]
     attributes = (*spec.attributes, *module.attributes)
     plain = [item for item in attributes if attribute_value(spec, item) not in OPAQUE]
+    # By the name of the claim: inputs the module owns, those passed to its forward, ...
     listed = {
         "owned": owned,
         "optional": [name for name in module.parameters if name in optional],
@@ -203,7 +211,10 @@ def suite_draft(
     reference: tuple[str, ...] | None,
     house: House,
 ) -> str:
-    """Return the text of the test file before formatting; the shared test code is in it, unless a project has a file of that."""
+    """Return the text of the test file before formatting; the shared test code is in it, unless a project has a file of that.
+
+    `reference` is the body of the op in plain PyTorch, None if there is none.
+    """
     shown = view(spec, derivation, layout, reference, house)
     if layout.op_testing is None:
         own = render_template(TESTS, shown, house.templates)
@@ -281,7 +292,10 @@ def _takes_keywords(spec: OpSpec) -> bool:
 def _functions(
     spec: OpSpec, derivation: Derivation, op: str, reference: tuple[str, ...] | None
 ) -> Iterator[FunctionView]:
-    """Yield the op with every value passed in its place, if it takes keywords, then the reference and the stated gradients."""
+    """Yield the functions of the test's class: the op, if it takes keywords, then the reference and the stated gradients.
+
+    The op's has every value in its place, since tests pass all inputs so.
+    """
     if _takes_keywords(spec):
         values = call_arguments((item, starred(item)) for item in spec.inputs)
         title = f"{spec.name}, called with every value in its place."
@@ -326,6 +340,7 @@ def _make_lines(spec: OpSpec, making: Making) -> tuple[str, ...]:
     """Return the body of `make`: a dict of the inputs, or the values of one of the user's tuples by name."""
     if spec.samples is None:
         items = making.items
+        # `{**{... for ...}}` is `{... for ...}`.
         sole = len(items) == 1 and items[0].startswith("**{")
         return (
             "return {",
@@ -347,7 +362,10 @@ def _make_lines(spec: OpSpec, making: Making) -> tuple[str, ...]:
 
 
 def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) -> str:
-    """Return the import block; lines adding directories to the path precede the imports found only there."""
+    """Return the import block for the test's `code`; lines adding directories to `sys.path` precede the imports found only there.
+
+    With kernels, the op is imported by lines of its own in the template.
+    """
     op = () if spec.kernels else op_imports(spec, layout.module)
     if layout.op_testing is not None:
         op += tuple(Import(layout.op_testing, name) for name in SHARED)

@@ -1,9 +1,11 @@
 """Tests to leave out because the forward does not support them, or depends on more than its inputs.
 
-In: an `OpSpec`. Out: mostly yes or no. Invariant: decided by the text of the forward; in doubt the test is made.
+`testclaims.py` and `testsizes.py` ask. In: an `OpSpec`. Out: mostly yes or no. Invariant: decided by the text of the forward; in doubt
+the test is made.
 
-Words: a mask is a tensor of booleans; to read the data of a tensor is to use its numbers in Python, as `x.item()` and `if x > 0`
-do.
+Words: `_nodes` are the expressions of the forward, without lines that compute nothing needed; `may_be(name, fact)` looks a function up in
+the rule table; a call is *singular* if its gradient is unbounded somewhere; a mask is a tensor of booleans; to read the data of a tensor
+is to use its numbers in Python, as `x.item()` and `if x > 0` do.
 """
 
 from collections import Counter
@@ -28,12 +30,14 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
 
     So are dims required by PyTorch: the channels of a convolution.
     """
+    # "rank": below full rank, "length": of an empty dim, "zero".
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     dims = [spec.tested_dims(item.name) or () for item in spec.differentiable]
     if "rank" in limits:
         return frozenset(dim for shape in dims for dim in shape if is_size_name(dim))
     called = {name for node in _nodes(spec) for name in calls(node)}
     if any(may_be(name, "channels") for name in called):
+        # The channels are the dims that several inputs share.
         counts = Counter(dim for shape in dims for dim in {*shape} if is_size_name(dim))
         return frozenset(str(dim) for dim, count in counts.items() if count > 1)
     if "length" not in limits or len(dims) < 2:
@@ -42,7 +46,10 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
 
 
 def singular(spec: OpSpec) -> bool:
-    """Return whether a second derivative may be NaN for empty inputs: the gradient divides by a sum over nothing, or by a size."""
+    """Return whether a second derivative may be NaN for empty inputs: the gradient divides by a sum over nothing, or by a size.
+
+    Then gradgradcheck is left out for empty inputs.
+    """
     found = (pair for node in _nodes(spec) for pair in _singular_calls(node))
     called = (item for item, limit in found if limit in ("zero", "length"))
     in_torch = any("math" not in item.args[0].names() for item in called)
@@ -64,6 +71,7 @@ def _divides_by_sizes(spec: OpSpec) -> bool:
     own = kinds.names.keys() - {item.name for item in spec.inputs}
 
     def counts(divisor: Node) -> bool:
+        """Return whether a divisor is a number that reads sizes (`x.shape[0]`), or a local of the forward."""
         if kinds.of(divisor) != "scalar":
             return False
         return any(read.facets or read.name in own for read in reads(divisor))
@@ -104,7 +112,10 @@ CONSTANTS = frozenset({"detach", "item", "tolist"})
 
 
 def is_its_derivative(spec: OpSpec) -> bool:
-    """Return whether autograd's gradient equals finite differences: nothing is detached or rounded on the way."""
+    """Return whether autograd's gradient equals finite differences: nothing is detached or rounded on the way.
+
+    If not, gradcheck is left out, and the op is only compared with its reference. `active` are the names that carry a gradient.
+    """
     if spec.forward is None:
         return True
     if precision(spec) != "double":
@@ -140,7 +151,10 @@ TOLERANCES: dict[Precision, dict[str, str]] = {
 
 
 def precision(spec: OpSpec) -> Precision:
-    """Return the lowest precision a gradient passes through: `x.float()`, `softmax(x, -1, dtype=torch.float32)`, `x.half()`."""
+    """Return the lowest precision a gradient passes through in the forward; the tolerances of tests follow from it.
+
+    "single" for `x.float()` or `softmax(x, -1, dtype=torch.float32)`, "half" for `x.half()`, else "double".
+    """
     nodes = list(_nodes(spec))
     if spec.forward is None or spec.forward.kept is not None:
         active = frozenset(name for node in nodes for name in node.names())

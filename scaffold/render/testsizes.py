@@ -1,11 +1,13 @@
 """Sizes of the named dims in the generated test.
 
-In: an `OpSpec`. Out: a size for each name, and whether other sizes would do as well.
-Invariant: the sizes satisfy `require`; they are distinct if it allows, leave no remainder in the forward's divisions, and are
-as large as its indices require.
+A test of `x[N, D]` needs numbers for N and D: different ones, or a mistaken dim would go unnoticed. In: an `OpSpec`. Out: a size for each
+name, and whether other sizes would do as well.
+Invariant: the sizes satisfy `require`; they are distinct if it allows, leave no remainder in the forward's divisions, and are as large as
+its indices require.
 
-Words: a condition is one of `require`; it is undecided while it reads a name without a size. A dividend is a size that the forward
-divides, so that the divisor must go into it.
+Words: a condition is one of `require`, or one that the forward's divisions and indices imply; it is undecided while it reads a name without
+a size. A dividend is a size that the forward divides, so that the divisor must go into it: `H % ws == 0`. The *reach* of an index is the
+least size it needs: `x[:, 3]` needs 4. `spec.tested_dims(name)` are the dims of an input in tests, with `...` for leading ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +33,7 @@ from scaffold.render.testlimits import full_rank
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec, is_leading, is_size_name, leading
 
-CANDIDATES = (*range(2, 33), 64, 128, 1)
+CANDIDATES = (*range(2, 33), 64, 128, 1)  # in the order they are tried
 
 
 class UndecidedError(Exception):
@@ -71,6 +73,7 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     names = [name for name in dim_names(spec) if name not in fixed]
     divided, reached = divisions(spec), reaches(spec)
     sizes = None
+    # With all wishes first, then with fewer of them.
     for wanted in ((*with_several(divided), *reached), divided, ()):
         sizes = sizes or _bound(fixed, names, (*spec.tested_require, *wanted), first)
     if sizes is None:
@@ -82,7 +85,7 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
             spec.tested_require[0].location,
             hint="give the test its inputs with samples: '@file.py:function'",
         )
-    for name in names:
+    for name in names:  # those in no condition
         free = (size for size in range(first, 128) if size not in sizes.values())
         sizes.setdefault(name, next(free))
     return {name: sizes[name] for name in dim_names(spec)}
@@ -120,13 +123,14 @@ def _bound(
     bound = [name for name in names if name in read]
     solved = dict(_equations(conditions, bound))
     last = [name for name in bound if name not in solved] + [*solved]
+    # Each order of the names, the second with those solved by an equation at its end.
     for shared in (fixed, None):  # None: sizes may be equal
         for order, equations in ((bound, {}), (last, solved)):
             search = _Search(conditions, equations, first)
             found = search.found(fixed, order, shared)
             if found is not None:
                 return found
-            if search.steps <= STEPS:
+            if search.steps <= STEPS:  # all were tried: another order finds none either
                 break
     return None
 
@@ -214,8 +218,7 @@ def satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
     return True
 
 
-# --- Divisions of sizes in the forward: `H
-# ws`, `x.unflatten(-1, (groups, -1))`, `F.pixel_shuffle(x, 2)`. They only affect
+# --- Divisions of sizes in the forward: `H // ws`, `x.unflatten(-1, (groups, -1))`, `F.pixel_shuffle(x, 2)`. They only affect
 # the choice of test sizes; an unrecognised division adds no condition.
 
 
@@ -243,13 +246,13 @@ def with_several(divided: tuple[Formula, ...]) -> tuple[Formula, ...]:
     found = []
     for item in divided:
         assert item.result is not None
-        parts = item.result.args[0].args
+        parts = item.result.args[0].args  # H and ws of `H % ws == 0`
         found.append(replace(item, result=item.graph.node("compare", ">", parts)))
     return (*divided, *found)
 
 
 class _Reader:
-    """A reader of statements in order; a name may stand for a size."""
+    """A reader of the forward's statements in order: it learns which names stand for sizes, and notes divisions of these (`found`)."""
 
     def __init__(self, spec: OpSpec, graph: Graph) -> None:
         """Begin without names of sizes; `found` gets the conditions."""
@@ -257,7 +260,7 @@ class _Reader:
         self.dims = {
             item.name: spec.tested_dims(item.name) or () for item in spec.tensors
         }
-        self.sizes: dict[str, str] = {}
+        self.sizes: dict[str, str] = {}  # a local of the forward -> the dim it holds
         self.found: list[Node] = []
 
     def block(self, statements: Lines) -> None:
@@ -270,7 +273,7 @@ class _Reader:
                 self._bind(item)
 
     def _bind(self, item: Assign) -> None:
-        """Bind names to the dims they hold: `B, H, W, C = x.shape`, `n = x.size(1)`."""
+        """Learn the names that an assignment binds to sizes: `B, H, W, C = x.shape`, `n = x.size(1)`."""
         if item.target.kind == "name":
             size = self._size(item.value)
             if size is not None:
@@ -286,7 +289,7 @@ class _Reader:
                     self.sizes[part.label] = dim
 
     def _size(self, node: Node) -> str | None:
-        """Return the dim with an expression as its size, or None."""
+        """Return the dim whose size an expression is, "D" for `x.shape[1]` of `x[N, D]`; None for any other expression."""
         if node.kind == "name":
             return self.sizes.get(node.label)
         whole, at = size_read(node) or (None, node)
@@ -297,6 +300,7 @@ class _Reader:
         dims, position = self.dims.get(name, ()), number_of(at)
         if position is None or not -len(dims) <= position < len(dims):
             return None
+        # The dims that the position counts over: leading ones among them make it unknown.
         counted = dims[position:] if position < 0 else dims[: position + 1]
         dim = dims[position]
         return dim if is_size_name(dim) and not leading(counted) else None
@@ -328,7 +332,7 @@ class _Reader:
     def _of_call(self, call: Node) -> Iterator[tuple[str | Node | None, Node]]:
         """Yield each dividend of a call with its divisor: of `x.unflatten(-1, (groups, -1))`, the dim `D` and `groups`.
 
-        A test's sizes divide without rest. A dividend is None if it is unknown.
+        Other such calls: pixel_shuffle, chunk (`shares`), and a reshape with a -1. A dividend is None if it is unknown.
         """
         callee, *args = call.args
         named = dict(zip(call.keywords, args[len(args) - len(call.keywords) :]))
@@ -450,6 +454,7 @@ def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
     ellipsis = next((at for at, part in enumerate(parts) if part.label == "..."), None)
     before = parts if ellipsis is None else parts[:ellipsis]
     after = () if ellipsis is None else parts[ellipsis + 1 :]
+    # Parts before `...` count from the first dim, those after it from the last.
     for named, listed in ((dims, before), (dims[::-1], after[::-1])):
         for dim, part in zip(named, filter(_is_of_a_dim, listed), strict=False):
             if is_leading(dim):

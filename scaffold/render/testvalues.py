@@ -25,12 +25,12 @@ MASK = "mask"  # ... as masks do
 
 
 class Domain(NamedTuple):
-    """A domain: its expression in the tests, and further values for a proof, between its bounds."""
+    """A domain, the range of an input's values: its expression in the tests, and further values for a proof, between its bounds."""
 
-    made: str = ""
+    made: str = ""  # `{}` stands for the sizes; "" if a function of the test makes it
     least: float = -inf
     most: float = inf
-    tried: tuple[float, ...] = ()
+    tried: tuple[float, ...] = ()  # values a proof puts into elements
 
 
 # exp(1000) is infinite, exp(30) is not; infinity and NaN are tried in a single element.
@@ -63,7 +63,10 @@ AXES = ("dim", "axis")
 
 
 def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> str:
-    """Return an expression for a tensor; `sizes` are the arguments of its shape, one of them perhaps starred."""
+    """Return an expression for a tensor, `torch.randn(N, D, dtype=torch.double)`, by its dtype and domain.
+
+    `sizes` are the arguments of its shape, one of them perhaps starred, `*batch`; `bound` is above all integers in it.
+    """
     if item.dtype in ("int", "index"):
         return f"torch.randint({bound}, {_tuple(sizes)})"
     if item.dtype == "bool":
@@ -110,6 +113,7 @@ def _value(tree: ast.expr) -> str:
     if ast.unparse(tree.value) == "Literal":
         return ast.unparse(elements[0])
     values = [_value(element) for element in elements if ast.unparse(element) != "..."]
+    # `tuple[int, ...]`: twice the one value.
     repeated = values * 2 if len(values) < len(elements) else values
     match ast.unparse(tree.value):
         case "tuple":
@@ -198,7 +202,7 @@ def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
     """
     found: dict[int, tuple[float, ...]] = {}
     named = [*_numbers(spec)][:MOST_NUMBERS]
-    several = any(item.variadic for item in spec.tensors)
+    several = any(item.variadic for item in spec.tensors)  # no fixed positions
     for item in spec.tensors if is_asked_more(spec) and not several else ():
         domain = PLAIN.get(item.domain, Domain())
         if item.dtype == "bool":
@@ -230,7 +234,7 @@ UNNAMED = ("none", "other")  # not both are compared with, so one reaches an `el
 
 
 def compared_counts(spec: OpSpec) -> tuple[int, ...]:
-    """Return the positive integers in comparisons of formulas: a size, a number of dims or of elements."""
+    """Return the positive integers in comparisons of formulas, each perhaps a size or number of dims at which a branch begins."""
     values = (
         evaluated(arg)
         for node in _nodes(spec)
@@ -244,7 +248,7 @@ Value = bool | int | float | str | tuple[Any, ...] | None
 
 
 def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
-    """Return further values of attributes, by position.
+    """Return values of attributes beyond the tests' for a proof to try, by position: another branch of a formula may be wrong.
 
     Both values of a bool, None if allowed; numbers and strings it is compared with, and the numbers' neighbours; another
     number.
@@ -294,7 +298,7 @@ def other_constants(spec: OpSpec) -> dict[str, Value]:
         if not isinstance(item, Attribute) or item.name in (*AXES, *named):
             continue
         usual = _read(attribute_value(spec, item))
-        others = [x for x in values if type(x) is type(usual)]
+        others = [x for x in values if type(x) is type(usual)]  # True is no int here
         if isinstance(usual, float) and isfinite(usual):
             found[item.name] = _near(usual)
         elif others and not choices(item):
@@ -317,7 +321,7 @@ def _others(types: set[str], usual: str) -> Iterator[Value]:
     `types` are the parts of the annotation, `usual` is the tests' value.
     """
     kind = next((kind for kind in ("float", "int") if kind in types), "")
-    absent = usual == "None" and kind
+    absent = usual == "None" and kind  # None, where a number may be
     number = _read(VALUES[kind] if absent else usual)
     if absent and _is_number(number):
         yield number
@@ -344,7 +348,7 @@ def _read(text: str) -> object:
 
 
 def _words(spec: OpSpec, name: str) -> Iterator[str]:
-    """Yield the strings compared with an attribute in a formula, and another one, to reach an `else`."""
+    """Yield the strings that a formula compares the attribute `name` with, `reduction == "sum"`, and another one, to reach an `else`."""
     comparisons = (node for node in _nodes(spec) if node.kind == "compare")
     several = [
         node.args
@@ -352,6 +356,7 @@ def _words(spec: OpSpec, name: str) -> Iterator[str]:
         if any(_is_name(arg, name) for arg in node.args)
     ]
     values = [evaluated(arg) for args in several for arg in args]
+    # Also the items of a tuple: `mode in ("a", "b")`.
     flat = [
         x for value in values for x in (value if isinstance(value, tuple) else (value,))
     ]

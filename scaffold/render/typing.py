@@ -1,6 +1,7 @@
 """Expressions a type checker knows to be a `Tensor`; others get an annotation in generated code.
 
-In: nodes and the names annotated as tensors. Out: whether the value is known to be a `Tensor`.
+PyTorch's stubs type most functions, but not all: mypy sees `Any` there, and `--strict` refuses to return it from a function that promises a
+Tensor. In: nodes and the names annotated as tensors. Out: whether the value is known to be a `Tensor`.
 Invariant: in doubt it is not, and gets an annotation in the generated code.
 """
 
@@ -70,9 +71,10 @@ def annotated_body(
     *,
     strict: bool,
 ) -> tuple[list[str], str]:
-    """Return lines, and the result to return: an annotated name, if its type is unknown and a strict checker needs it.
+    """Return the statements as lines, and the text to return: an annotated name, if the type is unknown and a strict checker needs it.
 
-    `name` is the one to annotate, `tensors` are the names known to be tensors.
+    `return torch.foo(x)` -> `output: Tensor = torch.foo(x)`, `return output`; if the result is a local already, its first assignment gets the
+    annotation. `name` is the one to annotate, `tensors` are the names known to be tensors.
     """
     lines, value = emit_lines(statements), emit(result)
     if not (strict or any(map(_ignored, (*lines, value)))):
@@ -95,7 +97,11 @@ def annotated_body(
 def typed_call(
     spec: OpSpec, name: str, called: str, returns: str, taken: Collection[str]
 ) -> tuple[list[str], str]:
-    """Return the lines and the callee to call a function PyTorch leaves untyped: by a typed name, if a strict checker needs it."""
+    """Return lines to stand before a call, and the callee: for strict types a typed local for a function that PyTorch leaves untyped.
+
+    `apply: Callable[..., Tensor] = LinearFunction.apply`, and "apply". `called` is the function, `returns` its type, `name` the local,
+    changed if it is among the `taken` ones.
+    """
     if not spec.strict_types:
         return [], called
     name = fresh(name, taken)
@@ -120,7 +126,7 @@ def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
     taken = {*re.findall(r"(?<![.\w])\w+", "\n".join(found))}
     name = numbered("shape", taken) if "shape" in taken else "shape"
     for line in found:
-        first = not line.lstrip().startswith("elif ")
+        first = not line.lstrip().startswith("elif ")  # no line may stand before that
         long = UNTYPED in line and len(line) > LONG
         if long and first and not _begins_with_it(line):
             call = _whole_call(line)
@@ -159,7 +165,7 @@ def _whole_call(line: str) -> str:
 
 
 def _begins_plainly(statements: Lines, name: str) -> bool:
-    """Return whether a local's first assignment has it as sole target, with room for an annotation."""
+    """Return whether the first assignment to the local `name` has it as sole target, so that it can take an annotation; False without one."""
     for item in assignments(statements):
         if name in written(item):
             return item.target.kind == "name" and not item.operator

@@ -1,10 +1,13 @@
 """The texts of an op's verification: the op's file, and a module making inputs and expected results.
 
-In: an `OpSpec` and its `Derivation`. Out: two texts; the module imports the op from `OP_MODULE`.
+The child process imports both (`verify/child`): the second is the *module of checks*. In: an `OpSpec` and its `Derivation`. Out: two texts;
+the module imports the op from `OP_MODULE`.
 Invariant: inputs, cases and reference are those of the generated test, by the same template and the same view; the
 module has further sizes and shapes, the forward as the user wrote it, and no test.
 
-Words: a stated gradient is one by the user's formula, a derived one comes from the rules; leading dims are any number of dims, `...` or
+Words: a *proof* is a verification: it runs the op with the cases of its tests and further ones. A case is a name and arguments of `make`. A
+stated gradient is one by the user's formula, a derived one comes from the rules; a case is *asked more* if a stated gradient or branches call
+for further ones; *loose*: the user declared no shapes, so the tests' are guesses; leading dims are any number of dims, `...` or
 `*batch`; the reference is the forward in plain PyTorch.
 """
 
@@ -79,7 +82,7 @@ def verification(
 ) -> Verification:
     """Return the texts for an op with nothing left to write; `derived` are the inputs with derived gradients.
 
-    A measurement compares the op with the formula `against`, added to the module.
+    A benchmark compares the op with the formula `against`, added to the module.
 
     Both are rendered by the built-in templates: no line of a team's template runs. If a team's template changes the Function,
     the proof is of another Function than the written one, as its digest shows.
@@ -107,7 +110,7 @@ def _proof_view(
     reference: tuple[str, ...] | None,
 ) -> ProofView:
     """Return the data of the proof's module beyond the test file's: further cases, values and forms of the forward."""
-    more = derivation.extra or statistics(spec)  # outputs than declared
+    more = derivation.extra or statistics(spec)  # forward returns more than declared
     detached = reference is not None and spec.surrogate is None
     forward = _own_text(spec, spec.forward, OWN_FORWARD)
     gradient = forward
@@ -160,7 +163,10 @@ def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
 
 
 def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
-    """Return a surrogate's true forward as a function, if known; the surrogate's gradient is not its derivative."""
+    """Return the forward of an op with a surrogate as a function in plain PyTorch, if known; None for other ops.
+
+    Its outputs are those to expect; gradients to expect are the surrogate's.
+    """
     if spec.surrogate is None:
         return None
     plain = replace(spec, surrogate=None)
@@ -169,7 +175,10 @@ def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
 
 
 def _own_text(spec: OpSpec, formula: Formula | None, name: str) -> FunctionView | None:
-    """Return a formula as a function of the user's own text; None if the text alone cannot run."""
+    """Return a formula as the function `name` with the user's own text, nothing of it rewritten; None if the text alone cannot run.
+
+    Compared with it, the op shows whether the parser misread the text.
+    """
     lines = formula.own_text([starred(item) for item in spec.inputs]) if formula else ()
     plain = replace(spec, surrogate=None)
     return compared_with(plain, lines)._replace(name=name) if lines else None
@@ -193,7 +202,10 @@ def _tolerances(spec: OpSpec) -> Iterator[str]:
 def _further_cases(
     spec: OpSpec, reference: tuple[str, ...] | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield cases of broadcasting leading dims, of other sizes for all named dims, and of each dim alone with size 1."""
+    """Yield cases beyond the test's: of broadcasting leading dims, other sizes for all named dims, each dim alone with size 1; and more.
+
+    More cases only if `is_asked_more`; smaller ones without a `reference`, as finite differences call the op twice for each element.
+    """
     if spec.samples is not None:
         return
     yield from _broadcast_names(spec)
@@ -238,6 +250,7 @@ def _of_other_sizes(
 ) -> Iterator[tuple[str, str]]:
     """Yield cases of sizes all equal, all 1, and large; then of each alone at a number a formula compares with, and above."""
     several = [spec.tested_dims(item.name) or () for item in spec.tensors]
+    # How often a dim stands in one tensor: `x[N, N]` has N * N elements.
     times = {name: max(dims.count(name) for dims in several) for name in free}
     large = int(most ** (1 / sum(times.values()))) if free else 0
     named = (size for count in compared_counts(spec) for size in (count, count + 1))
@@ -289,7 +302,7 @@ def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
     """
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}
-    found, named = {}, 0
+    found, named = {}, 0  # `named`: inputs with leading dims like `*batch`
     for item in spec.tensors:
         dims = spec.dims(item.name)
         if dims is None and derived:
