@@ -271,7 +271,7 @@ def _selects_by_data(
 
 
 def _selects(node: Node, masks: Collection[str]) -> bool:
-    """Return whether a node selects elements by data, so that the length of its value depends on them: `x[mask]`, `m.nonzero()`."""
+    """Return whether a node selects elements by data, so the length of its value depends on them: `x[mask]`, `m.nonzero()`."""
     if node.kind == "call":
         callee = node.args[0]
         return callee.kind == "attribute" and may_be(callee.label, "selects")

@@ -90,7 +90,7 @@ def leaves(
 
 
 def forward_leaves(spec: OpSpec, derivation: Derivation) -> bool:
-    """Return whether the forward leaves PyTorch, so that it cannot be its own fake."""
+    """Return whether the forward leaves PyTorch, so it cannot be its own fake."""
     lines = spec.kept.statements if spec.kept else derivation.forward or ()
     return leaves(spec, lines, derivation.results)
 

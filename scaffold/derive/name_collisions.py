@@ -1,4 +1,4 @@
-"""Name collisions: renaming, so that code the user wrote in two places fits into one body.
+"""Name collisions: renaming, so code the user wrote in two places fits into one body.
 
 In: statements and a name. Out: the same statements under another name. Invariant: every read means the same value as
 before. The places where code meets choose the names: `forward/body.py` for locals of the forward,
@@ -40,7 +40,7 @@ def rebound(
     new: str,
     read_after: frozenset[str] | None = None,
 ) -> Lines:
-    """Write `new` for a name from its first assignment on, so that the name keeps its outer value.
+    """Write `new` for a name from its first assignment on, so the name keeps its outer value.
 
     `y = x + 1`, `x = x * y` -> `y = x + 1`, `new_x = x * y`. Where that assignment may not happen (in one branch, to
     some elements), `new = name` stands before it; in a branch alone, if no other code reads the name: `read_after`

@@ -152,7 +152,7 @@ def _is_under_autocast(found: Derivation) -> bool:
 
 
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
-    """Return the inputs that get wrong gradients if complex, so that the backward refuses such; None if there are none.
+    """Return the inputs that get wrong gradients if complex, so the backward refuses such; None if there are none.
 
     None too if no gradient is derived: a stated one is the user's affair.
     """
@@ -359,7 +359,7 @@ def _if_declared_as(
 def _with_versions(
     spec: OpSpec, graph: Graph, forward: Forward | None
 ) -> tuple[Forward | None, tuple[tuple[str, str], ...]]:
-    """Give every value of the forward its own name, so that a gradient can read each; return also the user's name for each.
+    """Give every value of the forward its own name, so a gradient can read each; return also the user's name for each.
 
     `h = x * 2`, `h = h + y` becomes `first_h = x * 2`, `h = first_h + y`: as in SSA form, each name then means one
     value.

@@ -124,7 +124,7 @@ class Known(NamedTuple):
 
     @property
     def fully_known(self) -> bool:
-        """Return whether the whole shape is known, so that one comparison is enough."""
+        """Return whether the whole shape is known, so one comparison is enough."""
         return bool(self.to_test) and None not in self.sizes
 
 

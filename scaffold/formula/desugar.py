@@ -604,7 +604,7 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
 
 
 def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
-    """Return the names of lists created here and known by one name only, so that `rows = [*rows, x]` says the same as an append."""
+    """Return the names of lists created here and known by one name only, so `rows = [*rows, x]` says the same as an append."""
     nodes = [node for item in body for node in ast.walk(item)]
     lists = {
         node.targets[0].id

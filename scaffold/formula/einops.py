@@ -251,7 +251,7 @@ class _Moving:
         return True
 
     def _merge_ellipsis(self) -> None:
-        """Merge the dims of `...` into one axis, so that it can be reduced; if there are none, it is a new dim of size 1."""
+        """Merge the dims of `...` into one axis, so it can be reduced; if there are none, it is a new dim of size 1."""
         at = self.axes.index(MORE)
         self._call("unsqueeze", at)
         self._call("flatten", at, at - len(self.axes))

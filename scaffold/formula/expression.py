@@ -121,7 +121,7 @@ class ExpressionParser:
         return self.refused(item)
 
     def refused(self, item: ast.expr) -> Node:
-        """Report an expression not allowed in a formula; the node is a stand-in, so that parsing goes on to later problems."""
+        """Report an expression not allowed in a formula; the node is a stand-in, so parsing goes on to later problems."""
         kind, hint = _words_on(item)
         self.fail(item, f"{kind} is not allowed in a formula", hint)
         return self.graph.node("absent")

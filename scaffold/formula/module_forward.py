@@ -1098,10 +1098,7 @@ def _facts_of(
     given: dict[str, ast.expr],
     sizes: "_Sizes",
 ) -> Attribute:
-    """Return the facts about an attribute that `__init__` assigns.
-
-    `annotations` and `given` (the defaults) are of its parameters, `sizes` has the names of sizes.
-    """
+    """Return the facts about an attribute `__init__` assigns; `annotations`, `given` (defaults) are of its parameters, `sizes` names sizes."""
     match value:
         case ast.Name(name) if name in annotations:
             argument = name if name not in sizes.last else ""

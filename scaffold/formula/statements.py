@@ -202,7 +202,7 @@ class StatementParser:
         return repr(item.value)
 
     def _above(self, item: ast.stmt) -> tuple[str, ...]:
-        """Return the comments above a statement's line and forget them, so that a second statement of the line has none."""
+        """Return the comments above a statement's line and forget them, so a second statement of the line has none."""
         return self.program.comments.pop(item.lineno, ())
 
     def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:

@@ -72,7 +72,7 @@ class VerbatimExpressions(CheckedExpressions):
         self.source = source
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return None always, so that `x + bias` stays: the text is kept, and no operand of it can be left out."""
+        """Return None always, so `x + bias` stays: the text is kept, and no operand of it can be left out."""
         return None
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:

@@ -314,7 +314,7 @@ class Printer:
         return False
 
     def _ends_finite(self, value: Value, rows: bool) -> bool:
-        """Return whether a value past the end is surely finite, so that zeros times it are zeros: 0 * inf is NaN.
+        """Return whether a value past the end is surely finite, so zeros times it are zeros: 0 * inf is NaN.
 
         Past the end of a row, a number of each row is what it is in the row: `x * exp(row_max)` is 0 * inf there, and the row's sum would be NaN.
         """

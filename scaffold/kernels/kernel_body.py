@@ -78,7 +78,7 @@ class KernelBody:
         self._refuse()
 
     def _is_whole(self, load: Load) -> bool:
-        """Return whether a load's tensor has all rows of the op, so that the launch can count them by its shape: not if it may be None."""
+        """Return whether a load's tensor has all rows of the op, so the launch can count them by its shape: not if it may be None."""
         known = load.space.is_row or load.space.rows and not self.width
         optional = load.source in self.absent
         return known and load.repeat is None and not (load.single or optional)

@@ -29,7 +29,7 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
     views: dict[str, set[Dims]] = {}
 
     def gather(node: Node) -> Node | None:
-        """Note the dims an input is read with, and drop this read, so that `rest` has all other ones."""
+        """Note the dims an input is read with, and drop this read, so `rest` has all other ones."""
         if (found := _view(node, declared, lead)) is None:
             return None
         views.setdefault(found[0], set()).add(found[1])

@@ -164,7 +164,7 @@ def lower_lines(
 def rewritten_node(
     graph: Graph, node: Node, change: Callable[[Node], Node | None]
 ) -> Node:
-    """Return an expression with `change` applied inside it, but not to the whole, so that `change` may call this."""
+    """Return an expression with `change` applied inside it, but not to the whole, so `change` may call this."""
     return graph.rewrite(node, lambda item: None if item is node else change(item))
 
 

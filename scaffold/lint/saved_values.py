@@ -197,7 +197,7 @@ def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
 
 
 def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
-    """Return whether the attribute holds the only kept tensor, so that one call of save_for_backward can replace its assignment.
+    """Return whether the attribute holds the only kept tensor, so one call of save_for_backward can replace its assignment.
 
     It has to be set by a statement of its own, and no save_for_backward may be called yet.
     No other method than forward, setup_context, backward and symbolic may read it.

@@ -263,7 +263,7 @@ def lines_of(facts: Facts) -> dict[str, int]:
 
 
 def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
-    """Yield each part of the Function with its line, so that a failed check can name the line to mend.
+    """Yield each part of the Function with its line, so a failed check can name the line to mend.
 
     Parts are "class", "forward", "forward changes" (in place), "saves", "grad_x", ...; the line of a gradient is its expression's, else
     that of the last `return` of the backward.

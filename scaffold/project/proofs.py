@@ -292,7 +292,7 @@ def _with_sizes(
 
 
 def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
-    """Wrap `again`, which generates the op with more keys, so that it also sets `inputs`; conditions on sizes not in these are dropped."""
+    """Wrap `again`, which generates the op with more keys, so it also sets `inputs`; conditions on sizes not in these are dropped."""
     sizes = set(re.findall(r"\w+", inputs))
     kept = [text for text in require if set(re.findall(r"[A-Za-z_]\w*", text)) <= sizes]
 

@@ -88,7 +88,7 @@ def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
 def _side_by_side(
     spec: OpSpec, listed: Iterable[TensorInput]
 ) -> list[list[TensorInput]]:
-    """Group inputs, in call order, into runs of adjacent arguments, so that one test asks of several: `any(needs_input_grad[0:3])`.
+    """Group inputs, in call order, into runs of adjacent arguments, so one test asks of several: `any(needs_input_grad[0:3])`.
 
     A variadic input, always the last, is alone.
     """
@@ -390,7 +390,7 @@ def _guarded(spec: OpSpec, block: Block) -> list[str]:
 
 
 def _is_choice(test: str) -> bool:
-    """Return whether a test binds less tightly than `and`, so that it needs brackets beside one."""
+    """Return whether a test binds less tightly than `and`, so it needs brackets beside one."""
     return " or " in test or " if " in test
 
 

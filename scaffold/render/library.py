@@ -48,7 +48,7 @@ class LibraryView(NamedTuple):
 
 
 class KernelView(NamedTuple):
-    """A part of the backward that leaves PyTorch, registered as an op of its own, so that a compiler need not look into it."""
+    """A part of the backward that leaves PyTorch, registered as an op of its own, so a compiler need not look into it."""
 
     function: str  # its name
     fake: str  # the name of its fake

@@ -57,7 +57,7 @@ def layers(diagram: Diagram) -> list[int]:
 
 
 def _near_their_readers(items: Sequence[Item], found: list[int]) -> list[int]:
-    """Move inputs down to the layer just above their first reader in their own part, so that edges are short."""
+    """Move inputs down to the layer just above their first reader in their own part, so edges are short."""
     for at, item in enumerate(items):
         readers = [
             found[other]

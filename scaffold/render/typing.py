@@ -165,7 +165,7 @@ def _whole_call(line: str) -> str:
 
 
 def _begins_plainly(statements: Lines, name: str) -> bool:
-    """Return whether the first assignment to the local `name` has it as sole target, so that it can take an annotation; False without one."""
+    """Return whether the first assignment to the local `name` has it as sole target, so it can take an annotation; False without one."""
     for item in assignments(statements):
         if name in written(item):
             return item.target.kind == "name" and not item.operator

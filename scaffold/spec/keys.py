@@ -222,7 +222,7 @@ GONE = {"double-backward": "leave it out: every op can be differentiated again"}
 
 
 def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """Return the known keys of the op `op` with values of their kind, so that its readers need not check them again.
+    """Return the known keys of the op `op` with values of their kind, so its readers need not check them again.
 
     Report the others; a key of an older version (GONE) with what to do instead.
     """

@@ -113,7 +113,7 @@ def _is_no_array(call: Node) -> bool:
 
 @lru_cache(maxsize=1024)  # asked for every line in each style and for each declaration
 def is_random(node: Node) -> bool:
-    """Return whether the expression draws random numbers, so that repeating it would give others.
+    """Return whether the expression draws random numbers, so repeating it would give others.
 
     Dropout with `training=False` draws none; `dropout_p=0.1` of attention draws.
     """

@@ -119,7 +119,7 @@ def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
 
 
 def is_given_up(statements: Lines, old: str, new: str) -> bool:
-    """Return whether nothing reads or binds the old name once the new one is assigned, so that it can have the old name.
+    """Return whether nothing reads or binds the old name once the new one is assigned, so it can have the old name.
 
     An else branch counts as after the body: in doubt the names stay apart.
     """

@@ -1,4 +1,4 @@
-"""Random draws on lines of their own, so that the forward can save them.
+"""Random draws on lines of their own, so the forward can save them.
 
 In: the statements and results of a forward. Out: the same values from the same random numbers, with `noise =
 torch.randn_like(x)` above the line that reads it, and dropout as a product with a mask. Invariant: numbers are drawn

@@ -557,7 +557,7 @@ class Program:
         return self._dtypes.get(self.value_of(op))
 
     def unpack(self, op: Op) -> None:
-        """Note that the forward unpacks every part of a tuple, so that all its parts are known by position."""
+        """Note that the forward unpacks every part of a tuple, so all its parts are known by position."""
         self._unpacked.add(op)
 
     def is_unpacked(self, op: Op) -> bool:

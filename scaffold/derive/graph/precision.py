@@ -1,4 +1,4 @@
-"""Values certain to have equal dtypes in every call, so that no cast is needed between them.
+"""Values certain to have equal dtypes in every call, so no cast is needed between them.
 
 In: ops, and the result of each cotangent. Out: for each op the tensors with dtypes that promote to its own.
 Invariant: an op with a dtype not known to follow from its arguments is its own source.

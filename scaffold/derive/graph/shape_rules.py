@@ -362,7 +362,7 @@ def _rejoined_size(one: Dim, two: Dim) -> Dim | None:
 
 
 def _are_complementary(one: Slice, two: Slice) -> bool:
-    """Return whether two slices of x are `x[k:]` and `x[-k:]`, together as long as x, so that their `cat` has its size.
+    """Return whether two slices of x are `x[k:]` and `x[-k:]`, together as long as x, so their `cat` has its size.
 
     `slice_size` gives `x[:-k]` the length of `x[k:]`, so `x[:-k]` and `x[-k:]` come here too.
     """

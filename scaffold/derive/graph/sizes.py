@@ -35,7 +35,7 @@ class Quotient(UnnamedSize):
 
 
 class Share(Quotient):
-    """A quotient known by a condition to be exact: `H/2`, so that `H` is twice it."""
+    """A quotient known by a condition to be exact: `H/2`, so `H` is twice it."""
 
     __slots__ = ()
 
@@ -230,7 +230,7 @@ def _names(size: Dim) -> set[Dim]:
 
 
 def is_made_of_named_sizes(size: Dim) -> bool:
-    """Return whether it is computed from named sizes alone, so that it can be written as text."""
+    """Return whether it is computed from named sizes alone, so it can be written as text."""
     return is_made_of(size, lambda item: isinstance(item, NamedSize | Quotient))
 
 

@@ -120,7 +120,7 @@ class Evaluator(ABC):
             return self.chosen(outcome, self.value(body), self.value(orelse))
 
     def chosen(self, test: Op, body: Op, orelse: Op) -> Op:
-        """Return `body if test else orelse`; of two tuples, a tuple of choices, so that each element can have a gradient."""
+        """Return `body if test else orelse`; of two tuples, a tuple of choices, so each element can have a gradient."""
         sides = (body, orelse)
         for one, other in (sides, sides[::-1]):
             if one.rule == "list" and other.kind == "group":  # `(None, None) if ...`

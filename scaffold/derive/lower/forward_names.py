@@ -1,4 +1,4 @@
-"""Name values inside the forward's expressions, so that the backward can read them, or save them.
+"""Name values inside the forward's expressions, so the backward can read them, or save them.
 
 `return f(x) * y` -> `a = f(x)`, `return a * y`; `write/statements` chooses the values and the names.
 

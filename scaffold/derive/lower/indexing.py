@@ -335,7 +335,7 @@ def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
 
 
 def _has_both_halves(program: Program, op: Op, position: int) -> bool:
-    """Return whether both parts of `chunk(2)` exist, so that the first is at least as large: a size of 1 gives one part.
+    """Return whether both parts of `chunk(2)` exist, so the first is at least as large: a size of 1 gives one part.
 
     They do if the program reads the second, or unpacks them.
     """

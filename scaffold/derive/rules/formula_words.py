@@ -735,7 +735,7 @@ def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
 
 
 def _is_one_tensor(op: Op) -> bool:
-    """Return whether a choice is between tensors of one shape, so that a sum of it is written once and not in each branch."""
+    """Return whether a choice is between tensors of one shape, so a sum of it is written once and not in each branch."""
     if op.rule != "cond":
         return op.is_tensor
     return all(arg.shape == op.shape and _is_one_tensor(arg) for arg in op.args)

@@ -74,7 +74,7 @@ class Rule(NamedTuple):
 
     @property
     def ends_derivatives(self) -> bool:
-        """Return whether PyTorch cannot differentiate a call of it in a backward, so that the op is differentiable once."""
+        """Return whether PyTorch cannot differentiate a call of it in a backward, so the op is differentiable once."""
         return "once" in self.facts.flags or self.undifferentiated
 
     @property
@@ -362,7 +362,7 @@ def _tensor(parameters: str, meaning: str) -> Builder:
 
 
 def _primitives(parameters: str, meaning: str) -> Builder:
-    """Return a word with a tensor as value, expanded into primitives, so that a rule's `value` may use it too."""
+    """Return a word with a tensor as value, expanded into primitives, so a rule's `value` may use it too."""
     return Builder(tuple(parameters.split()), True, meaning)
 
 

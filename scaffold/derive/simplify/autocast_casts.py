@@ -98,7 +98,7 @@ def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
 
 
 def _of_its_dtype(op: Op) -> Op:
-    """Return the innermost operand certain to have the dtype of `op`: zeros are made like it, so that nothing is computed for them alone."""
+    """Return the innermost operand certain to have the dtype of `op`: zeros are made like it, so nothing is computed for them alone."""
     given = [arg for arg in tensors(op.args) if _has_dtype_of(op, arg)]
     return _of_its_dtype(given[0]) if given else op
 

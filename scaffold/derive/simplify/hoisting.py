@@ -1,4 +1,4 @@
-"""Hoist choices, masks, sums and expansions out of linear ops, so that the backward does each once, as late as possible.
+"""Hoist choices, masks, sums and expansions out of linear ops, so the backward does each once, as late as possible.
 
 `where(c, g, 0) * y` -> `where(c, g * y, 0)`; a mask on the outside may meet another one, and be joined with it.
 

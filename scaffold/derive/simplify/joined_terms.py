@@ -320,7 +320,7 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 def as_one_choice(make: Maker, total: Op) -> Op:
-    """Return `g + a if test else g` for `g + (a if test else 0)`, so that no zeros are added; the sum itself if that is impossible.
+    """Return `g + a if test else g` for `g + (a if test else 0)`, so no zeros are added; the sum itself if that is impossible.
 
     All choices of 0 in it must have one test, the test of the result.
     """
@@ -341,7 +341,7 @@ def as_one_choice(make: Maker, total: Op) -> Op:
 
 
 def sure_of_one(make: Maker, total: Op) -> Op:
-    """Return `(a if s else 0) + (b if t else 0)` as a choice of sums, so that each branch is visibly a tensor or the number 0.
+    """Return `(a if s else 0) + (b if t else 0)` as a choice of sums, so each branch is visibly a tensor or the number 0.
 
     A number has no shape and no dtype, so other code has to know which it is.
     """

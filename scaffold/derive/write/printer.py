@@ -471,7 +471,7 @@ class Printer:
         return self._of_tensor(op, "ndim")
 
     def _dtype(self, op: Op) -> Node:
-        """Return `x.dtype`; a value without a name is asked for, so that it gets one in the next attempt."""
+        """Return `x.dtype`; a value without a name is asked for, so it gets one in the next attempt."""
         (value,) = op.args
         if value not in self.names:
             self.asked.add(value)

@@ -293,7 +293,7 @@ class Scheduler:
         )
 
     def _placed(self, wanted: set[Op]) -> Schedule:
-        """Choose the values to name and the region of each, from results to inputs, so that all readers of a value are known.
+        """Choose the values to name and the region of each, from results to inputs, so all readers of a value are known.
 
         A value gets a name if it is read often enough, or in `wanted`, and if a region around all its readers is safe to compute it
         in.
@@ -370,7 +370,7 @@ def _common(places: set[Region]) -> Region:
 
 
 def _need_order(need: Need) -> tuple[int, str, int]:
-    """Return the sort key of a need, so that each run nests tests alike: names alphabetically, then tests in graph order."""
+    """Return the sort key of a need, so each run nests tests alike: names alphabetically, then tests in graph order."""
     if isinstance(need, str):
         return (0, need, 0)
     test, at = need

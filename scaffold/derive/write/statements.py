@@ -373,7 +373,7 @@ def names_of_returned(backward: BackwardGraph, returned: Sequence[Op]) -> dict[O
 
 
 class _Names:
-    """Names for values of the forward that have none, so that it can save them, or that the backward can repeat their lines."""
+    """Names for values of the forward that have none, so it can save them, or that the backward can repeat their lines."""
 
     def __init__(self, backward: BackwardGraph, saved: Collection[Op]) -> None:
         """Name the values returned by forward to be saved, or else those `saved` without a name."""
@@ -422,7 +422,7 @@ class _Names:
         return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
-        """Name values asked for their shape; return whether any had no name, so that statements must be written again."""
+        """Name values asked for their shape; return whether any had no name, so statements must be written again."""
         places = self.backward.lowered.places
         more = [op for op in asked if op in places and op not in self.new]
         self.new |= self._named_new(sorted(more, key=lambda op: op.serial))

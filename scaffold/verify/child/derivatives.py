@@ -287,7 +287,7 @@ def _transposed(
         return tuple(x for x in as_tuple(function(*called)) if x.is_floating_point())
 
     # `values` only gives the cotangents a shape: a linear function has the same vjp anywhere.
-    values, pull = torch.func.vjp(differentiable, *(inputs[at] for at in places))
+    values, pull, *_ = torch.func.vjp(differentiable, *(inputs[at] for at in places))
     given = tuple(tangents[at] for at in places)
     found = iter(torch.func.vjp(pull, values)[1](given)[0])
     outputs = as_tuple(function(*inputs))

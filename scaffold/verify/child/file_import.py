@@ -93,7 +93,7 @@ def _in_words(error: BaseException, root: str) -> str:
 
 
 def _bare_packages(name: str, root: str) -> bool:
-    """Replace the packages around a module by empty ones, so that only its own file runs; return whether there are any.
+    """Replace the packages around a module by empty ones, so only its own file runs; return whether there are any.
 
     Modules of the package that are loaded already are forgotten.
     A package of another place than `root`, such as an installed one, is left as it is.

@@ -44,7 +44,7 @@ def reduced(x: Tensor, dim: Any) -> list[int]:
 
 
 def restore(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """Return a reduced tensor with its reduced dims again, of size 1, so that it broadcasts with x."""
+    """Return a reduced tensor with its reduced dims again, of size 1, so it broadcasts with x."""
     if not keepdim:
         for item in reduced(x, dim):
             g = g.unsqueeze(item)
