@@ -152,7 +152,7 @@ def _policy(
 
 
 def _facts(node: Node) -> tuple[Facts, ...]:
-    """Return the facts of all primitives a call or an operator may be: `x.sum(...)` may be one of several with that name."""
+    """Return the facts of all primitives a call or an operator may be: several have the name `sum`, and share a policy."""
     if node.kind == "binary":
         return built_in_primitives().named("operator", node.label)
     if node.args[0].kind == "name":  # a Python builtin: `pow(x, 2)`
@@ -161,7 +161,10 @@ def _facts(node: Node) -> tuple[Facts, ...]:
 
 
 def _operands(node: Node) -> tuple[Node, ...]:
-    """Return the operands of an operator or a call, its tensor first: `x` and `1` for `x.sum(1)`; () otherwise."""
+    """Return the operands of an operator or a call, its tensor first: `x` and `1` for `x.sum(1)`; () otherwise.
+
+    The first one tells whether autocast casts: an integer or a number stays.
+    """
     if node.kind == "binary":
         return node.args
     if node.kind != "call":
@@ -183,7 +186,10 @@ def _integer_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[s
 
 
 def _is_integer(node: Node, names: Collection[str]) -> bool:
-    """Return whether a value is a tensor of integers or a mask, for sure: `names` are the known ones; `i + 1` and `m[0]` are such too."""
+    """Return whether a value is a tensor of integers or a mask, for sure: `names` are the known ones; `i + 1` and `m[0]` are such too.
+
+    Autocast leaves these alone.
+    """
     match node:
         case Node("name", name):
             return name in names

@@ -152,7 +152,7 @@ def autograd_of_forward(
 
 
 def _forward_of(spec: OpSpec, graph: Graph) -> Node:
-    """Return the forward by its name in the op's file: `SomeFunction.forward`, or in library style a function of its own."""
+    """Return the forward by its name in the op's file, to be run again: `SomeFunction.forward`, or in library style a function."""
     if spec.is_library:
         return graph.name(FORWARD)
     return graph.node("attribute", "forward", (graph.name(spec.function_name),))
@@ -208,7 +208,10 @@ def _pulled_if_needed(
     keys = {name: graph.constant(f'"{name}"') for name in wanted}
 
     def passed(name: str) -> Node:
-        """Return an argument of the forward: `some.get("x", x)` for an input wanted, so autograd sees it if it needs a gradient."""
+        """Return an argument of the forward: `some.get("x", x)` for an input wanted, so that autograd sees it if it needs a gradient.
+
+        An input not in `some`, the lambda's parameter, is read from around the lambda, and is a constant to autograd.
+        """
         value = graph.name(name)
         if name not in keys:
             return value

@@ -186,7 +186,7 @@ def _values_on_ctx(
 ) -> Iterator[Attribute]:
     """Yield the values on ctx named in `read`, as attributes of the op for the backward, with the types a registered op takes."""
     attributes = {item.name: item for item in spec.attributes}
-    # `x.shape` and its like, with the type that a registered op takes it as.
+    # Of each `x.shape` and its like, as forward puts it on ctx: its type in a registered op.
     facets = {
         expression_of(item, facet): f"{kind} | None" if item.optional else kind
         for item in spec.tensors

@@ -176,7 +176,7 @@ def _is_steady(spec: OpSpec) -> bool:
 
 
 def _tests(item: Statement) -> Iterator[Node]:
-    """Yield the conditions in a statement and its branches: of each `if`, and of an `assert`."""
+    """Yield the conditions in a statement and its branches: of each `if`, and of an `assert`. None may depend on data."""
     if isinstance(item, If):
         yield item.test
         for inner in (*item.body, *item.orelse):
@@ -226,19 +226,25 @@ def _fills(item: Statement, made: set[str]) -> bool:
 
 
 def _writes_into(value: Node, made: Collection[str]) -> bool:
-    """Return whether an expression changes a tensor of a name in `made`, or a new one, in place: `torch.zeros(4).add_(x)`."""
+    """Return whether an expression changes a tensor made from Python values alone in place: `torch.zeros(4).add_(x)`.
+
+    `made` are the names of such tensors.
+    """
     return any(
         _is_made(changed, made) for node in value.walk() for changed in written_to(node)
     )
 
 
 def _is_made(value: Node, made: Collection[str]) -> bool:
-    """Return whether a value may be a tensor made by `torch.zeros` or the like from Python values alone, or a view of one."""
+    """Return whether a value may be a tensor made by `torch.zeros` or the like from Python values alone, or a view of one.
+
+    `made` are the names of such tensors.
+    """
     return any(_comes_of_factory(node, made) for node in same_memory(value))
 
 
 def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
-    """Return whether a node is a name in `made`, or a call of `torch.zeros` or the like."""
+    """Return whether a node is a name in `made`, or a call of `torch.zeros` or the like: the tensor is made from Python values alone."""
     match node:
         case Node("name", name):
             return name in made

@@ -53,7 +53,10 @@ def diagram(
     derivation: Derivation,
     bytes_of: Callable[[Sequence[Tensors]], str] = total,
 ) -> Diagram:
-    """Return the diagram of an op; `bytes_of` gives the size of tensors as text, for the comparison with eager PyTorch."""
+    """Return the diagram of an op; `bytes_of` gives the size of tensors as text, for the comparison with eager PyTorch.
+
+    Without a forward there are no sizes, only lines.
+    """
     explained = explain(spec, derivation) if spec.forward is not None else None
     drawing = _Drawing(spec, derivation, explained, bytes_of)
     drawing.draw_forward()
@@ -87,7 +90,10 @@ class _Drawing:
         )
 
     def draw_forward(self) -> None:
-        """Add inputs, then the lines of forward; a line assigning an output becomes an output."""
+        """Add inputs, then the lines of forward; a line assigning an output becomes an output.
+
+        A returned expression of no such line gets a box of its own.
+        """
         outputs = {item.name for item in self.spec.outputs}
         for item in self.spec.tensors:
             dims = self.spec.dims(item.name)
@@ -140,7 +146,7 @@ class _Drawing:
             self._add("saved", "saved", (line,), ("no tensor",), reads, [kept.name])
 
     def draw_backward(self) -> None:
-        """Add the gradients of the outputs, then the lines of backward."""
+        """Add the gradients of the outputs, then the lines of backward; a line assigning the gradient of an input is marked as such."""
         several = len(self.spec.outputs) > 1
         for output in self.spec.outputs:
             name = f"grad_{output.name}" if several else "grad_output"
@@ -192,7 +198,10 @@ class _Drawing:
 
 
 def _names(nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the names in expressions, including labels of values and attributes of ctx: `x`, and `x_shape` of `ctx.x_shape`."""
+    """Yield the names in expressions, including labels of values and attributes of ctx: `x`, and `x_shape` of `ctx.x_shape`.
+
+    The items that wrote these are read by the line.
+    """
     for node in nodes:
         for part in node.walk():
             on_ctx = part.kind == "attribute" and part.args[0].label == "ctx"

@@ -82,7 +82,10 @@ def _facts(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | 
 
 
 def _met(op: Op) -> Iterator[tuple[str, str]]:
-    """Yield pairs of last sizes that meet in an elementwise operation, or in a norm and its weight."""
+    """Yield pairs of names of last sizes that meet in an elementwise operation, or in a norm and its weight.
+
+    PyTorch would expand a 1 there, so this is only likely.
+    """
     if op.facts.category not in ALIKE:
         return
     lasts = [arg.shape.dims[-1] for arg in op.args if arg.shape.dims]
@@ -159,7 +162,7 @@ def _ops_of(lowered: Lowered) -> Iterable[Op]:
 
 
 def _users(lowered: Lowered) -> dict[Op, list[Op]]:
-    """Map each op below the results to the ops reading it."""
+    """Map each op below the results to the ops reading it: how all uses of an input are found."""
     found: dict[Op, list[Op]] = {}
     for op in _ops_of(lowered):
         for arg in op.args:
@@ -188,7 +191,7 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
     `wanted` has the letters of each operand, read from the last dim on, as leading dims may be of any number. A
     number is no name, and enforces nothing here.
     """
-    known: dict[str, object] = {}
+    known: dict[str, object] = {}  # a letter -> the first size in its place
     for name, sizes in wanted.items():
         dims = args[name].shape.dims
         if dims is None:  # only its rank is known: a transpose of unknown sizes

@@ -143,7 +143,7 @@ class _Explainer:
         return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))
 
     def _size(self, op: Op) -> str:
-        """Return the number of elements as text: `N*D`, or `numel(x)` if a size is unknown."""
+        """Return the number of elements as text: `N*D`, or `numel(x)` if a size is unknown, with an input x of that shape if there is one."""
         dims = _sizes(op.shape) if op.shape.dims else ["?"]
         if "?" not in dims:
             return "*".join(dims) or "1"
@@ -165,7 +165,7 @@ def _sizes(shape: Shape) -> list[str]:
 
 
 def _dim(dim: Dim) -> str:
-    """Return a dim as text: its name, `*batch` or `...` for leading dims, "?" if unknown."""
+    """Return a dim as text for the user: its name, `*batch` or `...` for leading dims, "?" if unknown."""
     match dim:
         case NamedSize(name):
             return name

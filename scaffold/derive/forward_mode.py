@@ -345,7 +345,7 @@ class TangentWalk:
         return total
 
     def _arguments(self, op: Op, rule: Rule) -> dict[str, Op]:
-        """Return the values formulas may read: the arguments by parameter, and each of several results by its name."""
+        """Return the values formulas may read: the arguments by parameter, and each of several results by its name, `values`."""
         names = (item.name for item in rule.parameters)
         found = dict(zip(names, op.args, strict=True))
         if len(rule.results) > 1:
@@ -391,7 +391,7 @@ class TangentWalk:
         return self._of_call(op)
 
     def _grouped(self, group: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """Apply a linear primitive with several results to tangents, `given` by parameter, beside its other arguments."""
+        """Apply a linear primitive with several results, as `split`, to tangents, `given` by parameter, beside its other arguments."""
         pairs = zip(rule.parameters, group.args, strict=True)
         args = [given.get(item.name, arg) for item, arg in pairs]
         return self.program.over(group, args)
@@ -658,7 +658,7 @@ def _seeds(
 
 
 def _roots(make: Maker, ends: Mapping[str, Op], found: Accumulated) -> dict[str, Op]:
-    """Return the tangent of each value returned by forward, by its stem; zeros if no tangent reaches it."""
+    """Return the tangent of each value returned by forward, by its stem (`y` of `grad_y`); zeros if no tangent reaches it."""
     roots = {}
     for (name, op), tangent in zip(ends.items(), found.results, strict=True):
         roots[name] = make.zeros(op, op.shape) if tangent is None else tangent
@@ -721,7 +721,7 @@ def _by_presence(
     optional = {item.name for item in spec.differentiable if item.optional}
 
     def change(node: Node) -> Node | None:
-        """Return a test of the tangent for a test of an optional input; None for other nodes."""
+        """Return a test of the tangent for a test of an optional input, with the same `is` or `is not`; None for other nodes."""
         name, _ = checked_for_none(node) or ("", False)
         if name not in optional:
             return None
@@ -739,7 +739,10 @@ def _as_tangent(name: str) -> str:
 def _tangent_names(
     spec: OpSpec, maths: Maths, statements: Lines, parameters: Iterable[str]
 ) -> dict[str, str]:
-    """Map each assigned name to its name in the jvp, `grad_y` to `tangent_y`; all stay distinct, even from the forward's locals."""
+    """Map each assigned name to its name in the jvp, `grad_y` to `tangent_y`; all stay distinct, even from the forward's locals.
+
+    `parameters` are the names of the inputs' tangents.
+    """
     names = sorted(written(*statements))
     taken = outer_names(spec, maths.forward) | {*parameters, *names}
     found: dict[str, str] = {}

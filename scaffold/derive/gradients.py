@@ -270,6 +270,7 @@ def _broadcasts_more(program: Program, other: Walked) -> bool:
     """
     if any(SUMMED & rules.keys() for rules in _outline(other.back).values()):
         return False
+    # `via`: the pairs of an argument and an op through which a gradient has passed.
     contributing = {*other.back.via.values()}
     for op, before in zip(program.ops, other.applier.program.ops, strict=False):
         if op.rule != before.rule:
@@ -478,7 +479,7 @@ def _refuse_changed(spec: OpSpec, backward: BackwardGraph) -> None:
 
 
 def _outline(found: Reversed) -> Mapping[str, Mapping[str, int]]:
-    """Count the primitives in each gradient, by the input's name."""
+    """Count the primitives in each gradient, by the input's name: unequal counts show that two gradients differ."""
     return {
         name: Counter(op.rule for op in root.walk() if op.kind != "static")
         for name, root in found.gradients.items()
@@ -514,7 +515,10 @@ def maker_of(
 
 
 def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:
-    """Return the incoming gradient of each differentiable result, as an op named `grad_<output>` -> the result."""
+    """Return the incoming gradient of each differentiable result, as an op named `grad_<output>` -> the result.
+
+    The gradients of the inputs are computed from these.
+    """
     found: dict[Op, Op] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if output.differentiable and result.is_tensor:
@@ -602,7 +606,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
 
 
 def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:
-    """Return the names of forward values: locals, and outputs without a local. The backward may read these."""
+    """Return the names of forward values: locals, and outputs without a local. The backward reads these by name."""
     held = dict(lowered.held)
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if result.is_tensor:
@@ -683,7 +687,7 @@ def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
 
 
 def _notes_on_constants(names: Iterable[str]) -> tuple[str, ...]:
-    """Return a note for each of these functions without a gradient in PyTorch."""
+    """Return a note for each of these functions without a gradient in PyTorch; the user may not expect that."""
     return tuple(
         f"autograd has no gradient of {name}, and takes its result for a constant; so does this backward"
         for name in sorted(set(names))

@@ -98,7 +98,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _no_larger(op: Op) -> bool:
-    """Return whether a product or power of values between 0 and 1 is one too: `x * x`, `0.5 * x`, `x ** 2`."""
+    """Return whether a product or power of values between 0 and 1 is one too: `x * x`, `0.5 * x`, `x ** 2`, but not `2 * x`."""
     if not _is_product(op):
         return True
     numbers = [number(arg) for arg in op.args if not arg.is_tensor]

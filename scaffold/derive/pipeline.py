@@ -232,7 +232,11 @@ def _of_surrogate(spec: OpSpec, surrogate: Formula) -> Lines:
 
 
 def _before_style(spec: OpSpec) -> Source:
-    """Run the passes over the user's code common to all styles: names, stated formulas, derived gradients."""
+    """Run the passes over the user's code common to all styles: names, stated formulas, derived gradients.
+
+    Raise ScaffoldError for code that cannot be an op.
+    """
+    # All formulas of an op are nodes of one graph.
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -266,14 +270,15 @@ def _choose_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
 
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
-    """Write forward and backward in the style of the spec: choose what is saved, place each line. It reads no declared shape."""
-    # Otherwise every backward would allocate zeros for saved values that forward
-    # returns.
+    """Write forward and backward in the style of the spec: choose what is saved, place each line. It reads no declared shape.
+
+    `reuse` says which locals forward saves, and which of its lines the backward repeats; `handed` is the backward over ctx.
+    """
+    # Else each backward would allocate zeros for saved values that forward returns.
     if maths.incoming.may_be_none:
         spec = replace(spec, materialize_grads=False)
     reuse, once, lines = _lines_before_ctx(spec, source, maths)
-    # The lines are final now: it is known if they read a tensor's data or only its
-    # shape.
+    # The lines are final now: it shows if they read a tensor's data or its shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)

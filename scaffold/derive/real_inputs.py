@@ -55,7 +55,10 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
 def _alike(
     spec: OpSpec, found: Differentiated, active: set[str], results: Iterable[Op]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return groups of inputs of one result, to be all real or all complex: else a real one would get a complex gradient."""
+    """Return groups of inputs of one result, to be all real or all complex: else a real one would get a complex gradient.
+
+    A sole input is in no group. `active` are the inputs with a gradient.
+    """
     joined, groups = found.joined, list[tuple[str, ...]]()
     for result in results:
         names = _complex_inputs([result])
@@ -102,7 +105,7 @@ def _may_be_complex(op: Op) -> bool:
 
 
 def _refuses(op: Op) -> bool:
-    """Return whether PyTorch's function rejects complex numbers."""
+    """Return whether PyTorch's function rejects complex numbers, so that its own error comes first."""
     facts = op.facts
     known = facts.complex or facts.category == "constant"
     return not known and "takes_complex" not in facts.flags

@@ -192,13 +192,16 @@ class Reverse:
         return zeros if found is None else self._filled(found, zeros)
 
     def _without_a_dim(self, g: Op, op: Op, results: Iterable[Op]) -> Op:
-        """Sum an input's gradient to its shape, if the forward adds a dim to an input without dims."""
+        """Sum an input's gradient to its shape, if the forward adds a dim to an input without dims (`may_gain_a_dim`)."""
         if not may_gain_a_dim(op, results):
             return g
         return self.make.summed_to(g, op.shape, op)
 
     def _filled(self, g: Op, zeros: Op) -> Op:
-        """Put zeros in place of the number 0 in a gradient, also in the branches of a choice: it must be a tensor of the shape."""
+        """Put zeros in place of the number 0 in a gradient, also in the branches of a choice: it must be a tensor of the shape.
+
+        `g` is the gradient, `zeros` an op for zeros of its shape.
+        """
         if g.rule != "cond" or not may_be_zero(g):
             return zeros if is_number(g, 0) else g
         return self.make.choose(g.test, *(self._filled(item, zeros) for item in g.args))
@@ -228,6 +231,7 @@ class Reverse:
             total = part if total is None else self.make.add(total, part)
         if total is None or is_number(total, 0):
             return None
+        # Terms under one test are chosen together.
         one = as_one_choice(self.make, total)
         return sure_of_one(self.make, one)
 
@@ -391,7 +395,7 @@ class Reverse:
         return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
 
     def _rule(self, op: Op) -> Rule:
-        """Return the rule of a primitive."""
+        """Return the rule of a primitive, its section in the table; it has one, as the engine's own ops are handled elsewhere."""
         rule = self.make.applier.table.of_op(op.rule)
         assert rule is not None, op.rule
         return rule
@@ -448,7 +452,10 @@ class Reverse:
         return self.make.expanded(gradient, whole)
 
     def _formula(self, op: Op, rule: Rule, name: str, composed: bool) -> Node:
-        """Return the formula of an argument's gradient: the first one, for a composition the last, its own variant if there is one."""
+        """Return the formula of an argument's gradient: the first one, for a composition the last, its own variant if there is one.
+
+        `name` is the parameter; the table may give several formulas for it.
+        """
         table = self.make.applier.table
         several = table.gradients(rule, name)
         if composed and len(several) > 1:

@@ -76,7 +76,7 @@ class ContextNames:
     """A source of unique names on ctx, the same one for a value each time."""
 
     def __init__(self, spec: OpSpec) -> None:
-        """Reserve the names of PyTorch's ctx, then those of the op's attributes."""
+        """Reserve the names of PyTorch's ctx, then those of the op's attributes: `eps`, or `eps_value` if PyTorch uses that name."""
         self._taken = set(OF_CTX)
         self._names: dict[tuple[str, str], str] = {}
         for item in spec.attributes:
@@ -504,7 +504,7 @@ class _Rewriter:
         self.kept: dict[str, Kept] = {}
 
     def line(self, line: Line) -> Line:
-        """Return a line of the backward with its attributes and metadata read from ctx."""
+        """Return a line of the backward with its attributes and metadata read from ctx, or from tensors at hand."""
 
         def change(node: Node) -> Node | None:
             return self._changed(node, line.serves)
@@ -615,7 +615,10 @@ class _Rewriter:
     def _keep(
         self, read: Read, value: Callable[[str], str], output: str | None = None
     ) -> None:
-        """Put each facet read on ctx: `value` gives its expression in forward; for an output, the facet's name alone."""
+        """Put each facet read on ctx: `value` gives its expression in forward; for an output, the facet's name alone.
+
+        The facet of an output is read from what forward returns, whatever its name.
+        """
         for facet in read.facets:
             name = self.names.facet(read.name, facet)
             self.kept[name] = Kept(name, value(facet), output)
@@ -627,7 +630,7 @@ def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:
 
 
 def is_of_ctx(node: Node) -> bool:
-    """Return whether it is `ctx.name`."""
+    """Return whether it is `ctx.name`, an attribute that forward has put on ctx."""
     match node:
         case Node("attribute", _, (Node("name", "ctx"),)):
             return True

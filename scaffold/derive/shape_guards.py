@@ -73,7 +73,7 @@ class Place(NamedTuple):
 
     @property
     def size(self) -> str:
-        """Return the expression of the size: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
+        """Return the expression of the size, as code: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
         if self.is_leading:
             return Part(self, 1).shape
         return f"{self.item.name}.shape[{self.axis}]"
@@ -97,7 +97,7 @@ class Part(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """Return the expression of the sizes: `x.shape[:2]`, `x.shape[-2:]`, or `x.shape` for all dims."""
+        """Return the expression of the sizes, as code: `x.shape[:2]`, `x.shape[-2:]`, or `x.shape` for all dims."""
         item, dims = self.first.item, self.first.dims
         first, end = self.first.at, self.first.at + self.length
         if self.is_whole:
@@ -210,7 +210,7 @@ def _conditions_needed(
 def _sizes_read(
     condition: Formula, declared: Sequence[TensorInput]
 ) -> dict[str, Place]:
-    """Map each size read by a condition to its first place in the required inputs, for the test of the condition."""
+    """Map each size read by a condition to its first place in the required inputs, where its test can read it."""
     names = condition.result.names() if condition.result else frozenset()
     found: dict[str, Place] = {}
     for place in (place for item in declared for place in _places(item)):
@@ -281,7 +281,7 @@ def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
 
 
 def _places(item: TensorInput) -> Iterator[Place]:
-    """Yield each dim of an input, but for an unnamed `...`."""
+    """Yield each dim of an input, but for an unnamed `...`, whose dims are compared with nothing."""
     for at, dim in enumerate(item.dims or ()):
         if dim != ANY_DIMS:
             yield Place(item, at)
@@ -539,7 +539,7 @@ def _size(size: Place | int | None) -> str:
 
 
 def _listed(sizes: Sequence[Place | int | None]) -> Iterator[str]:
-    """Yield sizes as elements of a tuple: `*q.shape[:-1]`, `k.shape[-2]`."""
+    """Yield sizes as elements of a tuple, the required shape as code: `*q.shape[:-1]`, `k.shape[-2]`."""
     part = _starred(sizes)
     if part is not None:
         yield f"*{part.shape}"
@@ -547,7 +547,10 @@ def _listed(sizes: Sequence[Place | int | None]) -> Iterator[str]:
 
 
 def _starred(sizes: Sequence[Place | int | None]) -> Part | None:
-    """Return leading dims with the following dims of the same input, or None if the sizes do not begin with leading dims."""
+    """Return leading dims with the following dims of the same input, or None if the sizes do not begin with leading dims.
+
+    In the required shape they are one starred part: `(*q.shape[:-1], k.shape[-2])`.
+    """
     first, length = sizes[0], 1
     if not (isinstance(first, Place) and first.is_leading):
         return None
@@ -613,7 +616,7 @@ def _before(known: Known, others: Sequence[Known]) -> Sequence[Known]:
 
 
 def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
-    """Return the number of equal dims at the start."""
+    """Return the number of equal dims at the start of two shapes."""
     pairs = zip(one, two, strict=False)
     return next(
         (at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two))

@@ -109,7 +109,7 @@ def _shared(program: list[Statement], body: Lines) -> Lines:
 
 
 def _count(name: str, statements: Iterable[Statement]) -> int:
-    """Return the number of statements assigning a name."""
+    """Return the number of statements assigning a name: a line is shared only if its names are assigned once."""
     return sum(name in written(item) for item in statements)
 
 
@@ -266,7 +266,10 @@ def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
 
 
 def _refuse_ambiguous(spec: OpSpec) -> None:
-    """Raise if the stated backward reads a name that is both an output and a local returned under another name."""
+    """Raise if the stated backward reads a name that is both an output and a local returned under another name.
+
+    `y = x + 1`, `return y * 2` as output y: which of the two is meant is unknown.
+    """
     if spec.forward is None:
         return
     locals_ = assigned(spec.forward)

@@ -164,7 +164,7 @@ def _to_joined(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | Non
 
 
 def _joins(node: Node, name: str) -> bool:
-    """Return whether a call joins all tensors of the variadic input `name`: `sum(xs)`, `torch.stack(xs)`, `torch.cat(xs, 1)`."""
+    """Return whether a call joins all tensors of the variadic input `name` into one: `sum(xs)`, `torch.stack(xs)`, `torch.cat(xs, 1)`."""
     match node:
         case Node("call", _, (Node("name", "sum"), Node("name", read)), ()):
             return read == name

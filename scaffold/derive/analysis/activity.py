@@ -30,7 +30,10 @@ NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
 
 
 def callee(node: Node) -> str | None:
-    """Return the name of a call's function, without its module or tensor: `exp` for `torch.exp(x)` and `x.exp()`; None for other nodes."""
+    """Return the name of a call's function, without its module or tensor: `exp` for `torch.exp(x)` and `x.exp()`; None for other nodes.
+
+    By this name the table of primitives is asked; a function and a method of one name are the same there.
+    """
     if node.kind != "call":
         return None
     return node.args[0].label or None
@@ -96,9 +99,12 @@ def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
 
 
 def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
-    """Return whether the expression runs code hidden from autograd: NumPy, or code of the user's. Its gradient must be stated."""
-    through = [item for item in node.walk() if callee(item) in NUMPY]
-    return bool(node.names() & imported) or not all(map(_is_no_array, through))
+    """Return whether the expression runs code hidden from autograd: NumPy, or code of the user's. Its gradient must be stated.
+
+    `imported` are names of the user's imports: none may be read.
+    """
+    conversions = [item for item in node.walk() if callee(item) in NUMPY]
+    return bool(node.names() & imported) or not all(map(_is_no_array, conversions))
 
 
 def _is_no_array(call: Node) -> bool:
@@ -181,7 +187,10 @@ def active_locals(
 
 
 def _activate(item: Statement, active: set[str], flat: bool) -> None:
-    """Add the names a statement makes active to `active`; the test of an `if` carries no gradient."""
+    """Add the names a statement makes active (computed from an active name) to `active`; the test of an `if` carries no gradient.
+
+    Names of both branches are added, since either may run.
+    """
     if isinstance(item, If):
         for inner in (*item.body, *item.orelse):
             _activate(inner, active, flat)

@@ -98,7 +98,10 @@ class _Pruner:
         return tuple(reversed(kept))
 
     def _statement(self, item: Statement, live: frozenset[str]) -> Statement | None:
-        """Return a statement without dead parts, or None if all of it is dead; `live` are the names read after it."""
+        """Return a statement without dead parts, or None if all of it is dead; `live` are the names read after it.
+
+        A change in place, `x += 1` or `x[0] = 1`, is never dead: another name may hold that memory.
+        """
         if isinstance(item, If):
             return self._choice(item, live)
         if item.operator or item.target.kind in ("absent", "subscript"):
@@ -121,7 +124,7 @@ class _Pruner:
         return None
 
     def _acts(self, item: Assign) -> bool:
-        """Return whether an assignment does more than to bind names: an effect, or a change in place."""
+        """Return whether an assignment does more than to bind names: an effect, or a change in place. It stays then, read or not."""
         return any(
             self.has_effect(node) or any(changed_in_place(node))
             for node in expressions(item)

@@ -68,7 +68,7 @@ def kept_form(
 
 
 def _element(graph: Graph, on_ctx: Node, node: Node) -> Node:
-    """Return the entry of a list on ctx for the element of a variadic input that `node` reads: of `tensors[i]`, entry `i`."""
+    """Return the entry of a list on ctx for the element of a variadic input that `node` reads: `ctx.tensors_shape[i]` for `tensors[i].shape`."""
     for item in node.walk():
         if item.kind == "subscript" and item.args[0].kind == "name":
             return graph.node("subscript", "", (on_ctx, item.args[1]))
@@ -80,7 +80,7 @@ def _call(graph: Graph, callee: Node, *args: Node) -> Node:
 
 
 def shape_read(node: Node) -> Node | None:
-    """Return `x` for `x.shape` or `x.size()`; None for others."""
+    """Return `x` for `x.shape` or `x.size()`, so that both spellings are treated as one; None for others."""
     match node:
         case Node("attribute", "shape", (x,)):
             return x
@@ -90,7 +90,7 @@ def shape_read(node: Node) -> Node | None:
 
 
 def size_read(node: Node) -> tuple[Node, Node] | None:
-    """Return `x` and `dim` for `x.shape[dim]` or `x.size(dim)`; None for others."""
+    """Return `x` and `dim` for `x.shape[dim]` or `x.size(dim)`, two spellings of one; None for others."""
     match node:
         case Node("call", _, (Node("attribute", "size", (x,)), dim)):
             return x, dim

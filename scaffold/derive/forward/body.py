@@ -196,7 +196,7 @@ def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
 
 
 def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
-    """Return every name in use somewhere in the op."""
+    """Return every name in use somewhere in the op: a new name must be none of these."""
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
     return written(*statements) | names
@@ -332,7 +332,10 @@ def _as_tuple(graph: Graph, result: Node) -> Node:
 
 
 def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
-    """Raise if the forward changes an input that is not declared dirty, or rebinds a dirty input's name."""
+    """Raise if the forward changes an input that is not declared dirty, or rebinds a dirty input's name.
+
+    A dirty input is marked as changed for autograd, which must then get that very tensor back.
+    """
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
     trace = Trace(formula.lines())
     for name in sorted(trace.changed_outside & tensors):
@@ -390,12 +393,12 @@ def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
 
 
 def writes_in_place(kept: Kept) -> bool:
-    """Return whether the kept forward changes a named tensor or number in place."""
+    """Return whether the kept forward changes a named tensor or number in place: vmap may refuse that."""
     return bool(Trace(kept.statements).changes)
 
 
 def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
-    """Raise if a kept forward changes an input that is not declared dirty."""
+    """Raise if a kept forward (one that stays as the user wrote it) changes an input that is not declared dirty."""
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
     for name in sorted(Trace(kept.statements).changed_outside & tensors):
         message = f"the forward changes its input '{name}' in place"
@@ -403,7 +406,10 @@ def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
 
 
 def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
-    """Raise if a kept forward returns an input itself: PyTorch refuses to return a saved input unchanged."""
+    """Raise if a kept forward returns an input itself: PyTorch refuses to return a saved input unchanged.
+
+    In another forward a clone is added; this one stays as the user wrote it. Locals of an input's name are no inputs.
+    """
     assigned = written(*kept.statements)
     tensors = {item.name for item in spec.tensors} - assigned - set(spec.dirty)
     for value in kept.returned:

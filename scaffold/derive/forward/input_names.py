@@ -132,7 +132,10 @@ def is_given_up(statements: Lines, old: str, new: str) -> bool:
 
 
 def _flat(statements: Lines) -> Iterator[Statement]:
-    """Yield all statements in order, each `if` as its bare test followed by the statements of its branches."""
+    """Yield all statements in order, each `if` as its bare test followed by the statements of its branches.
+
+    So "after a line" has one meaning for `is_given_up`.
+    """
     for item in statements:
         if isinstance(item, If):
             yield replace(item, body=(), orelse=())

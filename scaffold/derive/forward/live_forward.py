@@ -104,7 +104,7 @@ def _choices_named(
 
 
 def _nothing(spec: OpSpec, graph: Graph) -> Node:
-    """Return the placeholder saved for a local its branch did not assign: an empty tensor on an input's device."""
+    """Return the placeholder saved for a local its branch did not assign: an empty tensor on an input's device, `x.new_empty(0)`."""
     present = [item for item in spec.tensors if not (item.variadic or item.optional)]
     owner, maker = (present[0].name, "new_empty") if present else ("torch", "empty")
     function = graph.node("attribute", maker, (graph.name(owner),))

@@ -36,7 +36,10 @@ class Unfolder:
         return self._assign(target, value, ()), target
 
     def _statement(self, item: Statement) -> Lines:
-        """Return the lines for a statement, with droppable conditionals in its value written as `if`s."""
+        """Return the lines for a statement, with droppable conditionals in its value written as `if`s.
+
+        In `y += a if t else b`, and of `x[0] = ...`, the conditional gets a name first.
+        """
         if isinstance(item, If):
             body, orelse = self.block(item.body), self.block(item.orelse)
             return (If(item.test, body, orelse, item.comments),)

@@ -66,7 +66,7 @@ def _cloned_in_branches(
     """
 
     def one(item: Statement) -> Statement:
-        """Return a statement with a copy of an input to the result cloned, in its branches too."""
+        """Return a statement with a copy of an input to the result cloned, in its branches too: `y = x` -> `y = x.clone()`."""
         if isinstance(item, If):
             body = tuple(one(inner) for inner in item.body)
             return replace(item, body=body, orelse=tuple(map(one, item.orelse)))
@@ -205,7 +205,7 @@ def saved_apart(
 
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
-    """Return whether the backward reads an output that may be an input (one of `as_is`), or that input."""
+    """Return whether the backward reads an output that may be an input (one of `as_is`), or that input: PyTorch refuses that."""
     return not output.variadic and any(
         as_is
         and item.source == "output"
@@ -217,5 +217,6 @@ def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -
 
 
 def _as_view(graph: Graph, named: Node) -> Node:
+    """Return `h.view_as(h)`: another tensor than `h`, at no cost."""
     method = graph.node("attribute", "view_as", (named,))
     return graph.node("call", "", (method, named))

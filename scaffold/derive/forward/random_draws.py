@@ -138,7 +138,10 @@ class _Draws:
         return (*before, replace(item, value=value))
 
     def _choice(self, item: If) -> If:
-        """Rewrite both branches, each starting from the facts known before the `if`; afterwards those of either branch hold."""
+        """Rewrite both branches, each starting from the facts known before the `if`; afterwards those of either branch hold.
+
+        The facts are the `active` names, with a gradient, and the `drawn` ones, random without.
+        """
         begun = self.active, self.drawn.copy()
         body = self.block(item.body)
         after = self.active, self.drawn
@@ -149,7 +152,7 @@ class _Draws:
 
     def _learn(self, item: Statement) -> None:
         """Update `active` and `drawn` by a statement: the names with a gradient, and the random ones without."""
-        if isinstance(item, If):
+        if isinstance(item, If):  # its lines are learnt one by one, in `_choice`
             self.kinds.after((item,))
             return
         names = written(item)

@@ -318,14 +318,14 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -
 
 
 def _is_same(item: Statement, one: str, two: str) -> bool:
-    """Return whether a line copies one name to the other."""
+    """Return whether a line copies one name to the other: `h = first_h`."""
     if not isinstance(item, Assign) or item.operator or item.value.kind != "name":
         return False
     return {item.target.label, item.value.label} == {one, two}
 
 
 def names_inside(statements: Lines) -> set[str]:
-    """Return the names inside lambdas: a renamed one may clash with a parameter."""
+    """Return the names inside lambdas: a renamed one may clash with a parameter, so these keep their names."""
     lambdas = (part for part in nodes(*statements) if part.kind == "lambda")
     return {name for part in lambdas for name in part.names()}
 

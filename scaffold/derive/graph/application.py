@@ -44,7 +44,10 @@ class Inferred(NamedTuple):
 
 
 def infer(program: Program, rule: Rule, args: Args) -> Inferred:
-    """Return the shape and kind of a rule's result for these arguments; several results together are a "group" without a shape."""
+    """Return the shape and kind of a rule's result for these arguments, by parameter.
+
+    Several results together are a "group" without a shape: each has its own as an item.
+    """
     if rule.results != ("result",):
         return Inferred(SCALAR, "group")
     return Inferred(
@@ -261,7 +264,10 @@ class Applier:
         return True if test is None else holds(self.program, test, args)
 
     def _as_one(self, values: Sequence[Op]) -> Op:
-        """Return the op for a parameter with several values, as in `x.view(2, 3)`: a list, or the one argument if it is a tuple."""
+        """Return the op for a parameter with several values, as in `x.view(2, 3)`: a list, or the one argument if it is a tuple.
+
+        So `x.view((2, 3))` is the same op.
+        """
         if len(values) == 1 and (
             values[0].kind == "group" or _may_be_tuple(self.program, values[0])
         ):
@@ -269,7 +275,7 @@ class Applier:
         return self.program.op("list", values)
 
     def _with_defaults(self, spelled: Spelling, bound: dict[str, Op]) -> dict[str, Op]:
-        """Return the arguments of a call with the defaults of its spelling; those of the rule may be others."""
+        """Return the arguments of a call with the defaults of its spelling, one of the calls that mean the rule; the rule's may be others."""
         for item in spelled.parameters:
             if item.name not in bound and item.default is not None:
                 bound[item.name] = self.default(item.default)
@@ -406,7 +412,7 @@ LITERALS = frozenset({"constant", "unary", "tuple", "list"})
 
 
 def constant(program: Program, node: Node) -> Op | None:
-    """Return a literal expression, as `-1` or `(2, 3)`, as a constant; None for others."""
+    """Return a literal expression, as `-1` or `(2, 3)`, as an op with that value; None for others."""
     if node.kind not in LITERALS:
         return None
     match node:

@@ -64,7 +64,10 @@ def holds(program: Program, test: Node, args: Mapping[str, Op]) -> bool | None:
 
 
 def undecided(program: Program, test: Node, args: Mapping[str, Op]) -> Node:
-    """Return the part of a test not known before the call: of `a and b`, the first such part; of any other test, all of it."""
+    """Return the part of a rule's condition not known before the call, for a message: of `a and b`, the first such part.
+
+    Of any other test, all of it. `args` has the op of each parameter.
+    """
     if test.kind == "boolean" and test.label == "and":
         open_ = (part for part in test.args if holds(program, part, args) is None)
         return undecided(program, next(open_, test.args[0]), args)
@@ -96,7 +99,7 @@ def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
 
 
 def _length(sequence: Op) -> object:
-    """Return the length of a tuple; `UNKNOWN` if it is not known before the call."""
+    """Return the length of a tuple, `len(sizes)` in a rule's `when`; `UNKNOWN` if it is not known before the call."""
     if sequence.rule == "list":
         starred = any(item.rule == "starred" for item in sequence.args)
         return UNKNOWN if starred else len(sequence.args)
@@ -232,7 +235,10 @@ def given(program: Program, op: Op) -> Op:
 
 
 def may_be_zero(op: Op) -> bool:
-    """Return whether a gradient is the number 0, standing for zeros, always or in some branch of a choice."""
+    """Return whether a gradient is the number 0, standing for zeros, always or in some branch of a choice.
+
+    It must become a tensor in the end.
+    """
     if op.rule in ("cond", "neg"):
         return any(map(may_be_zero, op.args))
     if op.rule in ("add", "sub"):
@@ -241,7 +247,7 @@ def may_be_zero(op: Op) -> bool:
 
 
 def may_be_number(op: Op) -> bool:
-    """Return whether a value is a Python number, always or in some branch of a choice, rather than a tensor."""
+    """Return whether a value is a Python number, always or in some branch of a choice, rather than a tensor: it has no methods then."""
     if op.rule == "cond":
         return any(map(may_be_number, op.args))
     if op.rule in ("add", "sub", "mul", "div", "neg"):
@@ -250,7 +256,10 @@ def may_be_number(op: Op) -> bool:
 
 
 def under(op: Op, test: Op, holds: bool) -> Op:
-    """Return the value an op has if a test came out as `holds`: the branch taken of each choice decided by it."""
+    """Return the value an op has if a test came out as `holds`: the branch taken of each choice decided by it.
+
+    `a if flag else b` under `flag` is `a`.
+    """
     while op.rule == "cond":
         told = told_by(op.test, test, holds)
         if told is None:
@@ -287,7 +296,7 @@ def told_by(asked: Op, known: Op, held: bool) -> bool | None:
 
 
 def _is_opposite(asked: Op, label: str, args: tuple[Op, ...]) -> bool:
-    """Return whether a test is the opposite of a comparison with this operator and these operands."""
+    """Return whether a test is the opposite of a comparison with this operator and these operands: `a >= b` of `a < b`."""
     opposite = OPPOSITES.get(label)
     return (
         opposite is not None
@@ -352,7 +361,10 @@ def implies(test: Op, branch: int, name: str) -> bool:
 
 
 def is_recorded(program: Program) -> Op:
-    """Return the test `torch.is_grad_enabled()`: in a backward, whether autograd records it, to differentiate it again."""
+    """Return the test `torch.is_grad_enabled()`: in a backward, whether autograd records it, to differentiate it again.
+
+    For a choice between a formula and a fused call without a derivative.
+    """
     asked = program.graph.node(
         "attribute", "is_grad_enabled", (program.graph.name("torch"),)
     )

@@ -595,7 +595,7 @@ def _written_out(node: Node) -> object:
 
 
 def literal_text(value: object) -> str:
-    """Return a literal as commonly written: `1e-6` rather than `1e-06`."""
+    """Return a literal as commonly written: `1e-6` rather than Python's `1e-06`."""
     if not isinstance(value, float):
         return repr(value)
     digits, mark, exponent = repr(value).partition("e")
@@ -619,12 +619,12 @@ def literal(op: Op) -> object:
 
 
 def number(op: Op) -> Number | None:
-    """Return the number of a `const` op; None for any other op."""
+    """Return the number of a `const` op; None for any other op, and for True or a string."""
     return as_number(op.value) if op.rule == "const" else None
 
 
 def is_number(op: Op, value: Number) -> bool:
-    """Return whether an op is exactly that number."""
+    """Return whether an op is exactly that number, as a literal: 1 and 1.0 count as equal."""
     if op.rule != "const":  # asked about nearly every op
         return False
     found = number(op)

@@ -56,7 +56,7 @@ def says_its_dtype(program: Program, op: Op) -> bool:
 
 
 def _is_dtype_of_a_tensor(op: Op) -> bool:
-    """Return whether it is the Python value `x.dtype`, of any tensor."""
+    """Return whether it is the Python value `x.dtype`, of any tensor: a cast to it follows an input."""
     match op.data:
         case Operator("attribute", "dtype") | Expression(Node("attribute", "dtype")):
             return True
@@ -106,7 +106,7 @@ class Precision:
         }
         first, *rest = sorted(sources or {op}, key=lambda source: source.serial)
         self.alike |= dict.fromkeys(rest, first)
-        self.united.clear()
+        self.united.clear()  # answers given before may name a replaced source
 
     def _root(self, source: Op) -> Op:
         """Return the source noted for all sources of the same dtype as this one."""

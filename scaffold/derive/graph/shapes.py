@@ -94,6 +94,7 @@ class Shape:
         self._hash = hash((dims, origin))
 
     def __eq__(self, other: object) -> bool:
+        """Compare dims and origin: equal shapes are equal in every call. The hash is compared first, as most shapes differ."""
         if self is other:
             return True
         return (
@@ -118,7 +119,10 @@ class Shape:
 
     @property
     def trailing(self) -> int:
-        """Return the number of dims countable from the end: all, or only the ones behind leading dims of unknown number."""
+        """Return the number of dims countable from the end: all, or only the ones behind leading dims of unknown number.
+
+        2 for `[..., N, D]`.
+        """
         if self.dims is None:
             return 0
         return len(self.dims) if self.lead is None else len(self.dims) - self.lead - 1
@@ -357,7 +361,10 @@ def position(shape: Shape, dim: Axis) -> int | None:
 
 
 def from_end(shape: Shape, dim: Axis) -> int | None:
-    """Return a dim as counted from the end, -1 for the last one; None if its number or the rank is unknown."""
+    """Return a dim as counted from the end, -1 for the last one; None if its number or the rank is unknown.
+
+    So one number serves behind leading dims too.
+    """
     if not isinstance(dim, int) or dim < 0:
         return dim if isinstance(dim, int) else None
     return None if shape.rank is None else dim - shape.rank
@@ -446,6 +453,7 @@ def broadcast(*shapes: Shape) -> Shape:
     filled = _filled((merged, *rest))
     if filled != [merged, *rest]:
         return broadcast(*filled)
+    # Sorted: the same shapes in another order make the same broadcast.
     return unknown(Broadcast(tuple(sorted(filled, key=repr))))
 
 

@@ -175,7 +175,7 @@ def _is_size(dim: Dim) -> bool:
 
 
 def replaced(size: Dim, old: Dim, new: Dim) -> Dim:
-    """Return a size with another size in place of `old`: `2*H + 1`, H, `3*D` -> `6*D + 1`."""
+    """Return a size with another size in place of `old`: `2*H + 1`, H, `3*D` -> `6*D + 1`. So an equation solved for `old` is used."""
     return added(
         times(count, multiplied(new if item == old else item for item in product))
         for product, count in terms_of(size).items()
@@ -219,7 +219,7 @@ def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
 
 
 def _names(size: Dim) -> set[Dim]:
-    """Return all sizes a size is computed from, named or not, also inside quotients."""
+    """Return all sizes a size is computed from, named or not, also inside quotients: N and D of `N*(D//2)`."""
     found: set[Dim] = set()
     for product in terms_of(size):
         for item in product:
@@ -258,7 +258,7 @@ def said(size: Dim) -> str | None:
 
 
 def _term_said(product: Monomial, count: int) -> str:
-    """Return a product times its count as text, `-3*N*D`; twice the exact half of a size is the size again."""
+    """Return a product times its count as text, `-3*N*D`; twice the exact half of a size, `2*(H/2)`, is `H` again."""
     for item in product:
         if isinstance(item, Share):
             left = divided(size_of({product: count}), times(item.by, item))

@@ -87,7 +87,7 @@ def number_node(program: Program, value: object) -> Node:
 
 
 def dotted(node: Node) -> str | None:
-    """Return the dotted path of a callee, `"torch.nn.functional.relu"`; None for any other expression."""
+    """Return the dotted path of a callee, `"torch.nn.functional.relu"`; None for any other expression, as a method of a call."""
     if node.kind == "name":
         return node.label
     if node.kind == "attribute":
@@ -133,7 +133,7 @@ def difference(program: Program, one: Op, two: Op) -> Op:
 def may_be_none(program: Program, op: Op) -> bool:
     """Return whether an input or a Python value may be None, by the declarations of the op; a choice of Python values may be.
 
-    False for a value computed otherwise, as `n + 1`.
+    Then code that reads it stands under a test. False for a value computed otherwise, as `n + 1`.
     """
     match op.data:
         case Named(name):
@@ -182,7 +182,7 @@ def _is_imaginary(op: Op) -> bool:
 
 
 def _conj_or_real(program: Program, value: Op, rule: str) -> Op:
-    """Return the conjugate or the real part of a Python number; `rule` is "conj" or "real"."""
+    """Return the conjugate or the real part of a Python number, a real one itself; `rule` is "conj" or "real"."""
     known = number(value)
     if isinstance(known, complex):
         return program.const(known.conjugate() if rule == "conj" else known.real)
@@ -208,7 +208,10 @@ def part_of(program: Program, op: Op) -> Dim | None:
 
 
 def item_of_sequence(program: Program, op: Op) -> Op:
-    """Return the item meant by `rows[0]` if the list is written out in the forward; any other value unchanged."""
+    """Return the item meant by `rows[0]` if the list is written out in the forward; any other value unchanged.
+
+    What is known of the item then holds for the subscript.
+    """
     if not op.is_python("subscript"):
         return op
     whole, index = op.args
