@@ -169,6 +169,7 @@ def _pulled(
     variadic = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
+        """Return an input's name, or another one for it (`value`), starred if the input is variadic."""
         node = graph.name(value or name)
         return graph.node("starred", "", (node,)) if name in variadic else node
 
@@ -176,9 +177,8 @@ def _pulled(
     arguments = tuple(passed(item.name) for item in spec.inputs)
     run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
-    given = tuple(
-        map(passed, wanted)
-    )  # the lambda's parameters; others are read from around it
+    # The lambda's parameters; other inputs are read from around it.
+    given = tuple(map(passed, wanted))
     takes_all = wanted == tuple(item.name for item in spec.inputs)
     function = run if takes_all else graph.node("lambda", "", (*given, body))
     yield pullback_of(graph, pullback, function, given, BY_AUTOGRAD)

@@ -260,8 +260,9 @@ def _sharding(
         if item.source == "output":
             used = {index for group in spec.sharding.inputs for index in group}
             whole |= used - {*known[item.origin]}
-    if ANY_DIMS in whole:
+    if ANY_DIMS in whole:  # `...`, of unknown number: not to be left whole one by one
         return None
+    # The indices of the tensors the op takes, and of those it returns.
     groups = [
         [indices[x.name] for x in inputs if isinstance(x, TensorInput)],
         [of_inputs[x.name] for x in owners],

@@ -94,7 +94,7 @@ def _met(op: Op) -> Iterator[tuple[str, str]]:
 
 
 def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
-    """Return equal sizes, fixed ranks and least ranks enforced by the ops of a forward.
+    """Return equal sizes, fixed ranks and least ranks enforced by the ops of a forward that run in every call (`places`).
 
     The table says of a primitive which operands it accepts, `x[M, K], y[K, N]`: equal letters are equal sizes. An
     input's rank is fixed if an op accepts no other, or lower ones only with results that no gradient fits
@@ -111,15 +111,15 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
         rule = table.rule(op.rule)
         args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
         # For each form of the call (a matrix or a vector) the accepted dims.
-        taken = [operands(text) for text in rule.operands]
-        pairs += _pairs(next((item for item in taken if _fits(item, args)), {}), args)
-        for name in taken[0]:
+        forms = [operands(text) for text in rule.operands]
+        pairs += _pairs(next((item for item in forms if _fits(item, args)), {}), args)
+        for name in forms[0]:
             arg = args[name]
             # An input of the largest accepted rank: only a smaller one is accepted besides.
             most = arg.rule == "input" and _has_rank(
-                arg, [item[name] for item in taken]
+                arg, [item[name] for item in forms]
             )
-            if most and (len(taken) == 1 or _only_in_products(table, arg, op, users)):
+            if most and (len(forms) == 1 or _only_in_products(table, arg, op, users)):
                 ranks.add(arg.name)
     least = dict[str, int]()
     for name, count in _least(program, table, lowered):
@@ -207,12 +207,12 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
                 yield first.name, dim.name
 
 
-def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
-    """Return whether an operand has the largest rank accepted; `taken` are the accepted dims, one tuple for each form of the call.
+def _has_rank(arg: Op, forms: list[tuple[str, ...]]) -> bool:
+    """Return whether an operand has the largest rank accepted; `forms` are its accepted dims, one tuple for each form of the call.
 
     With "..." in one of them none is the largest: 0 fits no such operand.
     """
-    largest = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
+    largest = 0 if any(sizes[0] == "..." for sizes in forms) else max(map(len, forms))
     return arg.shape.rank == largest
 
 

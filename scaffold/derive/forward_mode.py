@@ -584,6 +584,7 @@ def _statements(
     backward = BackwardGraph(
         spec, applier, maths.forward, lowered, held, seeds, roots, found.of, {}, taken
     )
+    # (`{}` above: no partial gradients, `via`, are there to be named.)
     derived = gradient_statements(backward, "setup-context")
     memory = {f"grad_{name}": op.facts.memory for name, op in ends.items()}
     statements = tuple(

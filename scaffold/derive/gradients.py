@@ -245,6 +245,7 @@ def differentiated(
             raise UnsupportedError("it takes any number of tensors")
         if any(item.variadic and item.differentiable for item in spec.outputs):
             raise UnsupportedError("it returns any number of tensors")
+        # If forward saves values, some calls are lowered in parts, to save one of these.
         saves = spec.forgoes_second or returns_saved(spec)
         lowered = lower(spec, question.forward, applier, wanted, saves)
         found = replace(found, results=lowered.results)
@@ -272,6 +273,7 @@ def _broadcasts_more(program: Program, other: Walked) -> bool:
         return False
     # `via`: the pairs of an argument and an op through which a gradient has passed.
     contributing = {*other.back.via.values()}
+    # `before` and `known`: the same op, and argument of it, in the other forward.
     for op, before in zip(program.ops, other.applier.program.ops, strict=False):
         if op.rule != before.rule:
             return False
@@ -397,7 +399,11 @@ def _takes_cotangent(op: Op) -> bool:
 
 
 def _simplified(walked: Walked, question: Question) -> BackwardGraph:
-    """Simplify the graph of all gradients together; comments say why each pass has its place."""
+    """Simplify the graph of all gradients together; comments say why each pass has its place.
+
+    `roots` are the inputs' gradients, `of` maps a cotangent to its forward value; ops in `whole` are not taken apart.
+    Single numbers are factors without dims: multiplied first, they cost next to nothing.
+    """
     # Once all of a gradient is there: what a test decides depends on everything that is computed under it.
     roots, of = _roots(walked)
     whole = {*walked.held}
@@ -499,6 +505,7 @@ def maker_of(
     """
 
     def opaque(op: Op) -> bool:
+        """Return whether an op is only read, by its name in the forward."""
         return op in held and op.rule not in ("input", "static", "python")
 
     not_products = {*lowered.results, *lowered.held_in_branches}
@@ -592,6 +599,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     for item in spec.differentiable:
         if item.optional and item.name in roots:
             others = [op for name, op in found.gradients.items() if name != item.name]
+            # What other gradients read as well stays as it is.
             kept = {*held, *(op for root in others for op in root.walk())}
             renew(item.name, present(make, roots[item.name], item.name, kept))
     if not (spec.forgoes_second or spec.once_differentiable or returns_saved(spec)):

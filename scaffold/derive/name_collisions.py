@@ -59,6 +59,7 @@ def rebound(
         return (*before, begun, *rewritten(graph, statements[first + 1 :], change))
     rest = statements[first + 1 :]
     after = rewritten(graph, rest, change)
+    # Nothing but the branches reads or assigns it: each may have a value of its own.
     is_dead = read_after is not None and name not in read_after | read_names(*rest)
     is_dead = is_dead and name not in written(*rest)
     start = Assign(graph.name(new), graph.name(name))  # it may stay, or be read first

@@ -475,6 +475,7 @@ class Reverse:
             return None
         names = (item.name for item in rule.parameters)
         named = {"result": op, **dict(zip(names, op.args, strict=False))}
+        # The values it would save: those not returned to be saved, with their gradient.
         unread = {
             name
             for name in values_read(fused) & named.keys()
@@ -507,6 +508,7 @@ class Reverse:
         Of a result `*parts` (any number of them, as of `split`), all cotangents are joined, or each is put back by
         itself.
         """
+        # If one is a choice with a 0, each side contributes by itself.
         for g in arrived.values():
             if g.rule == "cond" and may_be_zero(g):
                 sides = (of_side(arrived, g.test, side) for side in (0, 1))

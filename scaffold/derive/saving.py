@@ -207,6 +207,7 @@ def without_views(
     found |= {
         name: emit(views.known[name]) for names in dropped.values() for name in names
     }
+    # `y.to(x)` stays for an input x that some line reads: it is saved anyway.
     rest = [
         _with_types(graph, line, views.inputs - read)
         for at, line in enumerate(lines)
@@ -522,6 +523,7 @@ class _Rewriter:
             name = self.names.attribute(node.label)
             self.kept[name] = Kept(name, node.label)
             return self.graph.node("attribute", name, (self.graph.name("ctx"),))
+        # `needs_input_grad` in a formula of the user's
         if node.kind == "name" and node.label == NEEDS not in self.inputs:
             return self.graph.node("attribute", NEEDS, (self.graph.name("ctx"),))
         read = metadata_read(node)
@@ -670,6 +672,7 @@ def _all_for(
         always = is_vector(item) or is_for_most(spec, serves)
         saved = Saved(item.name, "input", serves, item.name, always)
         found[item.name] = saved
+    # Variadic ones last, as in `_tensors`.
     ordered = [found.pop(item.name) for item in tensors if not item.variadic]
     last = [found.pop(item.name) for item in tensors if item.variadic]
     kept = {item.name: item for item in handed.kept}

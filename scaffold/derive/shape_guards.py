@@ -140,8 +140,7 @@ def shape_checks(
     asks = spec.shape_checks and (declared or of_each)
     if not (asks and found.complete and spec.differentiable):
         return ()
-    # Imported here: an op without declared shapes needs no engine, which is slow to
-    # import.
+    # Imported here, since it is slow: an op without declared shapes needs no engine.
     from scaffold.derive.enforced_sizes import enforced
 
     pairs, ranks, least = enforced(_without_names(spec), forward)
@@ -152,6 +151,7 @@ def shape_checks(
     asked = any(item.to_test for item in known) and not (stated or conditions)
     if asked and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(to_test=()) for item in known]
+    # `alone`: inputs whose number of dims nothing else tests.
     alone = [item.item for item in known if _rank_is_free(item, ranks)]
     if (
         alone
@@ -231,6 +231,7 @@ def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck
     graph = condition.graph
 
     def read(node: Node) -> Node | None:
+        """Return `x.shape[0]` for the name of a size; None for other nodes."""
         place = places.get(node.label) if node.kind == "name" else None
         return None if place is None else place.node(graph)
 
@@ -319,6 +320,7 @@ def _known(
     for dim in dict.fromkeys(place.dims[place.at] for place in places):
         same = [place for place in places if place.dims[place.at] == dim]
         first = next((item for item in same if not item.item.optional), same[0])
+        # The groups tested: a name's first place needs no test, a number always does.
         done = set[str]() if isinstance(dim, int) else {group[first.own_name]}
         for place in same:
             if isinstance(dim, str) and place == first:
@@ -381,6 +383,7 @@ def _known_of_each(
     each = several._replace(name=fresh("item", outer_names(spec, None)), variadic=False)
     first = each._replace(name=f"{several.name}[0]")
     required = [item for item in declared if not item.optional]
+    # As if tensor 0 and one more were inputs of their own.
     *others, known = _known([*required, first, each], ())
     named = {dim for item in required for dim in item.dims or ()}
     absent = [item for item in declared if item.optional]
@@ -511,7 +514,7 @@ def _check(
         sizes = ", ".join(_listed(known.sizes))
         shape = like.shape if like else f"({sizes}{',' * (len(dims) == 1)})"
         shown = f"{{[*{like.shape}]}}" if like else f"{{[{sizes}]}}"
-        if re.fullmatch(r"[\d, ]*", sizes):
+        if re.fullmatch(r"[\d, ]*", sizes):  # numbers alone: no braces in an f-string
             shown = f"[{sizes}]"
         test = f"{name}.shape != {shape}"
         axis = None if is_leading(dims[-1]) else -1
@@ -578,7 +581,7 @@ def _runs(
         part, required = _leading_run(known, others)
         yield part, required
         asked = tuple(at for at in asked if at >= part.length)
-    runs: list[list[int]] = []
+    runs: list[list[int]] = []  # adjacent dims with adjacent required sizes
     for at in asked:
         last = known.sizes[runs[-1][-1]] if runs else None
         this = known.sizes[at]

@@ -46,20 +46,22 @@ def kept_form(
 
     first = facet(read.facets[0])
     match node:
-        case Node("compare", "is"):
+        case Node("compare", "is"):  # `bias is None`; `is not` is `ctx.has_bias` itself
             return graph.node("unary", "not", (first,))
         case Node("call", _, (Node("attribute", "numel" | "nelement"), *_)):
             return _call(graph, graph.node("attribute", "numel", (first,)))
-        case Node("call", _, (Node("attribute", "size"), dim)):
+        case Node("call", _, (Node("attribute", "size"), dim)):  # `x.size(0)`
             return graph.node("subscript", "", (first, dim))
         case Node(
             "call", _, (Node("attribute", label, (receiver,)), _)
         ) if shape_method := by_shape(label, creates=False):
+            # `y.expand_as(x)`: `shape_method` is "expand".
             method = graph.node("attribute", shape_method, (receiver,))
             return _call(graph, method, first)
         case Node("call", _, (Node("attribute", label), _)) if kind := by_shape(
             label, creates=True
         ):
+            # `torch.zeros_like(x)`: `kind` is "zeros".
             owner = ("torch", kind) if gradient is None else (gradient, f"new_{kind}")
             maker = graph.node("attribute", owner[1], (graph.name(owner[0]),))
             args = (maker, first, facet("dtype"), facet("device"))

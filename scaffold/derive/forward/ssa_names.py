@@ -141,6 +141,7 @@ def with_names_again(
     taken.update(grad_name(spec, item.name) for item in spec.outputs)
     given = frozenset(item.name for item in spec.inputs)
     hiding = maths.forward.hiding if maths.forward else {}
+    # A version of `new_x`, a local that hides the input x, may be called x as well.
     versions = [(new, hiding.get(old, old)) for new, old in maths.versions]
     known = [*maths.versions, *hiding.items(), *versions, *_begun(blocks, taken)]
     origin = [(new, old) for new, old in known if old != DISCARDED]

@@ -356,6 +356,7 @@ class Applier:
         if rule.spelled.is_plain and len(positional) <= len(rule.parameters):
             names = (item.name for item in rule.parameters)
             return self._applied(rule, dict(zip(names, positional, strict=False)))
+        # The number of parameters before the first keyword-only one.
         count = next(
             (at for at, item in enumerate(rule.parameters) if item.keyword), None
         )

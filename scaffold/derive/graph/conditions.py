@@ -229,6 +229,7 @@ def given(program: Program, op: Op) -> Op:
             test = where if known else opposite(program, where)
             if literal(maybe) is not UNKNOWN:
                 return test
+            # Given wherever the known branch is, or else if the other one is.
             label = "or" if known else "and"
             return program.python("boolean", label, test, maybe)
     return program.python("conditional", "", op.test, body, orelse)

@@ -127,11 +127,13 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
             left, none = sizes.minus(size, cut), program.const(None)
             surely = sizes.is_never_negative(left)
             return left if surely else Slice(size, program.const(cut), none, none)
+        # `x[n:m]`, if 0 <= n <= m <= size surely holds
         first = _bound(program, start, 0)
         last = _bound(program, end, size)
         if all(map(_in_order, (0, first, last), (first, last, size))):
             return sizes.minus(last, first)
     elif bounds[1] is None and len(plain) == 3:
+        # `x[1::2]`, of a size surely divisible by 2
         stride, at = bounds[2], bounds[0] or 0
         if isinstance(stride, int) and isinstance(at, int) and 0 <= at < stride:
             part = sizes.divided(size, stride)
@@ -1043,13 +1045,13 @@ def _given_size(
 
     A None among requested sizes keeps the old size; a size or scale unknown before the call gives a `Resized`.
     """
-    if size.rule == "shape":
+    if size.rule == "shape":  # `y.shape` of another tensor
         dims = size.asked.dims
         return dims[at] if dims is not None and size.asked.trailing >= -at else None
     if size.rule == "list" and size.args:
         one = size.args[at % len(size.args)]
         return own if literal(one) is None else program.size_of(one)
-    known = literal(size)
+    known = literal(size)  # one size for all dims, or a tuple
     if isinstance(known, tuple) and known:
         known = known[at % len(known)]
         if not known:

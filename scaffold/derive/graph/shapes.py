@@ -440,7 +440,7 @@ def broadcast(*shapes: Shape) -> Shape:
     )
     if not parts:
         return SCALAR
-    merged = parts[0]
+    merged = parts[0]  # of all parts that can be merged dim by dim
     rest = []
     for part in parts[1:]:
         both = _merged(merged, part) or _refilled(merged, part)
@@ -649,9 +649,9 @@ def multiplied(left: Shape, right: Shape) -> Shape | None:
     if left.dims is None or right.dims is None:
         return None
     one, two = left.rank, right.rank  # None if leading dims are among the dims
-    if one == 1 and two == 1:
+    if one == 1 and two == 1:  # of two vectors
         return SCALAR
-    if two == 1:
+    if two == 1:  # a matrix times a vector
         return Shape(left.dims[:-1]) if left.trailing else None
     if one == 1:
         return (
