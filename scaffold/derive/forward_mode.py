@@ -630,6 +630,7 @@ def _ends(
             if name not in named:
                 raise UnsupportedError(f"'{name}' is saved for the backward")
             ends[name] = named[name]
+    # Integers and masks have no tangent.
     return {name: op for name, op in ends.items() if op.kind in PLAIN}
 
 

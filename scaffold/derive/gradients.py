@@ -467,8 +467,8 @@ def _statements(
 def _refuse_changed(spec: OpSpec, backward: BackwardGraph) -> None:
     """Refuse gradients reading the value of a dirty input before the forward changed it in place; its shape stays.
 
-    Raise `UnsupportedError`. A dirty input is declared to be changed by the forward; `read` are the ops that the
-    backward computes.
+    Raise `UnsupportedError`. A dirty input is declared to be changed by the forward; `unchanged` are the ops of these
+    as they come in, `computed` the ops that the backward computes, and not only reads by name.
     """
     unchanged = {backward.lowered.inputs[name]: name for name in spec.dirty}
     if not unchanged:

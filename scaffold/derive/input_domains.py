@@ -38,6 +38,7 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
             continue
         for parameter, arg in zip(rule.parameters, op.args, strict=False):
             word = _word(rule.domain.get(parameter.name, "any"))
+            # `x ** 2` has a derivative at 0, unlike other powers.
             if word and not _is_natural_power(op):
                 for tensor in tensors((arg,)):
                     _ask(tensor, word, asked, seen)

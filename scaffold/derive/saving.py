@@ -577,8 +577,8 @@ class _Rewriter:
         """
         own, facets = self.origins.traits.get(read.name), {*read.facets}
         # An input or output, of the same shape all along.
-        absent = read.name not in self.assigned and not read.element
-        if own is None or not (absent and facets <= METADATA):
+        steady = read.name not in self.assigned and not read.element
+        if own is None or not (steady and facets <= METADATA):
             return None
         for name, gradients in self.there.items():
             other = self.origins.traits.get(name)
@@ -727,6 +727,7 @@ def _as_saved(item: Filled, saved: Iterable[Saved], origins: Origins) -> Filled:
     """
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))
+    # Saved in any case, and of the kind of the outputs (`akin`), for their dtype.
     every = [
         other for other in saved if other.always and other.name in origins.incoming.akin
     ]
@@ -735,11 +736,11 @@ def _as_saved(item: Filled, saved: Iterable[Saved], origins: Origins) -> Filled:
         alike = own is not None and traits is not None and traits.shape == own.shape
         if alike or origins.like.get(other.name) == item.output:
             return Filled(item.output, other.name)
-    there = [other.name for other in every if other.source == "intermediate"]
-    if not there:
+    locals_ = [other.name for other in every if other.source == "intermediate"]
+    if not locals_:
         return item
     shape = "" if item.output in origins.incoming.scalars else item.shape
-    return Filled(item.output, there[0], shape, scalar=not shape)
+    return Filled(item.output, locals_[0], shape, scalar=not shape)
 
 
 def _kept_for(filled: tuple[Filled, ...], kept: tuple[Kept, ...]) -> tuple[Kept, ...]:

@@ -645,7 +645,7 @@ def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
             continue
         if dims == known.dims:
             return Part(Place(other.item, 0), count)
-        if count < 2 and not leading(known.dims):
+        if count < 2 and not leading(known.dims):  # one size is compared by itself
             continue
         if ANY_DIMS not in dims[-count:] and dims[-count:] == known.dims:
             return Part(Place(other.item, len(dims) - count), count)

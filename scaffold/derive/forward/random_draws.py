@@ -151,7 +151,7 @@ class _Draws:
         return replace(item, body=body, orelse=orelse)
 
     def _learn(self, item: Statement) -> None:
-        """Update `active` and `drawn` by a statement: the names with a gradient, and the random ones without."""
+        """Update `active` and `drawn` by a statement: the names with a gradient, and the random ones without. Note also the kinds of its values."""
         if isinstance(item, If):  # its lines are learnt one by one, in `_choice`
             self.kinds.after((item,))
             return

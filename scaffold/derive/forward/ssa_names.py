@@ -107,7 +107,7 @@ def _with_results_named(
 def _names_of_results(item: Assign) -> dict[int, str]:
     """Return the primitive table's names for a statement's discarded results, by position: `_, i = x.max(0)` -> {0: "values"}.
 
-    None for a call without a primitive of as many results.
+    {} for a call without a primitive of as many results.
     """
     parts = item.target.args
     discarded = [k for k, part in enumerate(parts) if part.label == DISCARDED]

@@ -289,6 +289,7 @@ def told_by(asked: Op, known: Op, held: bool) -> bool | None:
         case Operator("compare", "!="):
             return None if held else _other_constant(asked, known.args)
         case Operator("boolean", label) if label == ("and" if held else "or"):
+            # All parts of an `and` that held did; all of an `or` that did not, did not.
             found = (told_by(asked, part, held) for part in known.args)
             return next((told for told in found if told is not None), None)
         case Operator("compare", "=="):

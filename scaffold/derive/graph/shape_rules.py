@@ -382,7 +382,7 @@ def einsum(program: Program, args: Args) -> Shape | None:
         return None
     inputs, result = letters_of(equation)
     sizes: dict[str, Dim] = {}
-    leads: list[Shape] = []
+    leads: list[Shape] = []  # the dims of `...` in each operand
     for letters, operand in zip(inputs, tensors((operands,)), strict=False):
         lead = _letter_sizes(letters, operand.shape, sizes)
         if lead is None:
@@ -406,6 +406,7 @@ def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | 
     """
     before, dots, after = letters.partition("...")
     count = len(before) + len(after)
+    # Too few dims for the letters, or, without `...`, too many
     if (
         shape.dims is None
         or count > len(shape.dims)
@@ -465,7 +466,7 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
     rank = x.rank
     if rank is None or literal(args["reduction"]) != "none":
         return None
-    if target.rank == rank:  # probabilities
+    if target.rank == rank:  # probabilities; the classes are dim 1, or the only dim
         return shapes.reduced(x, (min(1, rank - 1),), False)
     return target if target.rank == rank - 1 else None
 
