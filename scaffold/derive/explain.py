@@ -86,6 +86,7 @@ class _Explainer:
         for output, op in zip(spec.outputs, lowered.results, strict=True):
             self.names.setdefault(op, output.name)
         found = {op for result in lowered.results for op in result.walk()}
+        # Tensors that the forward computes, in order, and calls with several results.
         self.ops = [
             op
             for op in sorted(found, key=lambda op: op.serial)

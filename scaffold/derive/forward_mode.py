@@ -419,6 +419,7 @@ class TangentWalk:
             raise UnsupportedError(f"an input of {source.rule} may be absent")
         self.calls.append(source)
         tangents = tuple(self.tangents[arg] for arg in args)
+        # All that its statements read: the tangents, the call's arguments, the item.
         return self.program.op(
             "jvp",
             (*tangents, *source.args, *((op,) if op is not source else ())),

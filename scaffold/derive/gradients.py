@@ -703,7 +703,7 @@ def _notes_on_constants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _called(op: Op) -> str:
-    """Return the name of the function or method of a call without a rule: `torch.foo`, `bar` for `(x + 1).bar()`."""
+    """Return the name of the function or method of a call without a rule, for a note: `torch.foo`, `bar` for `(x + 1).bar()`."""
     call = op.template.node
     if call.kind != "call":
         return call.label

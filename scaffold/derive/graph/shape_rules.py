@@ -996,7 +996,7 @@ def _end(shape: Shape, end: int) -> int | None:
 
 
 def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
-    """Return the shape with the size of `dim` replaced by `n`; a None for `n` keeps it."""
+    """Return the shape with the size of `dim` replaced by `n`, as of `x.narrow(dim, start, n)`; a None for `n` keeps it."""
     if literal(n) is None:
         return x
     return shapes.with_dim(x, dim_of(dim), program.size_of(n))
