@@ -91,7 +91,11 @@ class Accumulated(NamedTuple):
 
 
 class TangentWalk:
-    """One walk over the program, from the inputs to the results; `tangents` maps each op passed to its tangent."""
+    """One walk over the program, from the inputs to the results; `tangents` maps each op passed to its tangent.
+
+    `of` maps a tangent to the forward's op, which its name is made of; `calls` are the ops that autograd
+    differentiates.
+    """
 
     def __init__(self, make: Maker, inputs: Mapping[Op, Op]) -> None:
         """Begin with the tangents of the inputs; `make` makes simplified ops, in the forward's program."""

@@ -571,9 +571,9 @@ def _walked_back(
 def _over(
     known: Mapping[Op, Op], roots: Mapping[str, Op], of: Mapping[Op, Op]
 ) -> tuple[dict[str, Op], dict[Op, Op]]:
-    """Replace each op by its simplified one, `known`, in gradients and in cotangents.
+    """Replace each op by its simplified one in `roots` (the inputs' gradients) and in `of` (cotangent -> forward value).
 
-    A cotangent that stands for itself in no `known` stays.
+    `known` maps an op to its simplified one; a cotangent without one stays.
     """
     return (
         {name: known[root] for name, root in roots.items()},

@@ -1,10 +1,13 @@
 """Optional inputs: turning `a if bias is not None else b` in the forward into a more readable `if` statement.
 
-In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None: ...`.
+In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None:
+...`.
 Invariant: the same values, and no computation that the chosen branch would have left out.
 
 Few forwards spell such a choice out (3 of 661 known ops); `x @ w + bias` with an optional `bias` becomes one, as in
-each example of a linear layer.
+each example of a linear layer. Words: a conditional is droppable if one value is an operation with the other as an
+operand, so that without `bias` the operation is dropped: `both` is the larger value, `alone` the operand that
+remains.
 """
 
 from scaffold.formula import Assign, Graph, If, Lines, Node, Statement, changed_in_place

@@ -582,7 +582,7 @@ COMPUTED = frozenset(
 def _written_out(node: Node) -> object:
     """Return the value of a literal; `UNKNOWN` for others, and if it would be printed otherwise than the user wrote it.
 
-    `1e-06` would be printed as `1e-6`.
+    `1e-06` would be printed as `1e-6`: the user's text is to stay.
     """
     match node:
         case Node("constant", text):

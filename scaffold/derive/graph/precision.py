@@ -115,7 +115,10 @@ class Precision:
         return source
 
     def __call__(self, op: Op) -> Sources:
-        """Return the tensors deciding a value's dtype, by promotion; only one of several certain to have equal dtypes."""
+        """Return the tensors deciding a value's dtype, by promotion; only one of several certain to have equal dtypes.
+
+        Equal answers for two values mean equal dtypes.
+        """
         if op not in self.united:
             self.united[op] = frozenset(map(self._root, self._of(op)))
         return self.united[op]

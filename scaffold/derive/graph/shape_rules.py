@@ -210,7 +210,10 @@ def _nested_numbers(program: Program, value: Op) -> Shape | None:
 
 
 def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
-    """Return the shape given by sizes, `(2, 3)` or `((2, 3),)` or `(x.shape,)`; None if one of them is not a Python value."""
+    """Return the shape given by sizes, `(2, 3)` or `((2, 3),)` or `(x.shape,)`, as `torch.zeros` takes them.
+
+    None if one of them is not a Python value.
+    """
     first = args[0]
     if first.rule == "shape":
         return first.asked

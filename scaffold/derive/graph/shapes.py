@@ -522,7 +522,7 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
 
 
 def _refilled(one: Shape, two: Shape) -> Shape | None:
-    """Return the shape `x` of `g.sum(-2, keepdim=True) * x`, for a g of the same shape: the 1 of the sum broadcasts back.
+    """Return the shape of `g.sum(-2, keepdim=True) * x`, with g and x of one shape: the 1 of the sum broadcasts back to it.
 
     None unless one of the two is such a sum, and the other one has the summed dims in full.
     """
