@@ -97,7 +97,11 @@ def _makes_real(facts: Facts) -> bool:
 
 
 def _may_be_complex(op: Op) -> bool:
-    """Return whether a value is real only because its arguments are: with complex ones it would be complex."""
+    """Return whether a value is real only because its arguments are: with complex ones it would be complex.
+
+    Not one that is created anew, nor the result of a function that rejects complex numbers or gives a fixed kind, as
+    `abs`.
+    """
     if op.kind not in ("real", "group") and op.rule != "list":
         return False
     made = _refuses(op) or "creates" in op.facts.flags
@@ -105,7 +109,7 @@ def _may_be_complex(op: Op) -> bool:
 
 
 def _refuses(op: Op) -> bool:
-    """Return whether PyTorch's function rejects complex numbers, so that its own error comes first."""
+    """Return whether PyTorch's function rejects complex numbers, by the table: then its own error comes first."""
     facts = op.facts
     known = facts.complex or facts.category == "constant"
     return not known and "takes_complex" not in facts.flags

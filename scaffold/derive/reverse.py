@@ -445,7 +445,7 @@ class Reverse:
         return pairs
 
     def _whole_loss(self, gradient: Op, op: Op) -> Op:
-        """Expand a loss's gradient to each element; for a sum it may be one value for all."""
+        """Expand a loss's gradient to the shape of its arguments; the gradient of a sum may be one value for all elements."""
         whole = shapes.broadcast(*(arg.shape for arg in tensors(op.args)))
         if not gradient.is_tensor or shapes.fits(whole, gradient.shape):
             return gradient

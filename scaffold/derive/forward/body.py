@@ -184,9 +184,10 @@ def gradient_names(spec: OpSpec) -> frozenset[str]:
 
 
 def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
-    """Map each output returned under a local's name to that local: `return y, z * 2` -> {"first": "y"}; {} without a forward.
+    """Map each output returned under a local's name to that local; {} without a forward.
 
-    A formula of the user's may then read the output by that name.
+    Outputs first and second: `return y, z * 2` -> {"first": "y"}. A formula of the user's may read that output by
+    either name.
     """
     if result is None:
         return {}

@@ -224,7 +224,10 @@ class _Draws:
         return tuple(lines), plain
 
     def _drops(self, node: Node) -> bool:
-        """Return whether a call multiplies its argument by random factors, not in place, as dropout does: only these are saved."""
+        """Return whether a call multiplies its argument by random factors, as dropout does, so that these can be drawn by themselves.
+
+        Not in place: then the argument changes.
+        """
         name = callee(node)
         if name is None or not may_be(name, "random_factor"):
             return False

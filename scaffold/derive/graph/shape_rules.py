@@ -379,7 +379,10 @@ def _are_complementary(one: Slice, two: Slice) -> bool:
 
 
 def einsum(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `einsum` by the size of each letter; None if a letter's size is unknown or differs among operands."""
+    """Return the shape of `einsum` by the size of each letter: "ij,jk->ik" of `[N, K]`, `[K, M]` -> `[N, M]`.
+
+    None if a letter's size is unknown or differs among operands.
+    """
     equation, operands = literal(args["equation"]), args["operands"]
     if not isinstance(equation, str):
         return None
@@ -705,7 +708,7 @@ def _operands(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
 
 
 def _matmul(program: Program, args: Args) -> Shape | None:
-    """Return the shape of a matrix product; if unknown, one identified by the two shapes."""
+    """Return the shape of a matrix product; if the dims do not tell it, one identified by the two shapes."""
     left, right = _operands(args)
     found = shapes.multiplied(left, right)
     return found or shapes.unknown(shapes.MatrixProduct(left, right))

@@ -128,7 +128,7 @@ def _without(product: Monomial, factors: Monomial) -> Monomial | None:
 
 
 def quotient(size: Dim, by: Dim) -> Dim:
-    """Return `size // by`: the exact quotient if known, otherwise a `Quotient`, known by the two."""
+    """Return `size // by`: a number or a simpler size if the division is exact, otherwise a `Quotient` of the two."""
     exact = divided(size, by)
     if isinstance(size, int) and isinstance(by, int) and by:
         return size // by

@@ -165,7 +165,7 @@ def as_text(op: Op) -> Node:
 
 
 def is_complex(op: Op) -> bool:
-    """Return whether a static value contains an imaginary number."""
+    """Return whether a static value contains an imaginary number, `2j * n`: it has a conjugate then."""
     if op.rule == "const":
         return isinstance(op.value, complex)
     return any(map(_is_imaginary, op.walk()))
