@@ -103,9 +103,10 @@ def _names(spec: OpSpec, derivation: Derivation) -> set[str]:
 
 
 def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
-    """Put the backward's body under `with ctx.autocast:`, up to the statement making the pullback of the whole forward.
+    """Put the backward's body under `with ctx.autocast:`; if autograd differentiates the whole forward, only up to its pullback.
 
-    The pullback is called outside, as PyTorch's own backward runs in the dtypes of the incoming gradients.
+    Such a body makes it in one statement, `_, pull = torch.func.vjp(...)`, below the comment BY_AUTOGRAD. The pullback is called outside,
+    as PyTorch's own backward runs in the dtypes of the incoming gradients.
     """
     if not _is_region(spec, derivation):
         return body

@@ -180,7 +180,8 @@ def split_grads(
 ) -> list[str]:
     """Return the line splitting `*grads` into gradients of a variadic output and of intermediates; none if nothing is to be split.
 
-    `*grad_parts, _grad_index = grads`; a name that is not among `names`, those read below, gets an underscore.
+    `*grad_parts, _grad_index = grads`; a name that is not among `names`, those read below, gets an underscore. If some of the gradients may
+    be None, they are called `some_grads` until zeros are filled in.
     """
     if not (derivation.extra and _collects(spec, derivation)):
         return []

@@ -192,7 +192,7 @@ def _commas(body: str) -> Iterator[int]:
 
 def _loops(body: str) -> Iterator[int]:
     """Yield the positions of the `for`s and `if`s of a comprehension; nothing for any other text."""
-    words: tuple[str, ...] = (" for ",)
+    words: tuple[str, ...] = (" for ",)  # an `if` before a `for` is a conditional's
     for position, char, depth in _outside_strings(body):
         if char == " " and depth == 0 and body.startswith(words, position):
             words = (" for ", " if ")

@@ -168,6 +168,7 @@ def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
     single = len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False)
+    # In a tuple any None is a gradient; of a sole one only what is returned or assigned.
     none = NO_GRADIENT if single else NONE
     one = "Tensor | None" if none.search("\n".join(body)) else "Tensor"
     if single:

@@ -74,6 +74,7 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
     kept = {item.name for item in derivation.kept}
     lines = (line for block in derivation.blocks for line in block.statements)
     taken = written(*lines) | there
+    # A forward that returns saved locals anyway (`extra`) is left so.
     for name in found.pair.statistics if not derivation.extra else ():
         word = f"saved_{name}" if name in taken else name
         saved.append(Saved(word, "intermediate", every, name))
@@ -141,7 +142,11 @@ def context_call(spec: OpSpec) -> tuple[str, ...]:
 
 
 def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
-    """Yield the lines calling the backward kernel, unless autograd records the backward: a kernel has no derivative."""
+    """Yield the lines calling the backward kernel; none without one. They stand first in backward, before the formula.
+
+    `if ctx.in_kernels and not torch.is_grad_enabled(): return kernel(...)`: while autograd records the backward, for a second derivative, the
+    formula runs, as a kernel has no derivative.
+    """
     found = fused(spec)
     if found is None or found.triton.backward is None:
         return

@@ -307,7 +307,10 @@ class _Kept:
         self.out |= {*questions}
 
     def keeps(self, node: ast.stmt, owner: str = "") -> bool:
-        """Return whether a definition is read, or found by pytest; `owner` is the class it stands in, "" outside of one."""
+        """Return whether a definition is kept: it is read, or found by pytest, and no question that is left out.
+
+        `owner` is the class it stands in, "" outside of one; a statement there that defines nothing stays, unless it calls what is cut.
+        """
         names = [node.name] if isinstance(node, Definition) else _targets(node)
         if not owner:
             return any(name in self.read for name in names) and not self._cut(names)

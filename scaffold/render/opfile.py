@@ -121,7 +121,7 @@ def op_view(
 
 
 def _type_imports(spec: OpSpec) -> str:
-    """Return the imports needed for annotations of attributes alone."""
+    """Return the imports of the user's classes in annotations of attributes, for `if TYPE_CHECKING:`: they are not needed at run time."""
     wanted = tuple(Import(*item.imported) for item in spec.attributes if item.imported)
     code = "\n".join(item.binding for item in wanted)
     return import_block(code, wanted, known=())

@@ -35,7 +35,7 @@ def dims_of(spec: OpSpec, name: str) -> Dims:
 def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
     """Return the sizes the constructor takes, each with its type: ("in_features", "int"), or ("weight_shape", "Sequence[int]").
 
-    They stand in the order of the nn.Module that was read, others in order of first appearance.
+    They stand in the order of the constructor of the nn.Module that the op was read from (`made_by`), others in order of first appearance.
     """
     owned = (*module.parameters, *module.buffers)
     used = {
@@ -121,7 +121,11 @@ SIZE = ".shape[1:].numel()"  # inputs per output, of a weight of undeclared dims
 
 
 def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
-    """Choose the initialisation of a parameter if the user states none: as in nn.Linear, ones for a scale, zeros for a shift."""
+    """Choose the initialisation of the parameter `name` if the user states none, by its name and number of dims.
+
+    As in nn.Linear, that of a matrix is kaiming_uniform, and a bias beside a matrix is uniform by its fan-in. Other biases are zeros, other
+    vectors, scales, ones; of unknown dims, normal.
+    """
     dims = dims_of(spec, name)
     word = name.rpartition("_")[2]  # of up_bias
     if word == "bias" or word in BIASES and not _is_a_factor(spec, name):

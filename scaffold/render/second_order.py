@@ -121,7 +121,11 @@ def _of_one(
 def _of_several(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
-    """Return the lines to return several gradients, as results of a Function if autograd records: its backward raises."""
+    """Return the lines to return several gradients, each as a result of the guard if autograd records: its backward raises.
+
+    As in `_of_one`, `value` is the tuple of gradients, computed by `before`; the guard takes the tensors `read` too, and so is part of every
+    path from a gradient back to them.
+    """
     taken = {item.name for item in spec.inputs}
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
     grads = fresh("grads", taken)

@@ -117,12 +117,12 @@ def _registered(spec: OpSpec) -> Iterator[Claim]:
 def _gradient(
     spec: OpSpec, derivation: Derivation, making: Making, compared: bool
 ) -> Iterator[Claim]:
-    """Yield the claims on PyTorch's features supported by the gradient."""
+    """Yield the claims on the gradient: features of PyTorch that it does not support, so that their tests are left out, and more to ask."""
     ends = ends_of(spec)
     if len(ends) < len(spec.outputs):
         yield Claim("ends", str(ends))
     numeric = not compared or is_its_derivative(spec)  # finite differences would agree
-    # The surrogate is known as a function, and stands in for the reference.
+    # A surrogate known as a function stands in for the reference.
     stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
     if (compared or stood_in) and (larger := enlarged(spec)):
         yield Claim("enlarged", tupled(larger))

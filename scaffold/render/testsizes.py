@@ -188,7 +188,10 @@ class _Search:
     def _candidates(
         self, name: str, sizes: Mapping[str, int], any_size: bool
     ) -> Sequence[int]:
-        """Return the sizes to try for a name: the one its equation gives, if it has one, else all; with `any_size` small ones too."""
+        """Return the sizes to try for a name: the one its equation gives, if it has one, else all from `first` on.
+
+        With `any_size` those below it too. [] if the equation gives a size out of range.
+        """
         with suppress(KeyError, UndecidedError):  # no equation, or a size in it open
             size = evaluated(self.given[name], _reader(sizes))
             if isinstance(size, int):
@@ -358,7 +361,7 @@ class _Reader:
                 yield self._whole(name), self._given(sizes)
 
     def _whole(self, name: str) -> Node | None:
-        """Return the number of elements of a tensor, or None if not all of its dims have names or numbers."""
+        """Return an expression of the number of elements of a tensor, `N * 3` of `x[N, 3]`; None if it is undeclared or has leading dims."""
         dims = self.dims[name]
         if not dims or leading(dims):
             return None
@@ -449,7 +452,7 @@ def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
 
 
 def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
-    """Yield dims of a tensor with the sizes required by `x[index]`."""
+    """Yield dims of a tensor with the sizes required by `x[index]`: `x[:, 3]` of `x[B, T]` -> ("T", 4)."""
     parts = index.args if index.kind == "tuple" else (index,)
     ellipsis = next((at for at, part in enumerate(parts) if part.label == "..."), None)
     before = parts if ellipsis is None else parts[:ellipsis]
@@ -467,7 +470,10 @@ def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
 def _taken(
     dims: tuple[Dim, ...], at: Node, size: int | None
 ) -> Iterator[tuple[Dim, int]]:
-    """Yield the dim at a position written as a number, with the size an index in it requires; nothing if either is unknown."""
+    """Yield the dim at the position `at`, with the size that an index in it requires: `x.select(1, 4)` of `x[B, T]` -> ("T", 5).
+
+    Nothing if the position is no number, lies behind leading dims, or the size is unknown.
+    """
     position = number_of(at)
     if position is None or size is None or not -len(dims) <= position < len(dims):
         return

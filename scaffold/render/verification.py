@@ -111,7 +111,7 @@ def _proof_view(
 ) -> ProofView:
     """Return the data of the proof's module beyond the test file's: further cases, values and forms of the forward."""
     more = derivation.extra or statistics(spec)  # forward returns more than declared
-    detached = reference is not None and spec.surrogate is None
+    plain = reference is not None and spec.surrogate is None
     forward = _own_text(spec, spec.forward, OWN_FORWARD)
     gradient = forward
     if reference is None:  # autograd gives no gradients to compare
@@ -142,7 +142,7 @@ def _proof_view(
         scaled=str(_of_any_size(spec)),
         values=re.sub(r"\b(inf|nan)\b", r'float("\1")', str(tried_values(spec))),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
-        attached=detached and perhaps_detached(spec),
+        attached=plain and perhaps_detached(spec),
         declared=str(len(spec.outputs) if more else None),
         single=len(spec.outputs) == 1 and not spec.outputs[0].variadic,
         surrogate=spec.surrogate is not None,
@@ -218,6 +218,7 @@ def _further_cases(
     other = choose_sizes(spec, first=OTHER_SIZES)
     if any(size != usual[name] for name, size in other.items()):
         yield "larger-sizes", size_arguments(other)
+    # Sizes that no index depends on, and no attribute gives.
     bounds = {item.bound for item in spec.tensors}
     free = [name for name in usual if name not in bounds and name not in fixed]
     for name in free:

@@ -240,6 +240,7 @@ class Prover:
         assert self.process is not None and self._request is not None
         request, self._request = self._request, None
         self.deadline = time.monotonic() + LONGEST * self.allowed
+        # As dicts for JSON; None stays None.
         original = request.original and request.original._asdict()
         function = request.function and request.function._asdict()
         asked = request._asdict() | {"original": original, "function": function}

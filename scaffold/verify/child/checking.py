@@ -237,11 +237,11 @@ def check_case(
         found = _attempt(partial(judge, inputs), "backward")
         run.cases += 1
         if found is not None and found.raised and _is_no_fault(checks, case, found):
-            told = run.notes or _has_another_number(case) and found.subject == OWN
-            run.notes += [] if told else _note(checks, case, found, inputs)
+            silent = run.notes or _has_another_number(case) and found.subject == OWN
+            run.notes += [] if silent else _note(checks, case, found, inputs)
             return
-        if unasked := _only_noted(checks, case, inputs, found):
-            run.notes += [] if run.notes else _note(checks, case, unasked, inputs)
+        if noted := _only_noted(checks, case, inputs, found):
+            run.notes += [] if run.notes else _note(checks, case, noted, inputs)
             return
         if found is not None:
             found = _due_to_layout(checks, case, layout, needs, found, judge)
@@ -388,7 +388,8 @@ def _conclude(checks: Any, run: Run) -> None:
     """
     first = run.refusals and run.refusals[0]  # the name of the case, and the reason
     if first and first[0] == "base" and first[1].words != INFINITE and not run.proven:
-        run.failure = None  # of a case that the forward accepts by accident
+        # Of a case with other sizes, which the forward accepts by accident: "base" says more.
+        run.failure = None
     if run.failure is not None:
         return
     if not run.refusals:

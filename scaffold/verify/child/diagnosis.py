@@ -313,7 +313,7 @@ def _largest(actual: Tensor, expected: Tensor) -> str:
     """Describe the largest difference, and its place: `largest difference 0.5 at (0, 1): 1.5 instead of 1`."""
     difference = (actual - expected).abs().nan_to_num(nan=torch.inf)
     flat = int(difference.argmax())
-    index = []
+    index = []  # `flat` as an index for each dim, the last one first
     for size in reversed(difference.shape):
         flat, rest = divmod(flat, size)
         index.append(rest)

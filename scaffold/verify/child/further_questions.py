@@ -429,6 +429,7 @@ def _is_at_kink(checks: Any, inputs: Sequence[Any], name: str) -> bool:
         _gradients(checks, checks.REFERENCE, several)[position]
         for several in (inputs, *moved)
     )
+    # Elements in which autograd's gradient is the same at the points nearby: no kink.
     steady = [torch.isclose(one, theirs, rtol=1e-2, atol=1e-3) for one in beside]
     right = torch.isclose(ours, theirs, **AS_EXACT) | ~theirs.isfinite()
     return bool((right | ~torch.stack(steady).all(0)).all())
@@ -441,6 +442,7 @@ def _is_rounding(checks: Any, inputs: Sequence[Any], name: str) -> bool:
         _gradients(checks, function, inputs)[position]
         for function in (checks.OPERATOR, checks.REFERENCE)
     )
+    # An op with a tolerance of its own computes in less than float64.
     kind = torch.float32 if checks.TOLERANCE else torch.float64
     lost = _rounding_changes(checks, inputs, name, torch.finfo(kind).eps, Tensor.abs)
     limits = {**AS_EXACT, **checks.TOLERANCE}
@@ -577,7 +579,7 @@ def values_by_differences(checks: Any, inputs: Sequence[Any]) -> Answer | None:
             name = checks.NAMES[at]
             tied = _replaced(inputs, {at: torch.full_like(inputs[at].detach(), TIED)})
             ones = torch.ones_like(inputs[at])
-            lost = is_lost(checks.TESTS.function, tied)
+            lost = is_lost(checks.TESTS.function, tied)  # autograd has no number either
             if not (lost or _has_its_slope(checks, tied, name, ones)):
                 return Answer(name, f"wrong where all elements of {name} are equal")
     return None

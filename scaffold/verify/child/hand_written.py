@@ -577,13 +577,13 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     codes = (getattr(unwrap(one), "__code__", None) for one in methods)
     words = {name for x in codes for name in getattr(x, "co_names", ())}
     real = subjects[0].asked.declared or words >= OF_REAL
-    first = COMPLEX * (not real and not OF_COMPLEX.isdisjoint(words))
+    first = COMPLEX * (not real and not OF_COMPLEX.isdisjoint(words))  # by the code
     for backward in (True, False):
         for kind, (at, subject) in product(
             (*first, *KINDS, *COMPLEX), enumerate(subjects)
         ):
-            said = first or COMPLEX * ("complex" in str(reasons).lower())
-            if kind in COMPLEX and not said:
+            complex_kinds = first or COMPLEX * ("complex" in str(reasons).lower())
+            if kind in COMPLEX and not complex_kinds:
                 continue
             subject.dtype, subject.inside = kind
             reasons.append(_refusal(subject, backward))
@@ -592,12 +592,12 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
                 return at, subject
         if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
             continue
-        open_ = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
-        likely = [*compress(enumerate(subjects), open_)][:WAYS]
-        for kind, (at, subject) in product((*said, *KINDS[::3]), likely):
-            mixed = kind == KINDS[0] and "scalar type" in str(tried)
-            refused = kind in COMPLEX[:2] and "real input" in str(tried)
-            if mixed or refused or time.process_time() - began > IN_ALL:
+        undeclared = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
+        likely = [*compress(enumerate(subjects), undeclared)][:WAYS]
+        for kind, (at, subject) in product((*complex_kinds, *KINDS[::3]), likely):
+            no_double = kind == KINDS[0] and "scalar type" in str(tried)
+            no_complex = kind in COMPLEX[:2] and "real input" in str(tried)
+            if no_double or no_complex or time.process_time() - began > IN_ALL:
                 continue
             subject.dtype, subject.inside = kind
             found = _shapes(subject, backward)
