@@ -239,7 +239,7 @@ def _zeros(item: Filled) -> str:
     """Return the expression of zeros in place of an output gradient of None: like a saved tensor, or by shape and dtype kept on ctx."""
     if item.scalar:
         return f"{item.like}.new_zeros(())"
-    if item.like and item.shape:
+    if item.like and item.shape:  # of another shape than the saved tensor
         return f"{item.like}.new_zeros(ctx.{item.shape})"
     if item.like:
         return f"torch.zeros_like({item.like})"
@@ -529,12 +529,12 @@ def _element_lines(spec: OpSpec, element: Element) -> list[str]:
     statements = emit_lines(element.statements)
     names = names_of([*statements, f"return {value}"])
     # In the comprehension below, a conditional needs brackets beside `if`.
-    whole = f"({value})" if element.value.kind == "conditional" else value
+    bracketed = f"({value})" if element.value.kind == "conditional" else value
     flag = "needed" if "needed" not in names else "is_needed"
     if not statements:
         indexed = f"for i, {flag} in enumerate({needs})"
         loop = indexed if "i" in names else f"for {flag} in {needs}"
-        return [f"{target} = [{whole} if {flag} else None {loop}]"]
+        return [f"{target} = [{bracketed} if {flag} else None {loop}]"]
     return [
         f"{target}: list[Tensor | None] = [None for _ in {needs}]",
         f"for i, {flag} in enumerate({needs}):",

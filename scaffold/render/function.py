@@ -357,13 +357,13 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
         _mentions(text, name) for name in names
     ):
         return []
-    whole = _context_output(spec, derivation)
+    result = _context_output(spec, derivation)
     targets = [name if _mentions(text, name) else f"_{name}" for name in names]
     if len(names) == 1:
-        return [f"{names[0]} = {whole}"]
+        return [f"{names[0]} = {result}"]
     if spec.outputs[-1].variadic:
         targets[len(spec.outputs) - 1] = f"*{targets[len(spec.outputs) - 1]}"
-    return [f"{', '.join(targets)} = {whole}"]
+    return [f"{', '.join(targets)} = {result}"]
 
 
 def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:

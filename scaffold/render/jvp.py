@@ -88,8 +88,8 @@ def _inlined(statements: Lines, result: Node) -> tuple[Lines, Node]:
     """
     *before, last = statements
     alone = isinstance(last, Assign) and not (last.operator or last.comments)
-    again = any(result.label in written(item) for item in before)
-    if not (alone and not again and isinstance(last, Assign)):
+    reassigned = any(result.label in written(item) for item in before)
+    if not (alone and not reassigned and isinstance(last, Assign)):
         return statements, result
     if last.target != result or len(emit(last.value)) > RETURN_WIDTH - len("return "):
         return statements, result

@@ -66,12 +66,12 @@ def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryVi
     count = len(returned)
     lines = _vmap_lines(spec, returned) if has_vmap_rule(spec, derivation) else []
     tensors = ", ".join(["Tensor"] * count)
-    whole = f"tuple[{tensors}]" if count > 1 else tensors
+    result = f"tuple[{tensors}]" if count > 1 else tensors
     dims = f"tuple[{', '.join(['int'] * count)}]" if count > 1 else "int"
     fake = _fake_lines(spec) if forward_leaves(spec, derivation) else []
     return LibraryView(
         fake_lines=tuple(fake),
-        vmap_type=f"tuple[{whole}, {dims}]",
+        vmap_type=f"tuple[{result}, {dims}]",
         vmap_lines=tuple(lines),
         register_lines=(
             *_registered(spec, saves, bool(lines), bool(fake)),
@@ -224,22 +224,22 @@ def _sharding(spec: OpSpec, function: str) -> list[str]:
 def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
     """Return the body of the sharding rule: a list of placements, first of the whole op, then split along each index in turn."""
     indices = dict.fromkeys(index for group in sharding.inputs for index in group)
-    whole = _placed(spec, sharding, WHOLE)
-    found = [whole]
+    unsplit = _placed(spec, sharding, WHOLE)
+    found = [unsplit]
     for index in indices:
         placed = _placed(spec, sharding, index)
         if index == ANY_DIMS:
             found.append(f"*({placed} for dim in range(leading))")
         elif index != WHOLE:
             found.append(placed)
-    lines = _leading_lines(spec, sharding, whole) if ANY_DIMS in indices else []
+    lines = _leading_lines(spec, sharding, unsplit) if ANY_DIMS in indices else []
     return [*lines, "return [", *(f"    {item}," for item in found), "]"]
 
 
-def _leading_lines(spec: OpSpec, sharding: Sharding, whole: str) -> list[str]:
+def _leading_lines(spec: OpSpec, sharding: Sharding, unsplit: str) -> list[str]:
     """Return lines counting the leading dims, `leading = x.ndim - 1`; if tensors have different ones, they broadcast, and nothing is split.
 
-    `whole` is the placement returned then. `group` are a tensor's indices; all but `...` stand for one dim each. A required tensor is
+    `unsplit` is the placement returned then. `group` are a tensor's indices; all but `...` stand for one dim each. A required tensor is
     counted if there is one, since an optional one may be None.
     """
     pairs = zip(spec.tensors, sharding.inputs, strict=True)
@@ -261,7 +261,7 @@ def _leading_lines(spec: OpSpec, sharding: Sharding, whole: str) -> list[str]:
     if tests:
         lines += [
             f"if {' or '.join(tests)}:  # they broadcast",
-            f"    return [{whole}]",
+            f"    return [{unsplit}]",
         ]
     return lines
 

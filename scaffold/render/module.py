@@ -361,7 +361,7 @@ def _joined(parts: list[str], line_length: int) -> list[str]:
         else:
             rows[-1] += ", "
             rows.append(part)
-    whole = f'return f"{rows[0]}"'
-    if len(rows) == 1 and len(whole) <= line_length - len("        "):
-        return [whole]
+    line = f'return f"{rows[0]}"'
+    if len(rows) == 1 and len(line) <= line_length - len("        "):
+        return [line]
     return ["return (", *(f'    f"{row}"' for row in rows), ")"]

@@ -136,14 +136,14 @@ def wrapper_view(
     """
     returns = wrapper_type(spec)
     dropped = len(derivation.extra)
-    whole = forward_type(spec, derivation) if dropped else returns  # of the inner call
+    inner_type = forward_type(spec, derivation) if dropped else returns
     lines, function = chosen(spec)
     if spec.is_library:
         name, called, given = "call", function, registered_arguments(spec.inputs)
     else:
         name, called, given = "apply", f"{function}.apply", arguments(spec.inputs)
     typed, called = typed_call(
-        spec, name, called, whole, {item.name for item in spec.inputs}
+        spec, name, called, inner_type, {item.name for item in spec.inputs}
     )
     call = f"{called}({given})"
     run = _without_extra(spec, derivation, call) if dropped else [f"return {call}"]

@@ -72,8 +72,8 @@ def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     """
     formulas = dict(spec.gradients)
     known = {item.name for item in spec.inputs} | {"grad_output", "torch", "F", "math"}
-    own = any(item.optional or item.variadic for item in spec.tensors)
-    if own or spec.dirty or derivation.random or len(spec.outputs) > 1:
+    varying = any(item.optional or item.variadic for item in spec.tensors)
+    if varying or spec.dirty or derivation.random or len(spec.outputs) > 1:
         return ()
     values = []
     for item in spec.differentiable:
@@ -106,7 +106,7 @@ def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
         return statements
     graph, found = spec.forward.graph, list[Statement]()
     for item in assigned:
-        calls, made = changes_of_a_name(item), item
+        calls, made = changes_of_a_name(item), item  # its in-place calls
         read = [node.label for node in _names(item.value)]
         for name in spec.dirty if calls else ():
             # Read beside the change, and no other name shares its memory.

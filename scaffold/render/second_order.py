@@ -129,11 +129,11 @@ def _of_several(
     taken = {item.name for item in spec.inputs}
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
     grads = fresh("grads", taken)
-    whole = value if value.startswith("tuple(") else f"({value})"
+    result = value if value.startswith("tuple(") else f"({value})"
     several = f"{once}(grad, {', '.join(read)})"
     return [
         "with torch.no_grad():",
-        *(f"    {line}" for line in (*before, f"{grads} = {whole}")),
+        *(f"    {line}" for line in (*before, f"{grads} = {result}")),
         "if not torch.is_grad_enabled():",
         f"    return {grads}",
         *typed,

@@ -286,7 +286,7 @@ def options(spec: OpSpec, making: Making) -> dict[str, str]:
 
 
 def _elements(spec: OpSpec, making: Making) -> int:
-    """Return the number of elements in the inputs with a gradient, as far as their sizes are numbers."""
+    """Return the number of elements in the inputs with a gradient, as far as their sizes are numbers: the cost of gradgradcheck."""
     count = 0
     for item in spec.differentiable:
         sizes = (

@@ -282,10 +282,10 @@ class _Reader:
             if size is not None:
                 self.sizes[item.target.label] = size
             return
-        whole = shape_read(item.value)
-        if whole is None or whole.kind != "name":
+        tensor = shape_read(item.value)
+        if tensor is None or tensor.kind != "name":
             return
-        dims = self.dims.get(whole.label, ())
+        dims = self.dims.get(tensor.label, ())
         if len(dims) == len(item.target.args) and not leading(dims):
             for part, dim in zip(item.target.args, dims, strict=True):
                 if part.kind == "name" and isinstance(dim, str):
@@ -295,8 +295,8 @@ class _Reader:
         """Return the dim whose size an expression is, "D" for `x.shape[1]` of `x[N, D]`; None for any other expression."""
         if node.kind == "name":
             return self.sizes.get(node.label)
-        whole, at = size_read(node) or (None, node)
-        return self._dim(whole.label, at) if whole and whole.kind == "name" else None
+        tensor, at = size_read(node) or (None, node)
+        return self._dim(tensor.label, at) if tensor and tensor.kind == "name" else None
 
     def _dim(self, name: str, at: Node) -> str | None:
         """Return the name of a dim of an input, at a position written as a number; None if either is unknown."""
@@ -317,11 +317,11 @@ class _Reader:
                 for dim, divisor in self._of_call(node):
                     self._note(dim, divisor)
 
-    def _note(self, whole: str | Node | None, divisor: Node) -> None:
+    def _note(self, dividend: str | Node | None, divisor: Node) -> None:
         """Record the condition `whole % divisor == 0`, unless the dividend is unknown."""
-        if whole is None:
+        if dividend is None:
             return
-        node = self.graph.name(whole) if isinstance(whole, str) else whole
+        node = self.graph.name(dividend) if isinstance(dividend, str) else dividend
         parts = node, self.graph.rewrite(divisor, self._renamed)
         left = self.graph.node("binary", "%", parts)
         zero = self.graph.constant("0")
@@ -340,7 +340,7 @@ class _Reader:
         callee, *args = call.args
         named = dict(zip(call.keywords, args[len(args) - len(call.keywords) :]))
         plain = args[: len(args) - len(call.keywords)]
-        owner = callee.args[0]
+        owner = callee.args[0]  # of a method the tensor, of a function the module
         if owner.label not in ("torch", "F"):
             plain = [owner, *plain]
         if not plain or plain[0].label not in self.dims or plain[0].kind != "name":

@@ -520,8 +520,8 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     own = own_values(checks.OWN_FORWARD, inputs)
     # One tensor for several declared outputs: our forward unpacked it along its first dim.
     if len(own) == 1 < len(expected):
-        told = f"returns one tensor, but {len(expected)} outputs are declared"
-        return Found("forward", told, hint=ONE_OUTPUT)
+        message = f"returns one tensor, but {len(expected)} outputs are declared"
+        return Found("forward", message, hint=ONE_OUTPUT)
     contrary = undeclared_output(checks, names, inputs, expected)
     if contrary is not None:
         return Found(OUTPUTS, contrary.words, hint=contrary.hint)
@@ -567,7 +567,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
     if checks.TESTS.sharding is None:
         return None
     op, names = checks.TESTS.registered, value_names(checks, len(inputs))
-    whole = as_tuple(op(*inputs))
+    undivided = as_tuple(op(*inputs))
     # For each way to split: the placements of the outputs, and those of the inputs.
     for placements, placed in checks.TESTS.sharding(*inputs):
         pairs = [*zip(inputs, placed, strict=True)]
@@ -576,7 +576,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
         if not all(x.numel() for half in halves for x in half if isinstance(x, Tensor)):
             continue  # DTensor splits no dim smaller than the mesh
         parts = zip(*(as_tuple(op(*half)) for half in halves), strict=True)
-        for one, two, placement in zip(parts, whole, placements, strict=True):
+        for one, two, placement in zip(parts, undivided, placements, strict=True):
             words = diagnose(
                 _unshard(one, placement).detach(),
                 two.detach(),
@@ -588,8 +588,8 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
                     for name, p in zip(names, placed, strict=True)
                     if p is not None and p.is_shard()
                 ]
-                told = f"with {' and '.join(split)}: {words}"
-                return Found("sharding", told, hint=UNSPLIT)
+                message = f"with {' and '.join(split)}: {words}"
+                return Found("sharding", message, hint=UNSPLIT)
     return None
 
 
@@ -633,8 +633,8 @@ def _check_own_values(
         scene = Scene(name, tolerance=_tolerance(checks))
         words = diagnose(one.detach(), two.detach(), scene)
         if words is not None:
-            told = f"{name}: {AS_WRITTEN}: {words}"
-            return Found("forward", told, show(two), show(one), hint=MISREAD)
+            message = f"{name}: {AS_WRITTEN}: {words}"
+            return Found("forward", message, show(two), show(one), hint=MISREAD)
     return None
 
 
@@ -657,8 +657,8 @@ def _check_own_gradients(
         if name in expected:
             found = _judge(checks, inputs, names, name, gradient, expected)
             if found is not None:
-                told = f"{AS_WRITTEN}: {found.words}"
-                return found._replace(words=told, hint=MISREAD)
+                message = f"{AS_WRITTEN}: {found.words}"
+                return found._replace(words=message, hint=MISREAD)
     return None
 
 

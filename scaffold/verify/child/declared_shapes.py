@@ -65,11 +65,12 @@ def undeclared_output(
         return Contrary(f"{counts} {len(outputs)}", f"--outputs '{named}'")
     sizes: Sizes = {}
     leading: list[tuple[int, ...]] = []
-    whole = True  # every tensor has a declared shape, so the sizes of `...` are known
+    # The sizes of `...` are known if every tensor has a declared shape.
+    all_declared = True
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
         if isinstance(value, Tensor):
-            whole = whole and dims is not None
+            all_declared = all_declared and dims is not None
             if dims is not None and _bound(dims, tuple(value.shape), sizes):
                 leading += _leading_sizes(dims, tuple(value.shape))
     for (name, dims, kind), output in zip(checks.OUTPUTS, outputs, strict=False):
@@ -84,7 +85,7 @@ def undeclared_output(
         if dims is None:
             continue
         # The leading dims of an output are those of the inputs, if these are all known.
-        fits = not (whole and leading) or _fits(dims, shape, leading)
+        fits = not (all_declared and leading) or _fits(dims, shape, leading)
         if not (_bound(dims, shape, sizes) and fits):
             returned = f"the forward returns {name}{_shown(shape, before)}"
             return Contrary(f"{name}{_text(dims)} is declared, but {returned}")
@@ -167,8 +168,8 @@ def _fits(dims: Dims, shape: tuple[int, ...], leading: list[tuple[int, ...]]) ->
     if not own:
         return True
     try:
-        whole = _broadcast(*leading)
-        return _broadcast(own[0], whole) == whole
+        common = _broadcast(*leading)
+        return _broadcast(own[0], common) == common
     except RuntimeError:
         return False
 

@@ -112,9 +112,9 @@ def compare(
     """
     names = subject.needed(inputs)
     for name, one, two in zip(names, found, expected, strict=True):
-        told = diagnose(one, two, subject.scene(name, inputs, exact))
-        if told is not None:
-            raise Wrong(f"grad_{name}: {words.format(told)}", f"grad_{name}", hint)
+        off = diagnose(one, two, subject.scene(name, inputs, exact))
+        if off is not None:
+            raise Wrong(f"grad_{name}: {words.format(off)}", f"grad_{name}", hint)
 
 
 # --- Checks of one call.
@@ -133,10 +133,10 @@ def check_outputs(subject: Subject) -> None:
             raise Wrong(words, "forward")
         for at, (one, two) in enumerate(zip(found, wanted, strict=True)):
             scene = Scene("output", tolerance=subject.tolerance)
-            told = diagnose(one.detach(), two.detach(), scene)
-            if told is not None:
+            difference = diagnose(one.detach(), two.detach(), scene)
+            if difference is not None:
                 which = f"output {at}: " * (len(found) > 1)
-                raise Wrong(f"{which}{told}{_in_case(case)}", "forward")
+                raise Wrong(f"{which}{difference}{_in_case(case)}", "forward")
 
 
 def _in_case(case: Case) -> str:
@@ -451,13 +451,13 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
         asked = value.requires_grad or not value.is_floating_point()
         for words, row in rows.items() if asked else ():
             # Indices are 0 in all places, not in a row alone.
-            whole = words == "0" and value.dtype == torch.long
-            rest = row[1:] if whole else value.detach()[1:]
+            everywhere = words == "0" and value.dtype == torch.long
+            rest = row[1:] if everywhere else value.detach()[1:]
             changed = torch.cat([row[:1].to(value.dtype), rest])
             inputs = [x for _, x in pairs]
             inputs[at] = changed.requires_grad_(value.requires_grad)
-            told = f"{{}}, where {'a row of ' * (not whole)}{name} is {words}"
-            yield told, inputs, not value.requires_grad
+            message = f"{{}}, where {'a row of ' * (not everywhere)}{name} is {words}"
+            yield message, inputs, not value.requires_grad
 
 
 # --- Questions shared with the tests of ops, and of stubs.
@@ -558,13 +558,13 @@ class Asking:
     ) -> NoReturn:
         """Raise Unasked for a reason; note the error that led to it."""
         if error is not None:
-            told = "; ".join(filter(None, (sentence(first_line(error)), hint)))
-            self.subject.note(f"{reason.removeprefix('it ')}: {told}")
+            message = "; ".join(filter(None, (sentence(first_line(error)), hint)))
+            self.subject.note(f"{reason.removeprefix('it ')}: {message}")
         raise Unasked(reason)
 
     def note(self, words: str, error: BaseException | None = None) -> None:
-        told = f": {sentence(first_line(error))}" if error is not None else ""
-        self.subject.note(f"{words}{told}")
+        cause = f": {sentence(first_line(error))}" if error is not None else ""
+        self.subject.note(f"{words}{cause}")
 
     def answer(
         self,

@@ -133,8 +133,8 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
         at, found = _accepted([*_subjects(request)])
     except (SamplesError, NotLoadedError) as error:
         subject = "samples" if isinstance(error, SamplesError) else "module"
-        told = {"subject": subject, "words": str(error), "hint": error.hint}
-        return NOTHING | {"failure": told}
+        failure = {"subject": subject, "words": str(error), "hint": error.hint}
+        return NOTHING | {"failure": failure}
     if isinstance(found, Refused):
         return NOTHING | {"failure": {"subject": "inputs", **found._asdict()}}
     if not isinstance(found, Subject):

@@ -86,7 +86,7 @@ def _tensor(value: Any) -> dict[str, Any] | None:
         "dtype": str(value.dtype)[6:],  # without "torch."
         "needed": value.requires_grad,
     }
-    whole = not (value.is_floating_point() or value.is_complex())
-    if whole and value.dtype != torch.bool and value.numel():
+    integral = not (value.is_floating_point() or value.is_complex())
+    if integral and value.dtype != torch.bool and value.numel():
         found["range"] = [int(value.min()), int(value.max())]
     return found

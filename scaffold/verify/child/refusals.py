@@ -69,11 +69,11 @@ class Refusal(NamedTuple):
 
 def raised(error: Exception) -> str:
     """Describe an error, with its line in the user's file: `raised ValueError: too small (line 7)`."""
-    told = f"raised {type(error).__name__}: {first_line(error)}".removesuffix(": ")
+    message = f"raised {type(error).__name__}: {first_line(error)}".removesuffix(": ")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in TOLD:
-            return f"{told} (line {frame.lineno})"
-    return told
+            return f"{message} (line {frame.lineno})"
+    return message
 
 
 TOLD: set[str] = set()  # files of the user, for which lines are reported

@@ -296,6 +296,7 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
                 got, wanted = got.detach(), wanted.detach()
                 yield Comparison(f"{said} in {dtype}", text, got, wanted, False)
             weights = [torch.randn_like(item) for item in theirs]
+            # The tensors to differentiate by.
             over = [x for item in given.values() for x in _tensors(item)]
             gradients = partial(
                 torch.autograd.grad,

@@ -106,8 +106,8 @@ def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
     times = [1] * (ndim - len(repeats)) + list(repeats)
     sizes = [1] * (ndim - x.ndim) + list(x.shape)
     pairs = [part for pair in zip(times, sizes, strict=True) for part in pair]
-    whole = g.reshape(pairs).sum(list(range(0, 2 * ndim, 2)))
-    return whole.reshape(x.shape)
+    total = g.reshape(pairs).sum(list(range(0, 2 * ndim, 2)))
+    return total.reshape(x.shape)
 
 
 AT_LEAST: dict[int, Callable[..., Any]] = {

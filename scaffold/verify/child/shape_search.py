@@ -436,7 +436,8 @@ class _Beside:
     def conditions(self, dims: tuple[Dims, ...], factor: str) -> tuple[str, ...]:
         """Return conditions `dim % heads == 0` on declared sizes that must be multiples of the attribute `factor` ("" if there is no such).
 
-        None on a size that is itself a multiple of another such size.
+        Sizes are left out of these one at a time, as long as the forward accepts the dims all the same; so is a size that is a multiple of
+        another one.
         """
         needed = list[str]() if self.factors[factor] == 1 else [*self.sizes]
         for name in self.sizes:
@@ -454,10 +455,11 @@ class _Beside:
 def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]]:
     """Yield dims of all undeclared inputs together, likely ones first; `count` is their number, `sizes` the declared names.
 
-    Every other input has the dims of the first, one or two of these, or those of a mask that broadcasts with it, as (T, 1).
+    Every other input has the dims of the first, one or two of these, or those of a mask that broadcasts with it, as (B, 1, 1, T).
     """
     for first in _near(sizes):
-        some = [pair for rank in (1, 2) for pair in product(first, repeat=rank)]
+        some = [dims for rank in (1, 2) for dims in product(first, repeat=rank)]
+        # Four dims of a mask over the first's: its first or 1, 1, 1 or any, any: ("B", "1", "1", "T").
         rows = product((first[0], "1"), ("1",), ("1", *first), first)
         for others in product((first, *some, *rows), repeat=count - 1):
             yield (first, *others)
@@ -533,10 +535,10 @@ class _Naming:
 
         Dims are grouped first, each group under one name: from few dims, then, for those left, from all dims of equal size.
         """
-        # `whole`: in the second round, a group begins with all dims of equal size.
-        for whole, slot in product((False, True), [*self.left]):
+        # `most`: in the second round, a group begins with all dims of equal size.
+        for most, slot in product((False, True), [*self.left]):
             for kind in _kinds(_size(self.shapes, slot)):
-                group = self._group(slot, kind, whole) if slot in self.left else None
+                group = self._group(slot, kind, most) if slot in self.left else None
                 if group and self._go_together([*self.groups, group]):
                     self.groups.append(group)
                     self.left = [one for one in self.left if one not in group.slots]
@@ -598,16 +600,16 @@ class _Naming:
         declared = {str(dim) for dims in self.forward.declared for dim in dims}
         return (one for one in LETTERS if one not in {*self.forward.inputs} | declared)
 
-    def _group(self, slot: Slot, kind: _Kind, whole: bool) -> _Group | None:
+    def _group(self, slot: Slot, kind: _Kind, most: bool) -> _Group | None:
         """Return a dim and the fewest others to change size with it, as one name; None if the forward refuses them all.
 
-        `whole`: start from all dims of its size, instead of adding one after the other. A least size is lowered as far as the forward
+        `most`: start from all dims of its size, instead of adding one after the other. A least size is lowered as far as the forward
         accepts.
         """
         size = _size(self.shapes, slot)
         alike = [one for one in self.left if _size(self.shapes, one) == size]
         alike.remove(slot)
-        slots = [slot, *alike] if whole else self._grown(slot, alike, kind.tried[0])
+        slots = [slot, *alike] if most else self._grown(slot, alike, kind.tried[0])
         if not self._takes(slots, kind):
             return None
         for one in slots[1:]:

@@ -116,6 +116,7 @@ def size_conditions(checks: Any) -> list[str]:
             return []
         found.append(possible[left.index(fewest)])
         refused = fewest
+    # Two declared names are never assumed equal.
     equal = any(one.relation == "==" and one.other.text in usual for one in found)
     return [] if refused or equal else sorted(one.text for one in found)
 

@@ -159,8 +159,8 @@ def _under_autocast(checks: Any) -> Iterator[str]:
         for case, types in product(cases, ((torch.float,), (low,), (low, torch.float))):
             found = _imprecise(checks, dict(case), types, low)
             for seed in SEEDS if found else ():  # as the test does
-                again = _imprecise(checks, case | {"seed": seed}, types, low)
-                found = {at: words for at, words in found.items() if at in again}
+                repeated = _imprecise(checks, case | {"seed": seed}, types, low)
+                found = {at: words for at, words in found.items() if at in repeated}
             for words in found.values():
                 yield f"test_autocast[{low}] cannot pass: {words}"
 
