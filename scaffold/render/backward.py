@@ -346,7 +346,7 @@ def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
 
 
 def _saved_names(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """Return the names of the saved tensors, with a star on a name for several."""
+    """Return the names of the saved tensors, to unpack `ctx.saved_tensors`: `*tensors` for a variadic input or output."""
     several = variadic_names(spec)
     return tuple(
         (

@@ -124,7 +124,10 @@ def _is_one_a_line(code: str, span: tuple[int, int]) -> bool:
 
 
 def _bracketed(code: str, width: int) -> str:
-    """Add the brackets black would: around imported names, several returned values, or an assigned value not ending in a bracket."""
+    """Add the brackets black would, to break a long line at: `return a, b` -> `return (a, b)`.
+
+    Around imported names, several returned values, or an assigned value not ending in a bracket; `width` is the room for such a value.
+    """
     if code.startswith("from ") and " import " in code and "(" not in code:
         module, names = code.split(" import ", 1)
         return f"{module} import ({names},)"  # the comma: always one name a line

@@ -135,7 +135,10 @@ def _not_in_place(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
 
 
 def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
-    """Return whether a called function has a rule but no gradient by autograd: `torch.special.bessel_j0`, a user's kernel."""
+    """Return whether a called function has a rule but no gradient by autograd: `torch.special.bessel_j0`, a user's kernel.
+
+    Then there is no reference: autograd could not differentiate it.
+    """
     called = [
         item.args[0]
         for node in forward.expressions()

@@ -177,7 +177,7 @@ def precision(spec: OpSpec) -> Precision:
 
 
 def _rounds(call: Node, names: frozenset[str]) -> bool:
-    """Return whether a call computes in a dtype with one of these names."""
+    """Return whether a call computes in a dtype with one of these names: `x.half()`, or an argument `torch.float16`."""
     method = call.args[0].kind == "attribute"
     if method and callee(call) in names and len(call.args) == 1:
         return True

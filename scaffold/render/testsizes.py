@@ -53,7 +53,10 @@ def input_dims(spec: OpSpec, name: str) -> tuple[Dim, ...]:
 
 
 def fixed_sizes(spec: OpSpec) -> dict[str, int]:
-    """Return the values of integer attributes, readable in conditions, except those free to be a size."""
+    """Return the values of integer attributes, which conditions may read as they do sizes: `groups` in `C % groups == 0`.
+
+    An attribute without a default that names a dim is left out: its value is chosen as a size.
+    """
     dims = dim_names(spec)
     values = {
         item.name: attribute_value(spec, item)
@@ -168,7 +171,8 @@ class _Search:
     ) -> dict[str, int] | None:
         """Return the first sizes of `names` satisfying the conditions, with `sizes` chosen already; None if there are none in STEPS steps.
 
-        They differ from each other, except from the sizes of `shared` names; if that is None, any may be equal.
+        They differ from each other, but may equal those of `shared` names, the attributes; if that is None, any may be equal. The search goes
+        name by name, and back if a condition fails.
         """
         self.steps += 1
         if self.steps > STEPS or not satisfied(self.conditions, sizes):
@@ -441,6 +445,7 @@ def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
                 _,
                 (Node("attribute", "narrow", (Node("name", name),)), at, first, length),
             ):
+                # It ends at first + length, if both are written as numbers.
                 ends = number_of(first), number_of(length)
                 end = None if None in ends else sum(filter(None, ends))
                 pairs = _taken(dims.get(name, ()), at, end)
@@ -488,6 +493,7 @@ def _counted(part: Node) -> int | None:
     """
     if part.kind != "slice":
         value = number_of(part)
+        # 2 and -3 both need 3 elements.
         return None if value is None else max(-value, value + 1)
     ends = [abs(value) for value in map(number_of, part.args[:2]) if value]
     return max((end + 2 for end in ends if end <= LARGE), default=None)

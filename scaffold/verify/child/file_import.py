@@ -99,6 +99,7 @@ def _bare_packages(name: str, root: str) -> bool:
     A package of another place than `root`, such as an installed one, is left as it is.
     """
     above = name.split(".")[:-1]
+    # The directories of the outermost package, if it was imported at all.
     known = getattr(sys.modules.get(above[0]) if above else None, "__path__", [root])
     if not above or not any(str(path).startswith(root) for path in known):
         return False

@@ -844,7 +844,7 @@ def _weights(end: Tensor, scale: float | None) -> Tensor | None:
     """
     if scale is None:
         return None
-    quarters = torch.randint(-4, 4, end.shape)
+    quarters = torch.randint(-4, 4, end.shape)  # 0 to 3 become 1 to 4 below
     return (quarters + (quarters >= 0)).to(end.dtype) / 4 * scale
 
 

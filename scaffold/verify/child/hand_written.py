@@ -630,7 +630,8 @@ def _refusal(subject: Subject, backward: bool) -> str:
     try:
         backpropagate(outputs, inputs)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        # Other inputs may please a backward, unless its code is wrong for any.
+        # With `backward`, other inputs are tried next: unless its code is wrong for any.
+        # Without, an error of backward is no refusal, but a fault for the checks to report.
         mended = backward and not any(words in str(error) for words in OF_CODE)
         return raised(error) if mended or MISGUESSED.search(str(error)) else ""
     return _widened(subject, inputs) if backward and subject.checks.LOOSE else ""
