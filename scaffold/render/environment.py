@@ -45,7 +45,7 @@ def render_template(name: str, view: Any, templates: Templates) -> str:
 def render_block(
     name: str, block: str, view: Any, templates: Templates = BUILT_IN
 ) -> str:
-    """Render one block of a template."""
+    """Render one block of a template, `{% block function %}`: a part of a file, to show or to compare."""
     return _rendered(name, block, view, templates)
 
 

@@ -249,7 +249,10 @@ def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _returned(spec: OpSpec, derivation: Derivation, values: list[str]) -> list[str]:
-    """Return the values forward returns; a variadic output is unpacked if there are others."""
+    """Return the values forward returns: `values`, of the op's outputs, and those it returns to be saved.
+
+    A variadic output, always the last, is unpacked if there are others.
+    """
     extra = [emit(value) for value in derivation.extra]
     if spec.outputs[-1].variadic and len(values) + len(extra) > 1:
         values = [*values[:-1], f"*{values[-1]}"]

@@ -232,6 +232,7 @@ def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
 
 def differentiable_names(spec: OpSpec) -> tuple[str, ...]:
     """Return the names in the tests of the tensors with a gradient: `tensors[0]`, `tensors[1]` for a variadic input."""
+    # If no output has a gradient, `spec.differentiable` is empty: those that could have one.
     listed = spec.differentiable or tuple(t for t in spec.tensors if t.differentiable)
     count = element_count(spec)
     return tuple(name for item in listed for name in element_names(item, count))
@@ -430,6 +431,7 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
         yield "empty", '"shape": (0, 3)'
     if may_be_number(spec):  # without elements it may return a number, no tensor
         return
+    # Not to be 0: a size that bounds indices, one given by an attribute, one the gradient divides by.
     bounds = {item.bound for item in spec.tensors}
     attributes = {item.name for item in spec.attributes}
     kept = bounds | attributes | never_empty(spec)

@@ -85,7 +85,7 @@ def verification(
     A benchmark compares the op with the formula `against`, added to the module.
 
     Both are rendered by the built-in templates: no line of a team's template runs. If a team's template changes the Function,
-    the proof is of another Function than the written one, as its digest shows.
+    the proof is of another Function than the written one; the digest of the proven code, kept with the proof, shows it.
     """
     if any(item.name not in derived for item in spec.differentiable):
         derived = frozenset()  # a formula of the user's may count on equal shapes

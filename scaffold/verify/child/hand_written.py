@@ -294,7 +294,10 @@ class Subject:
         self.checks.SCALED = tuple(self.checks.VALUES)
 
     def _with_gradients(self) -> list[str]:
-        """Return the inputs requiring grad for which backward does not return None; all of them if backward fails."""
+        """Return the inputs requiring grad for which backward does not return None; all of them if backward fails.
+
+        Only these count as differentiable: None for an index-like float tensor is no fault, and `check_none` asks about it by itself.
+        """
         inputs = self.inputs()
         needed = self.needed(inputs)
         returned, error = returned_gradients(self.checks, inputs)
@@ -479,9 +482,9 @@ class Subject:
 
 
 def of_all(*tensors: Tensor) -> Tensor:
-    """Return a value that depends on every tensor: this function is passed for an argument that is itself a function.
+    """Stand in for a function that a Function takes as an argument; return a value that depends on every tensor it is called with.
 
-    The first tensor sets the shape, as a function applied to it would.
+    Nobody knows what the real one is called with. The value has the shape of the first tensor, as of a function applied to it.
     """
     return torch.stack([x.tanh().sum() for x in tensors[1:]]).sum() + tensors[0].tanh()
 

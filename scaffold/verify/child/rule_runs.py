@@ -236,7 +236,10 @@ class Run:
         return torch.zeros_like(wanted) if is_zero(value) else value
 
     def fused(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield the same for gradients with a formula of one call (`fused.x`), except of complex arguments."""
+        """Yield text, value and expected gradient, as `variants` does, for the other formulas of one fused call (`fused.x`).
+
+        They are for real arguments alone, as `hardswish_backward(grad, x)`: complex ones are left out.
+        """
         for name, wanted in zip(self.active, self.wanted, strict=True):
             node = self.table.fused(self.rule, name)
             if node is not None and not wanted.is_complex():
