@@ -1,7 +1,12 @@
-"""Costs of recomputing and of keeping a value: estimates, in passes over one number of a large tensor.
+"""Estimate the costs of recomputing and of keeping a value, in passes over one number of a large tensor.
 
-In: ops. Out: integers. Invariant: sizes are nominal, since none is known before the call: all sizes not written as
-literals are equal. A primitive's passes are stated in its section of the table (`passes`), or follow from its category.
+`save_plan` weighs them to choose what is saved; `write` asks which values are worth a name.
+
+In: ops. Out: integers. Invariant: sizes are nominal, since none is known before the call: all sizes not written as literals are
+equal. A primitive's passes are stated in its section of the table (`passes`), or follow from its category.
+
+Words: a pass reads and writes each number of a tensor once; a dear value is worth at least two. An op is at hand if nothing
+computes it: an input, a Python value. It is a leaf if it is in memory anyway, as an input or an output.
 """
 
 from math import prod
@@ -71,12 +76,12 @@ def is_small_multiple(op: Op) -> bool:
 
 
 def is_free(op: Op) -> bool:
-    """Return whether the op may be recomputed at each use."""
+    """Return whether the op may be recomputed at each use, since it costs nothing, or as little as a view."""
     return is_at_hand(op) or bool(op.facts.inline)
 
 
 def is_dear(op: Op) -> bool:
-    """Return whether a value should be computed only once."""
+    """Return whether a value is expensive, so that it should be computed only once: a reduction, or two passes and more."""
     if is_free(op) or op.kind not in (*PLAIN, "int", "group"):
         return False
     return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)
@@ -127,11 +132,11 @@ class Costs:
         return min(passes, passes * moved // PASS)
 
     def is_too_dear(self, op: Op) -> bool:
-        """Return whether a value is too expensive to recompute."""
+        """Return whether a value is too expensive to recompute: it is dear, and of more than one number."""
         full = max(map(self.numbers, (op, *tensors(op.args))), default=1) > 1
         return full and is_dear(op)
 
     def keep(self, op: Op, leaf: bool) -> int:
-        """Return the cost of keeping a value in memory until the backward."""
+        """Return the cost of keeping a value in memory until the backward: by its bytes, less for a `leaf`, in memory anyway."""
         size = self.numbers(op) * BYTES.get(op.kind, 4)
         return max(1, round(size * KEEP * (LEAF if leaf else 1)))

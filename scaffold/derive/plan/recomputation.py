@@ -1,15 +1,17 @@
-"""Recomputation of forward statements in the backward, and the names saved instead: for stated gradients and kernels.
+"""Choose the forward statements that the backward repeats, and the names saved instead: for stated gradients and kernels.
 
-In: an `OpSpec` and its `Maths`: the forward's statements and the names the backward reads of them. Out: a `Reuse`: the
-statements to repeat and the names to save. Invariant: a repeated statement gives the same value, so it reads nothing
-changed since, draws no random numbers and runs no kernel of the user's; a saved value is a tensor, and the last value
-of its name.
+A gradient stated by the user, `grad_x = grad * y`, may read a local `y = x.exp()` of the forward: the backward repeats that line,
+or `y` is saved. `pipeline` calls `plan_reuse` for every op.
 
-`plan` decides for gradients stated by formulas or kernels. For derived gradients `save_plan` has already chosen the
-saved values from the graph, and `repeated_for` only finds the statements to compute the rest.
+In: an `OpSpec` and its `Maths`: the forward's statements and the names the backward reads of them. Out: a `Reuse`: the statements
+to repeat and the names to save. Invariant: a repeated statement gives the same value, so it reads nothing changed since, draws no
+random numbers and runs no kernel of the user's; a saved value is a tensor, and the last value of its name.
 
-Words: `wanted` locals of the forward are read by the backward; `results` are locals returned as outputs, available without
-saving them.
+`plan` decides for gradients stated by formulas or kernels. For derived gradients `save_plan` has already chosen the saved values
+from the graph, and `repeated_for` only finds the statements to compute the rest.
+
+Words: `wanted` locals of the forward are read by the backward; `results` are locals returned as outputs, available without saving
+them. A name is live at a statement if a later one that is repeated, or the backward, reads the value it has there.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -60,12 +62,12 @@ class Locals(NamedTuple):
     """Facts about the forward's statements."""
 
     statements: Lines
-    repeatable: Callable[[Statement], bool]
-    kinds: ValueKinds
+    repeatable: Callable[[Statement], bool]  # it may run again in the backward
+    kinds: ValueKinds  # is a name a tensor?
     results: frozenset[str]  # locals whose last value is an output
-    place: Location
+    place: Location  # of the formula, for messages
     graph: Graph
-    taken: frozenset[str] = frozenset()  # names of the backward
+    taken: frozenset[str] = frozenset()  # names of the backward, not free
 
 
 class _SavedTooEarlyError(Exception):
@@ -75,8 +77,8 @@ class _SavedTooEarlyError(Exception):
 def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Plan:
     """Walk back from the wanted locals: repeat a statement if that is cheap and safe, else save its targets.
 
-    Names in `rather` are saved even then. If a value to save were later overwritten, save wanted locals themselves:
-    first one of them, at last all.
+    Names in `rather` are saved even if their statement may be repeated. If a value to save were later overwritten, save wanted
+    locals themselves: first one of them, at last all.
     """
     attempts = [frozenset[str]()]
     attempts += [frozenset({name}) for name in sorted(wanted)]
@@ -91,7 +93,7 @@ def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Pla
 def repeated_for(
     forward: Locals, wanted: frozenset[str], saved: frozenset[str]
 ) -> Plan:
-    """Return the statements that compute the wanted locals from `saved`, and the saved names they read.
+    """Return the statements that compute the wanted locals from `saved`, and the names in `saved` they read.
 
     More is saved only if a statement cannot be repeated.
     """
@@ -109,8 +111,8 @@ def _walk(
 ) -> Plan:
     """Walk back from `wanted`: repeat each statement that assigns a live name, or save the name if it must or should not run again.
 
-    Names in `first` are saved if read at all, names in `rather` if worthwhile. Raise `_SavedTooEarlyError` if a value would
-    be read that its name no longer holds.
+    Names in `first` are saved if read at all, names in `rather` if worthwhile. Raise `_SavedTooEarlyError` if a value would be read
+    that its name no longer holds.
     """
     statements = forward.statements
     locals_ = written(*statements)
@@ -119,13 +121,13 @@ def _walk(
     live, reads = set(wanted - first), set(wanted)
     for position in reversed(range(len(statements))):
         item = statements[position]
-        hit = written(item) & live
+        hit = written(item) & live  # live names assigned here
         if not hit:
             continue
         later = written(*statements[position + 1 :])
         own = written(item)
         item = _narrowed(item, hit, saved, forward)
-        spoils = written(item) & saved
+        spoils = written(item) & saved  # saved names it would assign again
         saves = hit & rather and not hit & later and _worth_saving(item, hit, forward)
         if forward.repeatable(item) and not spoils and not saves:
             repeated.append((position, item))
@@ -151,7 +153,10 @@ def _walk(
 def _with_names_apart(
     forward: Locals, repeated: Iterable[tuple[int, Statement]], earlier: Iterable[str]
 ) -> Lines:
-    """Return repeated statements with a result `h` as `first_h` before its last assignment: `h` is the saved output."""
+    """Return repeated statements with a result `h` as `first_h` up to its last assignment: the name `h` is the saved output.
+
+    `repeated` has each statement with its position; `earlier` are such results, of which another value than the last is read.
+    """
     taken = forward.taken | written(*forward.statements)
     lines = list(repeated)
     for name in sorted(earlier):
@@ -180,7 +185,7 @@ def _narrowed(
         )
     if forward.repeatable(item) and not spoilt:
         return item
-    # An `if` with a part to leave out. One statement is left, since it gives a name in `hit`.
+    # An `if` with a part to leave out. It assigns a name in `hit`, so one statement is left.
     (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
     return left
 
@@ -209,7 +214,7 @@ def _without_values(graph: Graph, item: Assign, hit: Collection[str]) -> Assign 
 
 
 def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assign:
-    """Rename targets already known: `values, index = x.topk(2)` becomes `values, _index = x.topk(2)`, as `index` is saved.
+    """Rename targets that must not be bound again: `values, index = x.topk(2)` -> `values, _index = x.topk(2)`, if `index` is saved.
 
     The statement stays if the forward has a local of such a name.
     """
@@ -229,13 +234,13 @@ def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assi
 
 
 def _worth_saving(item: Statement, hit: Iterable[str], forward: Locals) -> bool:
-    """Return whether to save a recomputable value: only tensors, and no possible alias of another one."""
+    """Return whether to save the names `hit` though they can be recomputed: only tensors, and no possible alias of another one."""
     copy = not isinstance(item, If) and bool(same_tensor(item.value))
     return not copy and all(forward.kinds.is_tensor(name) for name in hit)
 
 
 def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
-    """Raise if a value to save is not a tensor: it can be neither recomputed nor saved."""
+    """Raise `ScaffoldError` if a value to save is not a tensor: it can be neither recomputed nor saved."""
     for name in sorted(saved):
         if not forward.kinds.is_tensor(name):
             message = f"the backward needs '{name}', which is not a tensor and cannot be recomputed"
@@ -288,9 +293,10 @@ def _read_as_data(statements: Lines) -> frozenset[str]:
 def _plan(
     spec: OpSpec, maths: Maths, statements: Lines, own: frozenset[str]
 ) -> tuple[Plan, frozenset[str]]:
-    """Return the statements to repeat, and the locals of which only the shape is kept; rather save names in `own`.
+    """Return the statements to repeat, and the locals of which only the shape is kept.
 
-    Only a combined forward can keep the shape of a local on ctx.
+    If a choice is left, names in `own`, locals of the forward itself, are saved. Only a combined forward can keep the shape of a
+    local on ctx, so only there is a local not computed again for its shape.
     """
     inputs = {item.name for item in spec.inputs}
     statements = without_checks(maths.graph, statements)
@@ -326,7 +332,7 @@ def _plan(
 def _chooser(
     spec: OpSpec, maths: Maths, read: frozenset[str]
 ) -> Callable[[Locals, frozenset[str]], Plan]:
-    """Return the function to plan with, given the wanted locals; `read` are locals it may save if no plan says which."""
+    """Return the function that plans, given the wanted locals; `read` are locals it may save if no plan says which."""
     saved = maths.kept
     if saved is None:
         at_will = spec.once_differentiable or spec.forgoes_second
@@ -336,7 +342,7 @@ def _chooser(
 
 
 class _Repeatable:
-    """Predicate: does repeating a statement give the same value, at a fair price?"""
+    """Tell whether repeating a statement in the backward gives the same value, at a fair price."""
 
     def __init__(self, spec: OpSpec, statements: Lines, kinds: ValueKinds) -> None:
         """Find the names of unknown functions, and of tensors changed in place: both make a statement not repeatable."""
@@ -364,6 +370,6 @@ class _Repeatable:
 
 
 def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names assigned only in some branches."""
+    """Return the names assigned only in some branches: they may be unbound where they are saved."""
     sure = surely_written(*statements)
     return tuple(name for name in names if name not in sure)

@@ -1,14 +1,18 @@
-"""The save plan: the forward values to save, to recompute in the backward, and in which lines.
+"""Plan what the forward saves, what the backward recomputes, and in which lines, for derived gradients.
 
-In: the gradients as a graph. Out: a `SavePlan`. Invariant: the gradients do not depend on the plan; an unsaved value
-can be computed from the saved ones; an expensive value is not computed twice if it can be saved.
+After `simplify`, before `write`: saving costs memory, recomputing costs time.
+With `--save-policy recompute` nothing but inputs and outputs is saved; with `balanced`, the default, this module weighs.
 
-In balanced mode a minimum cut chooses (`to_save`), by the prices in `costs`. Each forward value read by the backward
-must be available: saved, or computed from its arguments, which must then be available too. Cutting a value's own edge
-saves it, cutting the edge to the sink recomputes it.
+In: the gradients as a graph. Out: a `SavePlan`. Invariant: the gradients do not depend on the plan; an unsaved value can be
+computed from the saved ones; an expensive value is not computed twice if it can be saved.
 
-Words: `held` maps the forward's values with a name to it; values `there` are available without computing anything; a dear
-value is too expensive to compute twice; a drawn one is random.
+In balanced mode a minimum cut chooses (`to_save`), by the prices in `costs`. Each forward value read by the backward must be
+available: saved, or computed from its arguments, which must then be available too. Cutting a value's own edge saves it, cutting the
+edge to the sink recomputes it.
+
+Words: `held` maps the forward's values with a name to it; values `there` are available without computing anything; a dear value is
+too expensive to compute twice; a drawn one is random. A local computed in `own` lines is not repeated from the forward. An element
+(`item`) is one result of a call with several.
 """
 
 from collections import Counter, deque
@@ -29,7 +33,7 @@ from scaffold.spec import OpSpec
 
 
 class BackwardGraph(NamedTuple):
-    """The gradients as a graph, with all known facts about the forward."""
+    """The gradients as a graph, with all known facts about the forward: from this the statements are written."""
 
     spec: OpSpec
     applier: Applier
@@ -37,12 +41,13 @@ class BackwardGraph(NamedTuple):
     lowered: Lowered
     held: Mapping[Op, str]
     seeds: Mapping[Op, Op]  # the cotangent of each result -> that result
-    roots: Mapping[str, Op]
-    of: Mapping[Op, Op]
+    roots: Mapping[str, Op]  # an input -> its gradient
+    of: Mapping[Op, Op]  # a cotangent -> its forward value
+    # One reader's part of a cotangent -> the forward value, and the reader.
     via: Mapping[Op, tuple[Op, Op]]
-    taken: Collection[str]
+    taken: Collection[str]  # names that are not free
     indent: int = 0  # added to all lines if the backward runs under an autocast
-    # The values forward returns to be saved, and their incoming gradients.
+    # Values that forward returns to be saved; of these, the gradient that comes in.
     returned: Mapping[Op, str] = {}
     handed: Mapping[Op, Op] = {}
     undefined: frozenset[Op] = frozenset()  # cotangents of results that may be None
@@ -65,7 +70,7 @@ class SavePlan(NamedTuple):
 
 
 def save_plan(backward: BackwardGraph) -> SavePlan:
-    """Choose the forward values to save, and the locals to compute differently than the forward does."""
+    """Choose the forward values to save, and the locals to compute in other lines than those of the forward."""
     saved = _saved(backward) if backward.saves else tuple(backward.returned)
     table = backward.applier.table
     rules = (table.of_op(op.rule) for op in _below(backward, side=0))
@@ -81,11 +86,11 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
 
     def can_be_saved(op: Op) -> bool:
         """Return whether saving a forward value is possible and of use: it can get a name, and takes memory of its own."""
-        # An element is named along with its call: `_, indices = x.max(-1)`.
+        # An element gets a name where its call is unpacked: `_, indices = x.max(-1)`.
         if op.rule == "item":
             call = op.args[0]
             is_named = op in backward.held or call in named - backward.held.keys()
-            # A value that only a gradient reads is saved only if it needs no cotangent.
+            # An element that only a gradient reads is saved only if it needs no cotangent.
             known = not op.active or op in named
             return known and is_named and not call.facts.takes_no_memory
         return op in named and not op.facts.takes_no_memory
@@ -95,7 +100,10 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
 
 
 def _below(backward: BackwardGraph, side: int) -> set[Op]:
-    """Return the backward's ops when it is recorded for a second derivative (side 0), or when it is not (side 1)."""
+    """Return the backward's ops when it is recorded for a second derivative (side 0), or when it is not (side 1).
+
+    A fused call without a derivative stands in the second branch of such a choice.
+    """
     test = is_recorded(backward.applier.program)
     seen, waiting = set[Op](), [*backward.roots.values()]
     while waiting:
@@ -108,7 +116,7 @@ def _below(backward: BackwardGraph, side: int) -> set[Op]:
 
 
 def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
-    """Return the values worth returning from forward because recomputing them is expensive.
+    """Return the values that forward should return, besides its results, because recomputing them is expensive.
 
     Random draws are left out: they are saved in any case.
     """
@@ -137,7 +145,10 @@ def _numbers(results: Iterable[Op]) -> set[Op]:
 
 
 def _own(backward: BackwardGraph, saved: Collection[Op]) -> Mapping[Op, str]:
-    """Return the forward's locals with lines of their own in the backward."""
+    """Return the forward's locals with lines of their own in the backward.
+
+    None with functions of the user's or stated gradients, nor if an op is once differentiable and saves no values by plan.
+    """
     spec, lowered = backward.spec, backward.lowered
     stated = spec.gradients or spec.backward
     if spec.foreign or stated or (spec.once_differentiable and not backward.saves):
@@ -156,8 +167,8 @@ def computed_twice(
 ) -> tuple[Op, ...]:
     """Return the unnamed values computed twice otherwise: in a repeated forward statement and in a gradient.
 
-    The gradients are known to read the names in `named`, perhaps only for a shape; names in `there` are available, so
-    the statements that assign them are not repeated.
+    They get a name in the repeated statement, for the gradient to read. The gradients (`roots`) are known to read the names in
+    `named`, perhaps only for a shape; names in `there` are available, so the statements that assign them are not repeated.
     """
     ends = tuple(roots)
     read = {*named, *(held[op] for op in down_to(ends, held) if op in held)}
@@ -193,11 +204,13 @@ def taken_apart(
 ) -> dict[Op, str]:
     """Return the locals for the backward to compute in its own lines, since it also reads an expensive value inside them.
 
-    To repeat the forward's line would compute that value twice. Values in `there` are available.
+    To repeat the forward's line would compute that value twice: of `y = x.exp().sum()`, if a gradient reads `x.exp()`. Values in
+    `there` are available. A local taken apart may show another one inside, hence the loop.
     """
     ends = tuple(roots)
     found: dict[Op, str] = {}
     while True:
+        # Read by name, so nothing inside them is seen.
         stops = {op for op in held if op in there or op not in found}
         seen = {*down_to(ends, stops)}
         inner = {op for op in seen - stops if is_dear(op)}
@@ -216,14 +229,14 @@ def taken_apart(
 
 
 def _contains(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
-    """Return whether a local is computed from an expensive value that the backward reads (`inner`), without being available itself."""
+    """Return whether a local is computed from one of the values `inner`, expensive ones that the backward reads, and is not available itself."""
     return op not in there and any(
         part in inner and part is not op for part in down_to((op,), there)
     )
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:
-    """Return whether a local is one tensor, computed in every call by primitives with a rule, down to values in `there`."""
+    """Return whether new lines can compute a local: it is one tensor, made in every call by primitives with a rule, from values in `there`."""
     return all(
         part in there
         or part.kind != "group"
@@ -235,17 +248,15 @@ def _is_plain(op: Op, there: Collection[Op]) -> bool:
 # --- A minimum cut of a small graph.
 #
 # In: capacities of directed edges. Out: the nodes on the source's side of the cut
-# nearest
-# to the source. Invariant: the same in every run; an edge of capacity `NEVER` is cut
-# only
-# if unavoidable.
+# nearest to the source. Invariant: the same in every run; an edge of capacity `NEVER`
+# is cut only if unavoidable.
 
 
 NEVER = 10**12
 
 
 class Flow:
-    """A flow network: the residual capacity of each edge."""
+    """A flow network: `rest` is the capacity left on each edge."""
 
     def __init__(self) -> None:
         self.rest: dict[Hashable, dict[Hashable, int]] = {}
@@ -257,7 +268,7 @@ class Flow:
         self.rest.setdefault(two, {}).setdefault(one, 0)
 
     def source_side(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
-        """Return the source's side of a minimum cut: the nodes reachable once no more flow reaches the sink."""
+        """Return the source's side of a minimum cut: the nodes reachable once no more flow reaches the sink (Edmonds-Karp)."""
         while True:
             before = self._before_each(source, sink)
             if sink not in before:
@@ -270,7 +281,7 @@ class Flow:
     def _before_each(
         self, source: Hashable, sink: Hashable
     ) -> dict[Hashable, Hashable]:
-        """Return the reachable nodes, as far as the sink, each with its predecessor on a shortest path."""
+        """Return the nodes reachable from the source, up to the sink, each with the node before it on a shortest path."""
         before, waiting = {source: source}, deque([source])
         while waiting and sink not in before:
             node = waiting.popleft()
@@ -324,12 +335,12 @@ def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
 
 
 def _tensors(ops: Iterable[Op]) -> Iterator[Op]:
-    """Yield the tensors and groups among arguments."""
+    """Return the tensors and groups among arguments, also those in lists: Python values cost nothing."""
     return (op for op in unlisted(ops) if op.kind != "static")
 
 
 class _Choice:
-    """The choice, for each value read, between saving and recomputing it."""
+    """The choice between saving and recomputing, for each value that the backward reads or that is needed to recompute one."""
 
     def __init__(
         self,
@@ -346,7 +357,10 @@ class _Choice:
         )
 
     def saved(self, read: Iterable[Op]) -> tuple[Op, ...]:
-        """Return the values saved at minimum cost, except inputs and outputs: of each value read, keep it or make it again."""
+        """Return the values saved at minimum cost, except inputs and outputs.
+
+        The edge from `have` to `make` of a value is cut if it is saved.
+        """
         flow = Flow()
         for op in self.ops:
             self._add(flow, op)
@@ -363,7 +377,7 @@ class _Choice:
         )
 
     def _add(self, flow: Flow, op: Op) -> None:
-        """Add an op's nodes: `have` it by keeping it or by `make`, which costs time and needs all tensor arguments."""
+        """Add an op's two nodes: to `have` the value, keep it, or `make` it, which costs time and needs all tensor arguments."""
         have, make = ("have", op.serial), ("make", op.serial)
         flow.edge(have, make, self._keep(op))
         flow.edge(make, SINK, self._compute(op))
@@ -378,7 +392,10 @@ class _Choice:
         return NEVER
 
     def _compute(self, op: Op) -> int:
-        """Return the cost of recomputing a value: `NEVER` if impossible, or if expensive and saveable."""
+        """Return the cost of recomputing a value: `NEVER` if impossible, or if expensive and saveable.
+
+        A call with several results can be saved if all of these can.
+        """
         if op.rule in ("input", "drawn"):
             return NEVER
         if op.kind == "group":

@@ -1,1 +1,1 @@
-"""The rules of differentiation: the table parsed into formulas, its checks, and gradients written as code."""
+"""Parse the rules of differentiation: the table as formulas, its checks, and gradients written as code."""

@@ -1,7 +1,12 @@
-"""The arguments of a call, bound to the parameters of a primitive.
+"""Bind the arguments of a call to the parameters of a primitive: `torch.sum(x, -1)` -> `{"x": x, "dim": -1}`.
 
-In: the `call` and `also` of a rule, as text. Out: `Spelling`s, and the arguments of a call by parameter.
-Invariant: a call that does not fit a spelling is not guessed at: it has no binding.
+`graph/application` finds a rule for a call by it, `sample_calls` reads samples of rules.
+
+In: the `call` and `also` of a rule, as text. Out: `Spelling`s, and the arguments of a call by parameter. Invariant: a call that
+does not fit a spelling is not guessed at: it has no binding.
+
+Words: a head is the text of a spelling, `torch.exp(x)`, or a bare name, `torch.exp`; a starred parameter (`*sizes`) takes several
+arguments; a bar is `*_`, behind which parameters are passed by keyword only.
 """
 
 import ast
@@ -38,9 +43,9 @@ class Spelling(NamedTuple):
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
-    """Return one entry `head` of the key `also`, or `call` itself, as a spelling of a primitive; None if it is none.
+    """Return the spelling that a `head` describes, the `call` of a rule or an entry of `also`; None if it describes none.
 
-    A bare `head`, as `torch.exp`, has the parameters of `call`.
+    A bare head, as `torch.exp`, has the parameters of `call`.
     """
     key = key_of(head, call)
     whole = call if is_bare(head) and head != call else head
@@ -80,7 +85,7 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
 
 
 def _receiver(function: ast.expr) -> list[ast.expr]:
-    """Return the tensor a method is called on, as a list: `x` for `x.sum`; empty for a function, `torch.sum`."""
+    """Return the tensor that a method is called on, as a list: `x` for `x.sum`; empty for a function, `torch.sum`."""
     match function:
         case ast.Attribute(ast.Name(name) as value) if name not in ROOTS:
             return [value]
@@ -98,7 +103,7 @@ def _parameter(item: ast.expr) -> Parameter | None:
 
 
 def _keyword(item: ast.keyword, graph: Graph, alone: bool) -> Parameter | None:
-    """Return the parameter for `dim=None`, with its default; `...` in its place stands for no default.
+    """Return the parameter for `dim=None`, with its default; None for `**others`. `...` as default: it must be given, by keyword.
 
     `alone` says whether it may be passed by keyword only.
     """
@@ -119,8 +124,8 @@ def bind(
 ) -> dict[str, Value] | None:
     """Return a call's arguments by parameter; None if the call does not fit the spelling.
 
-    The first argument of a method or an attribute is the tensor before the dot. `collect` makes one value of the arguments
-    for a starred parameter. Parameters left to their defaults are missing from the result.
+    The first argument of a method or an attribute is the tensor before the dot. `collect` makes one value of the arguments for a
+    starred parameter. Parameters left to their defaults are missing from the result.
     """
     bound: dict[str, Value] = {}
     at, count = 0, len(positional)
@@ -130,7 +135,7 @@ def bind(
         elif at < count and not item.keyword:
             bound[item.name] = positional[at]
             at += 1
-    if at < count:
+    if at < count:  # too many arguments
         return None
     if keywords:
         known = {item.name for item in spelling.parameters}

@@ -1,10 +1,13 @@
-"""Gradients that depend on ranks, equations or indices, written as code rather than formulas.
+"""Differentiate primitives whose gradients depend on ranks, equations or indices: in code rather than by formulas.
 
-In: an op and the cotangent of its result. Out: pairs of an argument and its gradient, to be summed to the
-argument's shape by the caller. Invariant: if the shapes are not known well enough, the call falls back on autograd.
+`reverse` calls the function registered for a primitive with `code` in its section.
+
+In: an op and the cotangent of its result. Out: pairs of an argument and its gradient, to be summed to the argument's shape by the
+caller. Invariant: if the shapes are not known well enough (None is returned), autograd differentiates the call.
 
 Words: `g` is the cotangent of the op, the gradient of the loss with respect to its result. A factor is one tensor of an einsum, its
-letters are the names of its dims. A number is `literal` if it is written out, and else `UNKNOWN` before the call.
+letters are the names of its dims. A number is `literal` if it is written out, and else `UNKNOWN` before the call. `make.conj` and
+`mH` are for complex tensors; on real ones they do nothing, or transpose.
 """
 
 from collections.abc import Callable
@@ -52,8 +55,8 @@ def coded(*names: str) -> Callable[[Coded], Coded]:
 def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return the gradients of query, key, value and an additive mask; None if only the call tells whether it is causal.
 
-    With `p = softmax(scale * q @ k.mT)`, the one of `v` is `p.mT @ g`, and the one of the scores `p * (g @ v.mT - sum(g @ v.mT * p))`,
-    multiplied by `k` and `q`.
+    With `p = softmax(scale * q @ k.mT)`, the one of `v` is `p.mT @ g`, and the one of the scores `p * (g @ v.mT - sum(g @ v.mT *
+    p))`, multiplied by `k` and `q`.
     """
     query, key, value, mask, _, causal, scale = op.args
     minus = make.const(-1)
@@ -61,7 +64,7 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
         return None
     factor = _scale(make, query, scale)
     scores = make.mul(factor, make.matmul(query, make.mT(key)))
-    hidden: list[Op] = []
+    hidden: list[Op] = []  # masks of the places that a query must not see
     if literal(causal) is True:
         below = make("tril", make.ones_like(scores))
         hidden.append(make("eq", below, make.const(0)))
@@ -111,7 +114,10 @@ def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
 
 @coded("einsum")
 def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return for each operand an einsum of the others: of `einsum("ij,jk->ik", x, y)`, `einsum("ik,jk->ij", g, y)` for `x`."""
+    """Return for each operand an einsum of the others: of `einsum("ij,jk->ik", x, y)`, `einsum("ik,jk->ij", g, y)` for `x`.
+
+    None if the equation or the operands are not written out, or if a gradient has no such form.
+    """
     equation, operands = op.args
     text = literal(equation)
     if not isinstance(text, str) or operands.rule != "list":
@@ -138,8 +144,8 @@ def _of_operand(
 ) -> Op | None:
     """Return the gradient of one operand: an einsum of `factors`, the cotangent and the other operands.
 
-    `letters` are those of the operand, `others` of each factor. A letter without a factor is a dim the operand was summed
-    over alone: it is restored, and expanded. None for a letter read twice, or dims of `...` with no certain place.
+    `letters` are those of the operand, `others` of each factor. A letter without a factor is a dim the operand was summed over
+    alone: it is restored, and expanded. None for a letter read twice, or dims of `...` with no certain place.
     """
     dots = letters.startswith("...")
     twice = letters[-2:-1] == letters[-1:] not in ("", ".")
@@ -171,7 +177,10 @@ def _of_operand(
 
 
 def _dots_fit(letters: str, others: list[str]) -> bool:
-    """Return whether the dims of an operand's `...` are certainly all in the result; behind a letter they may be fewer."""
+    """Return whether the dims of an operand's `...` are certainly all in the result, so that its gradient has them.
+
+    Behind a letter, `"i..."`, they may be fewer.
+    """
     return "..." not in letters or letters[0] == "." and "..." in others[0]
 
 
@@ -208,7 +217,7 @@ def _is_no_longer(
 
 
 def _all_sizes(letters: str, operand: Op) -> list[tuple[str, object]]:
-    """Return each letter with its size, or None if it is unknown."""
+    """Return each letter of an operand with its size, or with None if it is unknown."""
     known = _sizes(letters, operand)
     return [(letter, known.get(letter)) for letter in letters if letter != "."]
 
@@ -233,7 +242,10 @@ def _sizes(letters: str, operand: Op) -> dict[str, object]:
 def _of_diagonal(
     make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
 ) -> Op | None:
-    """Return the gradient of an operand with its last letter twice, `"bii"`: the gradient of its diagonal, put on a diagonal."""
+    """Return the gradient of an operand with its last letter twice, `"bii"`: the gradient of its diagonal, put on a diagonal.
+
+    None if that has none.
+    """
     dims = operand.shape.dims
     if dims is not None and letters[0] != "." and operand.shape.rank != len(letters):
         return None
@@ -250,7 +262,7 @@ def _of_diagonal(
 def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
     """Return the einsum of `factors`; with the shape of `operand`, if each size is certain to be that of the operand.
 
-    None as operand: its shape differs from the result's.
+    None as operand: the result has another shape.
     """
     rule = make.applier.table.of_op("einsum")
     assert rule is not None
@@ -291,7 +303,7 @@ def _agree(equation: str, operand: Op, factors: Op) -> bool:
 
 @coded("narrow", "slice", "select", "index")
 def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return zeros like `x` with `g` in place of `x[1:3]` or `x[2]`; None for a `narrow` from the end."""
+    """Return zeros like `x` with `g` in place of `x[1:3]` or `x[2]`; None for a `narrow` that starts from the end."""
     x = op.args[0]
     program = make.program
     if op.rule == "narrow":
@@ -316,7 +328,10 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return the gradient of `x[i, j]` with tensors or lists in the index: `g` put into zeros, or added if an element may be read twice."""
+    """Return the gradient of `x[i, j]` with tensors or lists in the index: `g` put into zeros, or added if an element may be read twice.
+
+    None for tensors beside slices, unless in one of the two supported orders.
+    """
     x, *parts = op.args
     program = make.program
     if any(not part.is_tensor for part in parts):
@@ -335,9 +350,9 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
-    """Return the gradient of `x[mask].sum()`: where the mask holds the scalar cotangent, else 0, without a tensor of selected elements.
+    """Return the gradient of `x[mask].sum()`: where the mask holds the scalar cotangent, else 0, so that no elements are selected.
 
-    None for a cotangent that is no expanded scalar.
+    None unless `g` is an expanded scalar.
     """
     if g.facts.operator == "-" and len(g.args) == 1:
         whole = _of_mask(make, x, mask, g.args[0])
@@ -353,12 +368,12 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
 
 
 def _is_list_of_lines(make: Maker, index: Op) -> bool:
-    """Return whether an index is a vector without negative numbers, as `index_add` requires."""
+    """Return whether an index is a vector without negative numbers, as `index_add` needs: each number is a row of `x`."""
     return index.shape.rank == 1 and _counts_from_start(make, index)
 
 
 def _counts_from_start(make: Maker, index: Op) -> bool:
-    """Return whether it certainly has no negative number, which would count from the end."""
+    """Return whether an index certainly has no negative number, which would count from the end."""
     return is_nonnegative(index, make.program.declared.bounded)
 
 
@@ -417,7 +432,7 @@ def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _as_tensor(make: Maker, part: Op, g: Op) -> Op | None:
-    """Return an index as a tensor; None if it is neither a tensor nor a tuple of integers."""
+    """Return an index as a tensor, on the device of `g`; None if it is neither a tensor nor a tuple of integers."""
     if part.is_tensor:
         return part
     values = literal(part)
@@ -488,7 +503,7 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
 
 
 def _of_ones(shape: Shape) -> Shape:
-    """Return a shape of the same number of dims, each of size 1, to compare ranks."""
+    """Return a shape with as many dims, each of size 1: equal ones have the same rank."""
     if shape.dims is None:
         return shape
     return Shape(tuple(dim if is_lead(dim) else 1 for dim in shape.dims))
@@ -498,7 +513,7 @@ def _of_ones(shape: Shape) -> Shape:
 def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return `y @ g.mT` and `x @ g` for the product of two tensors over all dims but their last, as in the gradient of a weight.
 
-    None for other dims, left to autograd.
+    None for other dims: autograd differentiates it.
     """
     x, y, dims = op.args
     if dims.rule != "list" or len({*dims.args}) != 1:
@@ -516,7 +531,7 @@ def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("linear")
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return `g @ weight`, `g.mT @ x` summed over all lines, and `g` for `x @ weight.t() + bias`; a weight of one dim is a vector.
+    """Return `g @ weight`, `g.mT @ x` summed over all rows, and `g` for `x @ weight.t() + bias`; a weight of one dim is a vector.
 
     None for a vector `x`, or an unknown rank of the weight beside one.
     """
@@ -579,9 +594,9 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
-    """Return the size of each part of `cat` as a quotient of the whole size, if all have one shape, and it cannot be read from an input.
+    """Return the size of each part of `cat` as a share of the size of `g`, if all have one shape, and nothing in memory has it.
 
-    None if the shapes differ, or a tensor has the shape: then its size is read.
+    None if the shapes differ, or if an input or a named value has the shape: then its size is read.
     """
     program, first = make.program, parts.args[0].shape
     told = {op.shape for op in program.ops if op.rule == "input" or make.opaque(op)}
@@ -597,7 +612,7 @@ def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
 def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return `g.select(dim, 0)` and `g.select(dim, 1)` for `torch.stack((x, y), dim)`; None for parts not written out.
 
-    A `g` stacked along the same dim is taken apart again.
+    A `g` that is a stack along the same dim is taken apart again.
     """
     parts, dim = op.args
     at = literal(dim)
@@ -615,7 +630,11 @@ def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("flatten")
 def flatten(make: Maker, op: Op, g: Op) -> Pairs:
-    """Return `g` in the old shape; for interleaved parts, `torch.stack((x, y), -1).flatten(-2)`, a stack of `g[..., ::2]` and `g[..., 1::2]`."""
+    """Return `g` in the old shape.
+
+    For interleaved parts, `torch.stack((x, y), -1).flatten(-2)`, that is a stack of `g[..., ::2]` and `g[..., 1::2]`: each part
+    reads its slice.
+    """
     x, *ends = op.args
     if x.rule != "stack" or x.args[0].rule != "list":
         return [(x, reshape_as(make, g, x))]
@@ -634,7 +653,7 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
 
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
-    """Return the cotangent of one part of a `stack`, at index `position` of its dim `at`; of an expanded cotangent, all are equal."""
+    """Return the cotangent of one part of a `stack`: index `position` of dim `at`; of an expanded cotangent, all indices are equal."""
     if not isinstance(at, int):  # the dim is known only in the call
         taken = item_at(make, make("unbind", g, at), position)
         return make.program.shaped(taken, part.shape)
@@ -649,7 +668,7 @@ def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
 
 @coded("slice_scatter")
 def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Return `g` with zeros in place of `src`, and the slice of `g` there, for `x` with `src` put into it."""
+    """Return `g` with zeros in place of `src`, and the slice of `g` there, for `x` with `src` put into it; None for an unknown dim."""
     x, src, dim, start, end, step = op.args
     at = literal(dim)
     if not isinstance(at, int):
@@ -667,7 +686,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return zeros like `x` with `g` added at `index`, for `x.take_along_dim(index, dim)`; None if `x` may have been broadcast."""
     x, index, dim = op.args
     along = dim_of(dim)
-    # An item of several results, as of `topk` or `sort`, is positions too.
+    # Positions are never negative, nor are the indices that `topk` or `sort` return.
     counted = index.rule == "item" or "positions" in index.facts.flags
     counted = counted or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
@@ -685,7 +704,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _differ_along(one: Shape, two: Shape, dim: shapes.Axis) -> bool:
-    """Return whether two shapes are equal except for one dim."""
+    """Return whether two shapes are equal except, perhaps, for one dim."""
     rest = shapes.with_dim(one, dim)
     return rest is not None and rest == shapes.with_dim(two, dim)
 

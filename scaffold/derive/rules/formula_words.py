@@ -1,14 +1,18 @@
-"""Words of rule formulas that depend on shapes, as `sum_to`, which undoes a broadcast, expanded by the known shapes.
+"""Expand the words of rule formulas that depend on shapes, as `sum_to`, which undoes a broadcast, by the known shapes.
 
-In: a maker and the arguments. Out: the op. Invariant: it equals the word's `REFERENCE` in `verify/child/rule_values.py`; for an unknown shape, the code
-works for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; for undeclared shapes it is
-`g.sum_to_size(x.shape)`.
+A rule says `grad.x = "sum_to(grad * y, x)"` once; `sum_to(g, x)` of a `g[B, N]` and an `x[N]` becomes `g.sum(0)`, for undeclared
+shapes `g.sum_to_size(x.shape)`. `formulas` calls a word by its name, the other modules by `import`.
+
+In: a maker and the arguments. Out: the op. Invariant: it equals the word's `REFERENCE` in `verify/child/rule_values.py`; for an
+unknown shape, the code works for any.
 
     @word
     def expand_as(make: Maker, g: Op, x: Op) -> Op: ...
 
 Words: `g` is the cotangent in a formula. A `summed_to` op sums to a shape known in the call alone, an `expanded` one expands to a
-shape. An opaque op is read by its name, never taken apart.
+shape. An opaque op is read by its name, never taken apart. A list is written out if its items are known before the call; a word
+that needs them raises `UnsupportedError` without: then autograd differentiates the op. Literal arguments have a value known by
+`literal`.
 """
 
 import string
@@ -82,7 +86,7 @@ def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
 
 
 def may_be_scalar(shape: Shape, dim: Op) -> bool:
-    """Return whether a value of this shape may be a scalar, reduced over `dim`: its rank is undeclared, and `dim` is 0, -1 or unknown."""
+    """Return whether a value of this shape, reduced over `dim`, may be a scalar: its rank is undeclared, and `dim` is 0, -1 or unknown."""
     return literal(dim) in (0, -1, UNKNOWN) and shape != SCALAR and _is_open(shape)
 
 
@@ -132,7 +136,7 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
     dims = dims_of(dim)
     if literal(keepdim) is True:
         return g
-    if literal(keepdim) is not False:
+    if literal(keepdim) is not False:  # only the call tells
         no = make.const(False)
         return make.choose(keepdim, g, restore(make, g, x, dim, no))
     if not dims or x.shape == SCALAR:
@@ -148,13 +152,14 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
         if rank is None:
             raise UnsupportedError("dims counted from both ends")
         plain = [at % rank for at in plain]
+    # Each new dim is counted as it will be in the end, so outer ones come first.
     for at in sorted(plain, reverse=plain[0] < 0):
         g = restored(make, g, x, make.program.const(at))
     return g
 
 
 def _kept(make: Maker, x: Op, dim: Op) -> Op:
-    """Return a reduction of `x` with kept dims, whose shape the cotangent gets, with `dim` known only at run time."""
+    """Return a reduction of `x` with kept dims: the cotangent gets its shape, as `dim` is known only at run time."""
     if x.facts.operator == "**" and x.args[0].shape == x.shape:
         x = x.args[0]  # saved anyway, for the gradient of `x.pow(2)`
     return make.applier.named("sum", x, dim, make.const(True))
@@ -162,7 +167,10 @@ def _kept(make: Maker, x: Op, dim: Op) -> Op:
 
 @word
 def sum_to(make: Maker, g: Op, x: Op) -> Op:
-    """Return `g` summed to the shape of `x`, which was broadcast: `g[B, N]`, `x[N]` -> `g.sum(0)`; a smaller `g` is expanded."""
+    """Return `g` summed to the shape of `x`, which was broadcast: `g[B, N]`, `x[N]` -> `g.sum(0)`; a smaller `g` is expanded.
+
+    The gradient of a real `x` is the real part of a complex `g`.
+    """
     if g.kind == "complex" and x.kind != "complex":
         make.take_for_real((x,))
         g = make.real(g)
@@ -206,7 +214,10 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
 def _dims_to_sum(
     large: Shape, small: Shape
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the dims to sum away, and the dims to sum to size 1: `[B, N, D]` to `[N, 1]` -> `(0,)`, `(-1,)`; None if unknown."""
+    """Return the dims to sum away, and the dims to sum to size 1: `[B, N, D]` to `[N, 1]` -> `(0,)`, `(-1,)`.
+
+    None if the shapes do not tell.
+    """
     if isinstance(small.origin, shapes.Kept):  # `large` reduced with keepdim
         dims = small.origin.axes or ()
         plain = tuple(at for at in dims if isinstance(at, int))
@@ -232,7 +243,7 @@ def _dims_to_sum(
 
 @word
 def fit_to(make: Maker, g: Op, x: Op) -> Op:
-    """Return `g` with the shape of `x`, either of which may be larger: summed for a broadcast `x`, expanded at a size of 1."""
+    """Return `g` with the shape of `x`, either of which may be larger in some dim: summed for a broadcast `x`, expanded at a size of 1."""
     if not g.is_tensor or shapes.fits(x.shape, g.shape):
         return sum_to(make, g, x)
     if g.kind == "complex" and x.kind != "complex":
@@ -271,9 +282,9 @@ def zeros(make: Maker, g: Op, x: Op) -> Op:
 
 @word
 def cast_as(make: Maker, g: Op, x: Op, by: Named | None = None) -> Op:
-    """Return `g` in the dtype of `x`; `g` itself if the two are certain to have the same.
+    """Return `g` in the dtype of `x`; `g` itself if the two certainly have the same.
 
-    `by` names a function of the two dtypes to choose another, as `promote_types`.
+    With `by`, in the dtype that this function of torch makes of both: `promote_types`.
     """
     if make.precision(g) == make.precision(x):
         return g
@@ -284,7 +295,7 @@ def cast_as(make: Maker, g: Op, x: Op, by: Named | None = None) -> Op:
 
 @word
 def widened(make: Maker, x: Op, g: Op) -> Op:
-    """Return `x` in the dtype of `x` and `g` together."""
+    """Return `x` in the wider dtype of `x` and `g`."""
     return cast_as(make, x, g, Named("promote_types"))
 
 
@@ -315,20 +326,20 @@ def rank(make: Maker, x: Op) -> Op:
 
 @word
 def whole(make: Maker, x: Op) -> Op:
-    """Return whether the elements of `x` are integers, as a constant."""
+    """Return whether the elements of `x` are integers, as a constant: True or False."""
     return make.const(x.kind == "int")
 
 
 @word
 def excludes(make: Maker, x: Op, value: Op) -> Op:
-    """Return whether no element can be that number, as in `torch.arange(n)` none is below zero."""
+    """Return whether surely no element of `x` is the number `value`: none of `torch.arange(n)` is -1."""
     number = literal(value)
     return make.const(is_nonnegative(x) and isinstance(number, int) and number < 0)
 
 
 @word
 def class_dim(make: Maker, x: Op) -> Op:
-    """Return the dim of class scores, 1, or 0 for a vector of scores of one example."""
+    """Return the dim of class scores in a loss over classes: 1, or 0 for a vector of scores of one example."""
     one = make.const(1)
     if x.shape.rank is not None:
         return make.const(min(1, x.shape.rank - 1))
@@ -347,7 +358,7 @@ def dtype(make: Maker, x: Op) -> Op:
 
 @word
 def count(make: Maker, x: Op, dim: Op) -> Op:
-    """Return the number of elements a reduction over `dim` takes together, the divisor of a mean; over all without a dim.
+    """Return the number of elements that a reduction over `dim` takes together, the divisor of a mean; over all without a dim.
 
     If `dim` may be several dims, unknown before the call, it is the quotient of the element counts of `x` and the result.
     """
@@ -369,7 +380,7 @@ def count(make: Maker, x: Op, dim: Op) -> Op:
 
 
 def _length(make: Maker, x: Op, dim: Op) -> Op:
-    """Return the size of `x` along `dim`, 1 for a scalar."""
+    """Return the size of `x` along `dim`; 1 for a scalar, which has no dim."""
     return length(make.program, size(make, x, dim), x, dim)
 
 
@@ -409,9 +420,9 @@ def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
 
 @word
 def trailing(make: Maker, sizes: Op) -> Op:
-    """Return the last dims, one for each of some sizes: `(3, 4)` -> `(-2, -1)`, as `F.layer_norm` reduces them."""
+    """Return the last dims, one for each of some sizes: `(3, 4)` -> `(-2, -1)`, the dims that `F.layer_norm` reduces."""
     count = _length_of(sizes)
-    if count is not None:  # one dim without brackets, as by hand
+    if count is not None:  # one dim without brackets, as an author writes it
         return make.const(-1 if count == 1 else tuple(range(-count, 0)))
     program = make.program
     if not is_sequence(program, sizes):
@@ -421,7 +432,7 @@ def trailing(make: Maker, sizes: Op) -> Op:
 
 
 def _length_of(sizes: Op) -> int | None:
-    """Return the number of sizes, 2 for `x.shape[-2:]`; None if unknown before the call."""
+    """Return the number of sizes in a list or shape, 2 for `x.shape[-2:]`; None if unknown before the call."""
     if sizes.rule == "list":
         starred = any(item.rule == "starred" for item in sizes.args)
         return None if starred else len(sizes.args)
@@ -444,7 +455,7 @@ def _is_absent(op: Op) -> bool:
 
 @word
 def asked(make: Maker, length: Op) -> Op:
-    """Return the length a Fourier transform is asked for in one dim; None for -1, to keep the dim's own."""
+    """Return the `length` that a Fourier transform is asked for in one dim; None for -1, by which the dim stays as it is."""
     return make.const(None) if literal(length) == -1 else length
 
 
@@ -461,7 +472,7 @@ def in_shape(make: Maker, x: Op, shape: Op) -> Op:
 
 @word
 def channels(make: Maker, weight: Op, x: Op) -> Op:
-    """Return a vector of one number per channel, with dims of size 1 behind, to broadcast with `x[N, C, H, W]`: `weight[:, None, None]`."""
+    """Return a vector of one number per channel, to broadcast with `x[N, C, H, W]`: `weight[:, None, None]`."""
     program = make.program
     if x.shape == SCALAR:
         return in_shape(make, weight, program.op("list", ()))
@@ -487,7 +498,7 @@ def _rank(make: Maker, x: Op) -> int:
 
 @word
 def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
-    """Return the argument of `F.pad` to lengthen one dim: `(before, after)` with zeros for all dims behind it.
+    """Return the argument of `F.pad` to lengthen one dim: `(before, after)` behind zeros for all dims after it.
 
     `F.pad` counts from the last dim: dim -2 by 1 at its end -> `(0, 0, 0, 1)`.
     """
@@ -508,7 +519,7 @@ def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
 
 @word
 def number_at(make: Maker, numbers: Op, at: Op) -> Op:
-    """Return one of several numbers, or the number given for all dims: of a stride, `2` or `(2, 1)`."""
+    """Return one of several numbers, or the one given for all dims: of a stride, `2` or `(2, 1)`."""
     place, program = literal(at), make.program
     assert isinstance(place, int)
     if numbers.rule == "list":
@@ -559,7 +570,7 @@ def negated(make: Maker, numbers: Op) -> Op:
 
 @word
 def at_least(make: Maker, tensors: Op, rank: Op) -> Op:
-    """Return tensors with at least `rank` dims each, as `torch.atleast_2d` makes them."""
+    """Return tensors with at least `rank` dims each, as `torch.atleast_2d` makes them; `rank` is a literal."""
     count = literal(rank)
     if tensors.rule != "list" or not isinstance(count, int):
         raise UnsupportedError("tensors that are not written out")
@@ -569,7 +580,7 @@ def at_least(make: Maker, tensors: Op, rank: Op) -> Op:
 
 @word
 def batched(make: Maker, x: Op, rank: Op) -> Op:
-    """Return `x` with exactly one dim before its last `rank` dims, as for a convolution: an unbatched input gets a batch of size 1."""
+    """Return `x` with exactly one dim before its last `rank` dims, as a convolution needs it: an unbatched input gets a batch of size 1."""
     count = literal(rank)
     assert isinstance(count, int)
     if x.shape.rank == count + 1:
@@ -580,7 +591,7 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
     ndim = program.op("rank", (), OfShape(x.shape))
     several = program.python("compare", ">", ndim, rank)
     first, *last = (size(make, x, make.const(at)) for at in (0, *range(-count, 0)))
-    # Not -1, which is ambiguous for an empty tensor.
+    # Not -1 for the batch: that is ambiguous for an empty tensor.
     number = program.python("conditional", "", several, first, make.const(1))
     return in_shape(make, x, program.op("list", (number, *last)))
 
@@ -606,7 +617,7 @@ def _at_least(make: Maker, x: Op, count: int) -> Op:
         return x
     if x.shape.rank is None:
         return make(f"atleast_{count}d", x)
-    places = ((), (0,), (0, 0), (0, 0, -1))[count]  # for a tensor without dims
+    places = ((), (0,), (0, 0), (0, 0, -1))[count]  # of the dims of a scalar
     for at in places[x.shape.rank :]:
         x = make.unsqueeze(x, make.const(at))
     return x
@@ -665,7 +676,7 @@ def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
 
 
 def _along(make: Maker, x: Op, at: int, count: int) -> Op:
-    """Return a vector with dims of size 1 behind, to stand along dim `at` of a grid with `count` dims."""
+    """Return a vector with dims of size 1 behind it, so that it lies along dim `at` of a grid with `count` dims."""
     for _ in range(count - at - 1):
         x = make.unsqueeze(x, make.const(-1))
     return x
@@ -673,7 +684,7 @@ def _along(make: Maker, x: Op, at: int, count: int) -> Op:
 
 @word
 def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
-    """Return the cotangent `g` of `x.repeat(*repeats)` summed over the copies.
+    """Return the cotangent `g` of `x.repeat(*repeats)` summed over the copies: the gradient of `x`.
 
     A reshape gives each copy an index in a dim of its own, as in `g[2, N]` for two copies of `x[N]`; these dims are summed.
     """
@@ -705,8 +716,8 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
 def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
     """Return the sum over the copies of `x` of unknown rank, along the last `len(times)` dims, with sizes read from `g`.
 
-    It is the gradient of `x.repeat(2, 1)`: the 2 rows of copies get a dim of their own, and that is summed. With `tile`, there may be
-    other dims before them. Raise `UnsupportedError` for a number of copies read from a shape: it is 0 if that is empty.
+    It is the gradient of `x.repeat(2, 1)`: the 2 rows of copies get a dim of their own, and that is summed. With `tile`, there may
+    be other dims before them. Raise `UnsupportedError` for a number of copies read from a shape: it is 0 if that is empty.
     """
     program = make.program
     sizes, dims = list[Op](), list[int]()

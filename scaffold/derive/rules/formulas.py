@@ -1,7 +1,12 @@
-"""The formula of a rule, `grad * y`, evaluated into ops of the graph.
+"""Evaluate the formula of a rule, `grad * y`, into ops of the graph.
 
-In: a formula's node, and the op of each name in it. Out: the op of its value. Invariant: all primitives are made by the
-smart constructors; a test of literal arguments is decided here.
+`reverse` does it for each op that it differentiates, `lower/expressions` for a rule's `value` and `when`.
+
+In: a formula's node, and the op of each name in it. Out: the op of its value. Invariant: all primitives are made by the smart
+constructors; a test of literal arguments is decided here.
+
+Words: a word of formulas is a function that is no primitive, such as `sum_to`. `literal(op)` is the value of a Python value that is
+written out, else `UNKNOWN`: only the call tells it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +31,7 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 
 
 def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
-    """Return the `value` of a rule, its call written in primitives, for the given arguments."""
+    """Return the `value` of a rule, its call written in primitives (`x * sigmoid(x)` of silu), for the given arguments."""
     formula, env, table = table.value(rule), dict(args), table.home(rule)
     if "takes_complex" in rule.facts.flags:
         make.program.real_in_calls.update(tensors(args.values()))
@@ -39,14 +44,14 @@ def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> O
 
 
 def condition_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
-    """Return the `when` of a rule as a test on the arguments of a call."""
+    """Return the `when` of a rule as a test on the arguments of a call, for one that only the call decides."""
     test = table.condition(rule)
     assert test is not None, rule.name
     return FormulaEvaluator(make, args, table.home(rule)).value(test)
 
 
 class FormulaEvaluator(Evaluator):
-    """An evaluator of the formulas of one rule application."""
+    """An evaluator of formulas of one rule, for the arguments of one op."""
 
     def __init__(
         self,
@@ -57,22 +62,21 @@ class FormulaEvaluator(Evaluator):
     ) -> None:
         """Evaluate formulas of a rule of `table`, over the op of each name in `env`.
 
-        With `for_shape` only the shape of the result is read, so nothing may be simplified to a number.
+        With `for_shape` only the shape of the result is read, so nothing may be simplified to a number, as `x - x` would be.
         """
         super().__init__(make.applier, env)
         self.make = make
         self.table = table  # the rule's table
-        # For a word reading a shape only: `x - x` simplifies to the number 0, without a shape.
         self.for_shape = for_shape
 
     def attribute(self, node: Node) -> Op:
-        """Return a constant of `math`; raise UnsupportedError for other attributes."""
+        """Return a constant of `math`, as `math.pi`; raise `UnsupportedError` for other attributes."""
         if dotted(node) is None or not str(dotted(node)).startswith("math."):
             raise UnsupportedError(f".{node.label} in a formula")
         return self.program.static(self._copied(node))
 
     def _copied(self, node: Node) -> Node:
-        """Return a node of the table's graph, copied into the program's."""
+        """Return a node of the table's graph as a node of the program's: each graph has nodes of its own."""
         args = tuple(map(self._copied, node.args))
         return self.program.graph.node(node.kind, node.label, args, node.keywords)
 
@@ -114,7 +118,7 @@ class FormulaEvaluator(Evaluator):
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
         """Return the outcome of a comparison of Python values, `2 > 1` or `dim is None`; None if only the call tells.
 
-        A value not known, but never None, differs from None.
+        A value that is unknown, but never None, differs from None.
         """
         one, two = literal(left), literal(right)
         if label in ("is", "is not") and two is None and one is UNKNOWN:
@@ -128,7 +132,7 @@ class FormulaEvaluator(Evaluator):
         if node.kind != "boolean":
             raise UnsupportedError(f"{node.kind} in a formula")
         values = [self.value(arg) for arg in node.args]
-        decisive = node.label == "or"
+        decisive = node.label == "or"  # the value that settles the whole
         rest = dict[Op, None]()  # each test once
         for value in values:
             plain = literal(value)
@@ -143,13 +147,13 @@ class FormulaEvaluator(Evaluator):
         return self.program.python("boolean", node.label, *rest)
 
     def test(self, node: Node) -> Op | bool:
-        """Return a test fixed in each call, or its outcome as a bool if known."""
+        """Return a test that has one outcome in each call, or the outcome as a bool if it is known before."""
         told = self.value(node)
         plain = literal(told)
         return told if plain is UNKNOWN else bool(plain)
 
     def item(self, op: Op, position: int) -> Op:
-        """Return one of several results, even if unused by the forward."""
+        """Return one of several results, made anew if the forward does not use it."""
         return item_at(self.make, op, position)
 
     def call(self, node: Node) -> Op:
@@ -179,7 +183,7 @@ class FormulaEvaluator(Evaluator):
         return self.make(rule.op, *given)
 
     def _completed(self, rule: Rule, values: list[Op]) -> dict[str, Op]:
-        """Return the argument of each parameter of a rule, by name, with defaults."""
+        """Return the argument of each parameter of a rule, by name, with defaults for the missing ones."""
         names = (item.name for item in rule.parameters)
         given = dict(zip(names, values, strict=False))
         whole = self.make.applier.completed(rule, given)
@@ -187,7 +191,7 @@ class FormulaEvaluator(Evaluator):
         return whole
 
     def _in_order(self, rule: Rule, values: list[Op], named: dict[str, Op]) -> list[Op]:
-        """Return the arguments by position: keywords in their places, and defaults between them."""
+        """Return the arguments by position: keywords in their places, and defaults for parameters between them."""
         if not named:
             return values
         rest = rule.parameters[len(values) :]
@@ -215,5 +219,5 @@ class FormulaEvaluator(Evaluator):
 
 
 def _reads_metadata(callee: Node) -> bool:
-    """Return whether a callee is a word for a Python value, as `count(x, dim)`, so x is read for its shape only."""
+    """Return whether a callee is a word with a Python value, as `count(x, dim)`, so that `x` is read for its shape only."""
     return callee.label in BUILDERS and not BUILDERS[callee.label].tensor

@@ -1,7 +1,9 @@
-"""Samples and domains of the rule table: calls to check a rule with, and the range of their values.
+"""Read samples and domains of the rule table: calls to check a rule with, and the range of their values.
 
-In: their text. Out: a `Sample` by parameter, a `Domain`; None for unreadable text. Invariant: no value is drawn here:
-that takes torch.
+In: their text, `x[3, 4], dim=-1` and `positive; not 1`. Out: a `Sample` by parameter, a `Domain`; None for unreadable text.
+Invariant: no value is drawn here: that takes torch, so tests and `scaffold rules check` do it.
+
+Words: a kink is a value at which a function has no derivative, so that test values avoid it.
 """
 
 import ast
@@ -22,7 +24,7 @@ _INTERVAL = re.compile(r"\((-?[\d.]+), (-?[\d.]+)\)$")
 
 
 class Drawn(NamedTuple):
-    """A tensor of a sample."""
+    """A tensor of a sample, to be filled with random values: `x[3, 4]`."""
 
     name: str
     sizes: tuple[int, ...]
@@ -39,7 +41,7 @@ Sample = dict[str, Argument]
 
 
 class Domain(NamedTuple):
-    """The range of test values: a word of `NAMED`, "index" or "interval", its bounds, and values to avoid."""
+    """The range of test values: a word of `NAMED`, "index" or "interval", its bounds, and values to avoid (`kinks`)."""
 
     within: str = "any"
     bounds: tuple[float, float] = (0, 0)
@@ -77,7 +79,7 @@ def _argument(item: ast.expr, graph: Graph) -> Argument:
 
 
 def _collected(items: Sequence[Argument]) -> Argument:
-    """Return the value of a starred parameter: the only argument, or a tuple of several."""
+    """Return the value of a starred parameter from the arguments left for it: the only one, or a tuple of several."""
     return items[0] if len(items) == 1 else Several(tuple(items))
 
 

@@ -1,7 +1,13 @@
-"""Gradients of calls with several results, by a cotangent for each: of parts (`x.split(2)`), and of fields (`x.max(0).values`).
+"""Give gradients to calls with several results, by a cotangent for each: of parts (`x.split(2)`), and of fields (`x.max(0).values`).
+
+`reverse` collects the cotangents of the results first, then asks here for the gradient of the call.
 
 In: an op and the cotangents of some of its results, by position. Out: the cotangents read by formulas, or the gradient of the
 tensor split into parts. Invariant: a missing cotangent counts as zeros.
+
+Words: `arrived` maps the position of a result to its cotangent. Parts are `unbind`, `split` or `chunk`; a call is `sized` if its
+argument gives the sizes of parts, and `shares` if it gives their number. The forward has unpacked a call if it gives each part a
+name: `a, b = ...`.
 """
 
 from collections.abc import Mapping
@@ -19,9 +25,9 @@ from scaffold.derive.simplify.joined_terms import joined_parts
 def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     """Return whether all parts are known to be used: each has a cotangent, or the forward unpacks all of them.
 
-    `arrived` has the cotangent of each part by position.
+    Then the gradient may be one `cat` of them. `arrived` has the cotangent of each part by position.
     """
-    if any(at < 0 for at in arrived):  # the last one of an unknown number
+    if any(at < 0 for at in arrived):  # counted from the end of an unknown number
         return False
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
     if (
@@ -46,7 +52,10 @@ def gradient_by_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[O
 
 
 def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
-    """Return the cotangents of all parts as a list op, with zeros for missing ones; the forward has unpacked all parts."""
+    """Return the cotangents of all parts as a list op, with zeros for missing ones: to join them.
+
+    The forward must have unpacked all parts, so that each is known.
+    """
     items = make.program.items_of(op)
     parts = [
         arrived.get(at) or make.zeros(items[at], items[at].shape)
@@ -56,7 +65,7 @@ def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
 
 
 def item_at(make: Maker, op: Op, position: int) -> Op:
-    """Return one of several results as an op, a new one if the forward does not use it."""
+    """Return one of several results as an op; a new one if the forward does not use it."""
     known = make.program.items_of(op).get(position)
     if known is not None:
         return known
@@ -67,7 +76,7 @@ def item_at(make: Maker, op: Op, position: int) -> Op:
 
 
 def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
-    """Return the cotangents in one branch of a test, 0 for a true test; a cotangent of 0 there is left out."""
+    """Return the cotangents in one branch of a test, `side` 0 if it holds, 1 if not; a cotangent that is 0 there is left out."""
     chosen = {
         at: g.args[side] if g.rule == "cond" and g.test is test else g
         for at, g in arrived.items()

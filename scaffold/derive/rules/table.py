@@ -1,10 +1,13 @@
-"""The rule table: the spellings of each primitive, and the formulas of its gradients.
+"""Find rules in the rule table: the spellings of each primitive, and the formulas of its gradients.
 
-In: the text of `rules.toml`, or of a team's own table (its grammar is the header of `rules.toml`). Out: a `Table` that
-finds a `Rule` by its spelling. Invariant: only used sections are parsed; a derivation reads a few rules of hundreds.
+Every step of the engine asks it: which primitive is `torch.exp(x)`, what is its gradient, is it linear?
+
+In: the text of `rules.toml`, or of a team's own table (its grammar is the header of `rules.toml`). Out: a `Table` that finds a
+`Rule` by its spelling. Invariant: only used sections are parsed; a derivation reads a few rules of hundreds.
 
 Words: a head is the spelling of a call in a section, `torch.exp(x)`; `base` is the built-in table below a team's own, `home` the
-table of a rule.
+table of a rule. `facts` are the keys of a section that are no formulas: its category, its dtype, whether it is linear. A
+primitive's ops have the name of its rule, but for those of a team's own rule (`_op_of`).
 """
 
 import re
@@ -33,7 +36,7 @@ _OPERANDS = re.compile(rf"{_OPERAND.pattern}(?:, {_OPERAND.pattern})*")
 
 
 class Rule(NamedTuple):
-    """One primitive. `formulas` are text; `Table.gradients` has them as nodes."""
+    """One primitive, read from its section. `formulas` are text; `Table.gradients` has them as nodes."""
 
     name: str
     spelled: Spelling  # as it is printed
@@ -44,7 +47,8 @@ class Rule(NamedTuple):
     # A test fixed in each call: the rule is only for calls that pass it.
     when: str | None = None
     code: str | None = None  # the engine's function with the gradients
-    fused: Mapping[str, str] = {}  # parameter -> its other gradient
+    # parameter -> its gradient as one call of PyTorch's: `silu_backward(grad, x)`
+    fused: Mapping[str, str] = {}
     module: str | None = None  # for a function outside PyTorch
     op: str = ""  # the name of its ops: unknown to the engine for a team's rule
     simpler: tuple[str, ...] = ()  # identities: `-(-x) -> x`
@@ -52,7 +56,7 @@ class Rule(NamedTuple):
     # Its value as primitives, instead of gradients of its own.
     value: str | None = None
     parts: str | None = None  # the call in parts, of which one can be saved
-    tangents: Mapping[str, str] = {}  # parameter -> its part of the tangent
+    tangents: Mapping[str, str] = {}  # parameter -> its term of the result's tangent
     triton: str = ""  # its value in a Triton kernel, over its parameters
 
     @property
@@ -69,12 +73,12 @@ class Rule(NamedTuple):
 
     @property
     def tensors(self) -> frozenset[str]:
-        """Return the parameters a call may give tensors for; any other is a Python value, fixed in each call."""
+        """Return the parameters that may be tensors; any other is a Python value, fixed in each call."""
         return frozenset(self.facts.differentiable) | frozenset(self.facts.nondiff)
 
     @property
     def ends_derivatives(self) -> bool:
-        """Return whether PyTorch cannot differentiate a call of it in a backward, so the op is differentiable once."""
+        """Return whether PyTorch cannot differentiate a call of it in a backward: an op whose backward has it is differentiable once."""
         return "once" in self.facts.flags or self.undifferentiated
 
     @property
@@ -85,7 +89,7 @@ class Rule(NamedTuple):
         return known or "undifferentiated" in self.facts.flags
 
     def leads_back(self, result: str) -> bool:
-        """Return whether a gradient reads the cotangent of a result: none reads that of a norm's mean."""
+        """Return whether some gradient formula reads the cotangent of a result: none reads that of a norm's mean, so the mean is a constant."""
         return not self.formulas or f"grad_{result}" in str([*self.formulas.values()])
 
     @property
@@ -107,8 +111,7 @@ class Table:
     """A finder of rules by name and by spelling; each is parsed on first use."""
 
     def __init__(self, primitives: Primitives, base: "Table | None" = None) -> None:
-        """Take the sections of a table, and the table below it, if any; rules and formulas are parsed on first use."""
-        # `base`: the built-in table below a team's own
+        """Take the sections of a table, and the built-in table below it if they are a team's; they are parsed on first use."""
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
         # parsed so far: rules by name and by op, spellings, answers of `find`, formulas
@@ -128,9 +131,9 @@ class Table:
     def find(self, kind: str, name: str) -> tuple[Found, ...]:
         """Return the rules with this spelling, in the order of the table: the first one with fitting parameters applies.
 
-        `kind` and `name`: ("function", "torch.exp"), ("method", "sum"), ("attribute", "mT"), ("operator", "+"),
-        ("subscript", "[]"). A parameter outside `Rule.tensors` does not take a tensor, and `dim` no bool (the
-        one argument of `x.var(False)` is `unbiased`); then `condition` must hold.
+        `kind` and `name`: ("function", "torch.exp"), ("method", "sum"), ("attribute", "mT"), ("operator", "+"), ("subscript",
+        "[]"). A parameter outside `Rule.tensors` does not take a tensor, and `dim` no bool (the one argument of `x.var(False)` is
+        `unbiased`); then `condition` must hold. The caller checks these.
         """
         key = (kind, name)
         if key not in self._finds:
@@ -147,7 +150,7 @@ class Table:
         return Found(self.rule(name), self._spellings[name, head])
 
     def spelled(self) -> frozenset[tuple[str, str]]:
-        """Return all keys (kind, name) accepted by `find` with at least one rule."""
+        """Return all keys (kind, name) for which `find` has a rule."""
         return self.primitives.spelled() | (
             self.base.spelled() if self.base else frozenset()
         )
@@ -170,7 +173,7 @@ class Table:
         return self._rules[name]
 
     def facts(self, op: str) -> Facts | None:
-        """Return the facts about ops of a name, as `memory` and `linear`; None if no table has them."""
+        """Return the facts about the ops called `op`, as `memory` and `linear`; None if no table has them."""
         if op in self._ops:
             return self._facts(self._ops[op])
         return self.base.facts(op) if self.base else None
@@ -182,7 +185,10 @@ class Table:
         return facts_of(self._section(name))
 
     def _section(self, name: str) -> Section:
-        """Return the section of a rule as written, with keys inherited from the built-in rule for the same call."""
+        """Return the section of a rule as written, with keys inherited from the built-in rule for the same call.
+
+        A team's rule of an op of its own, `exp_`, inherits none.
+        """
         own = self.primitives.section(name) if name in self.primitives else None
         if self.base is None or (own is not None and self._op_of(name).endswith("_")):
             assert own is not None
@@ -191,20 +197,20 @@ class Table:
         return below if own is None else inheriting(own, below)
 
     def of_op(self, op: str) -> Rule | None:
-        """Return the rule with ops called `op`; None if no table has one. The name of a team's op may end with an underscore."""
+        """Return the rule of the ops called `op`; None if no table has one. The name of a team's op may end with an underscore."""
         if op not in self._of_ops:
             below = self.base.of_op(op) if self.base and op not in self._ops else None
             self._of_ops[op] = self.rule(self._ops[op]) if op in self._ops else below
         return self._of_ops[op]
 
     def home(self, rule: Rule) -> "Table":
-        """Return the table with this rule: the names in its formulas are looked up there."""
+        """Return the table that a rule is from: the names in its formulas are looked up there."""
         if self._rules.get(rule.name) is rule or self.base is None:
             return self
         return self.base.home(rule)
 
     def op_of(self, name: str) -> str:
-        """Return the name of the ops made by `name` in a formula of this table."""
+        """Return the name of the ops that `name` makes in a formula of this table: `exp`, or `exp_` for a team's own `exp`."""
         if self.base is None or name in self.heads:
             return self._op_of(name)
         return self.base.op_of(name)
@@ -229,7 +235,7 @@ class Table:
         return self.heads[name][0]
 
     def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
-        """Return the formulas of a parameter's gradient, all of the same value; usually one."""
+        """Return the formulas of a parameter's gradient: usually one; the last of several, of the same value, is for a call found as a composition."""
         key = (rule.op, parameter)
         if key not in self._gradients:
             scope = Scope(self.scope(rule))
@@ -249,7 +255,7 @@ class Table:
         return self._gradients[key][0]
 
     def tangent(self, rule: Rule, parameter: str) -> Node:
-        """Return the formula of a parameter's contribution to the tangent of the result, over `tangent`."""
+        """Return the formula of a parameter's term of the result's tangent, for forward mode; it reads `tangent`, the parameter's own."""
         key = (rule.op, f"{parameter} tangent")
         if key not in self._gradients:
             scope = Scope(self.scope(rule) | {"tangent"})
@@ -259,7 +265,7 @@ class Table:
         return self._gradients[key][0]
 
     def composed(self) -> tuple[tuple["Table", str, str], ...]:
-        """Return all formulas which equal a rule's call, `x * sigmoid(x)`: for each the rule's table, its name, and the text."""
+        """Return all formulas that equal a rule's call, `x * sigmoid(x)`: for each the rule's table, its name, and the text."""
         own = tuple(
             (self, name, text)
             for name, texts in self.primitives.composed.items()
@@ -268,7 +274,7 @@ class Table:
         return own + (self.base.composed() if self.base else ())
 
     def value(self, rule: Rule) -> Formula:
-        """Return the `value` of a rule, the call in primitives: steps, and the result."""
+        """Return the `value` of a rule, the call written in primitives: steps, and the result."""
         assert rule.value is not None
         if rule.op not in self._values:
             text = Text(rule.value, Location(f"rule {rule.name}"))
@@ -295,7 +301,7 @@ class Table:
         return frozenset(known | set(self.names()) | BUILDERS.keys())
 
     def _parsed(self, text: str, scope: Scope, rule: Rule) -> Node:
-        """Return a one-line formula as a node; raise `ScaffoldError` for an unknown name."""
+        """Return a formula of one line as a node; raise `ScaffoldError` for a name outside `scope`."""
         place = Location(f"rule {rule.name}")
         node = parse(Text(text, place), scope, self.graph).result
         assert node is not None  # without `targets` a formula has a result
@@ -303,7 +309,7 @@ class Table:
 
 
 def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
-    """Return the rule of a section; the section has passed all checks."""
+    """Return the rule of a section; only of one that has passed all checks."""
     spelled = spelling(raw["call"], raw["call"], graph)
     assert spelled is not None, name
     formulas = {key: several(value) for key, value in raw.get("grad", {}).items()}
@@ -328,7 +334,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
 
 
 def operands(text: str) -> Wanted:
-    """Parse the sizes of each operand: `x[N, K], y[K, M]` -> `{"x": ("N", "K"), "y": ("K", "M")}`; empty for other text."""
+    """Return the sizes of each operand: `x[N, K], y[K, M]` -> `{"x": ("N", "K"), "y": ("K", "M")}`; empty for other text."""
     if not _OPERANDS.fullmatch(text):
         return {}
     return {

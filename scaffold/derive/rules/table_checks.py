@@ -1,9 +1,13 @@
-"""Checks of a table of rules, usually a team's own: all problems at once, each with its place.
+"""Check a table of rules, usually a team's own: all problems at once, each with its place.
 
-In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldErrors`. Invariant: a table without problems can be read by
-`rules`: no formula, spelling, sample or domain of it fails later.
+`scaffold` refuses a team's `rules.toml` by it before an op is derived.
 
-Words: an entry is one section of the text, with the places of its keys; a head is the spelling of its call.
+In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldErrors`. Invariant: a table without problems can be read
+by `rules`: no formula, spelling, sample or domain of it fails later.
+
+Words: an entry is one section of the text, with the places of its keys; a head is the spelling of its call; `names` are the
+parameters of the call. A problem is a `ScaffoldError` with a message, a place and often a hint; each `_bad_...` yields those of one
+kind.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,10 +41,12 @@ from scaffold.primitives.facts import CHOICES, FLAGS
 from scaffold.primitives.spelling import ROOTS
 from scaffold.spec.toml import Places, parse_toml
 
+# Categories without a gradient; keys of which one says it.
 GRADIENTLESS = frozenset({"constant", "backward"})
 SAYING_GRADIENTS = frozenset({"grad", "code", "value"})
 STRING, STRINGS, FLAG = "a string", "an array of strings", "true or false"
 WORDS = "a string, or an array of one for each result"
+# Each key of a section, and what its value must be, for the message.
 TYPES = {
     "call": STRING,
     "from": STRING,
@@ -104,7 +110,7 @@ class Entry(NamedTuple):
     def problem(
         self, message: str, *path: str, hint: str | None = None, key: bool = False
     ) -> ScaffoldError:
-        """Return an error about this section, at the place of the key `path`, or with `key` at the key's name."""
+        """Return an error about this section, at the place of the key `path`; with `key` at the key's name, not at its value."""
         place = self.places(path, key=key)
         return ScaffoldError(f"rule '{self.name}': {message}", place, hint)
 
@@ -134,7 +140,7 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
 
 
 def _heads(entry: Entry) -> tuple[str, ...]:
-    """Return the spellings of a section: its call, and other names for it."""
+    """Return the spellings of a section: its `call`, and the other ones in `also`."""
     return (entry.raw["call"], *entry.raw.get("also", ()))
 
 
@@ -156,7 +162,7 @@ def _bad_keys(entry: Entry) -> Iterator[ScaffoldError]:
 
 
 def _has_type(key: str, value: Any) -> bool:
-    """Return whether the value of a key has the type the key needs; the key is known."""
+    """Return whether the value of a key has the type that the key, one of `TYPES`, needs."""
     if key == "complex":
         return isinstance(value, bool) or value == "only"
     if key in CHOICES:
@@ -234,7 +240,7 @@ def _bad_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldE
 
 
 def _bad_call(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
-    """Yield a problem if the rule is for a call forwards cannot use, as one reading numbers out of a tensor.
+    """Yield a problem if the rule is for a call that no forward may use, as one reading numbers out of a tensor.
 
     `key` is the key with the call, for the place of the message.
     """
@@ -285,7 +291,7 @@ def _bad_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
 
 
 def _bad_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
-    """Yield a problem for each text of `operands` not understood, or with other parameters than the first one."""
+    """Yield a problem for each text of `operands` that is not understood, or has other parameters than the first one."""
     taken = [operands(text) for text in entry.raw.get("operands", ())]
     for text, wanted in zip(entry.raw.get("operands", ()), taken, strict=True):
         if not wanted or wanted.keys() != taken[0].keys():
@@ -318,7 +324,7 @@ def _bad_gradients(entry: Entry) -> Iterator[ScaffoldError]:
 
 
 def _bad_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
-    """Yield a problem for each sample or domain not understood, and each tensor with a gradient but no sample."""
+    """Yield a problem for each sample or domain not understood, and each tensor with a gradient that no sample gives."""
     rule = read_rule(entry.name, entry.raw, table.graph)
     names = frozenset(item.name for item in rule.parameters)
     drawn = set[str]()
@@ -372,7 +378,7 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         if formula.result is None or formula.statements and not steps:
             yield entry.problem("a formula is one expression", *path)
             continue
-        # What stands in the forward, where torch is called by its own names.
+        # `parts` stand in a forward, so they call torch by its own names.
         for expression in formula.expressions() if path != ("parts",) else ():
             yield from _bad_callees(entry, expression, table, path)
 

@@ -1,7 +1,7 @@
-"""The tables of rules for an op: the team's own over the built-in one.
+"""Choose the tables of rules for an op: the team's own over the built-in one.
 
-In: an `OpSpec`, or a team's files. Out: a `Table`. Invariant: a team's rule overrides the built-in one of that name or
-spelling; an invalid table is an error with its places, never left out.
+In: an `OpSpec`, or a team's files. Out: a `Table`. Invariant: a team's rule overrides the built-in one of that name or spelling; an
+invalid table is an error with its places, never left out.
 """
 
 from functools import lru_cache
@@ -11,7 +11,7 @@ from scaffold.spec import OpSpec, RuleFile
 
 
 def table_of(spec: OpSpec) -> Table:
-    """Return the rules for an op."""
+    """Return the table of rules for an op, with those of its team."""
     return table_with(spec.rules)
 
 
@@ -27,7 +27,10 @@ def table_with(files: tuple[RuleFile, ...]) -> Table:
 
 
 def ruled_imports(spec: OpSpec) -> frozenset[str]:
-    """Return the names of imported functions with a rule of their module, as the forward calls them."""
+    """Return the imported functions for which a team's table has a rule, by the name the forward calls them.
+
+    The rule must be `from` the module that the function is imported from, and the function must not be renamed.
+    """
     if not (spec.rules and spec.imports):
         return frozenset()
     table = table_of(spec)
