@@ -25,7 +25,10 @@ def retained(table: Table, op: Op) -> Iterator[Op]:
 
 
 def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
-    """Yield the tensors saved for an op's gradients by its rule: the arguments and results that the used formulas read."""
+    """Yield the tensors saved for an op's gradients by its rule: the arguments and results that its formulas read.
+
+    Only the formulas of active arguments count, and of several equal ones the first.
+    """
     named = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
     if rule.code is not None:
         yield from _of_code(rule, op)

@@ -201,7 +201,7 @@ def _input(
 
 
 def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
-    """Return the op of each attribute by name, a Python value."""
+    """Return the op of each attribute by name: a Python value, read by its name."""
     names = [item.name for item in spec.attributes]
     return {name: program.static(program.graph.name(name)) for name in names}
 
@@ -282,7 +282,7 @@ class Expressions(Evaluator):
     # Names, operators, attributes, indices
 
     def _torch_name(self, node: Node) -> Op:
-        """Return the op of a torch name not called: a dtype, as `torch.float32`, or a constant."""
+        """Return the op of a name of torch that is not called: a dtype, as `torch.float32`, or a constant, as `torch.pi`."""
         op, kind = self.program.static(node), DTYPES.get(node.label)
         if kind is not None:
             self.program.set_dtype(op, kind)
@@ -344,7 +344,7 @@ class Expressions(Evaluator):
         return self.program.python(node.kind, node.label, *values)
 
     def _joined_lists(self, sign: str, left: Op, right: Op) -> Op | None:
-        """Return the list `[x] * 2` or `[x] + [y]` written out; None for other operators and for an unknown count."""
+        """Return the list that an operator (`sign`) makes of lists, `[x] * 2` or `[x] + [y]`; None for others, or an unknown count."""
         times = literal(right)
         if sign == "*" and left.rule == "list" and isinstance(times, int):
             return self.program.op("list", left.args * times)
@@ -447,7 +447,10 @@ class Expressions(Evaluator):
         return self.applier.apply(bound.rule, bound.args)
 
     def _in_primitives(self, bound: Bound) -> Op | None:
-        """Write a call in primitives by the `value` of its rule; None if that needs an unknown rank."""
+        """Return a call written in primitives, by the `value` of its rule; None if that needs an unknown rank.
+
+        Tuples among its arguments are written out as lists, if their length is known.
+        """
         args = {name: self.listed(op) or op for name, op in bound.args.items()}
         try:
             return value_of(self.make, self.applier.table, bound.rule, args)
@@ -505,9 +508,9 @@ class Expressions(Evaluator):
         return op
 
     def _refuse_change(self, before: Op) -> None:
-        """Raise `UnsupportedError` if autograd refuses to change this tensor in place, or if an element would change twice.
+        """Raise `UnsupportedError` if an in-place change of the tensor `before` is refused by autograd, or may change an element twice.
 
-        Autograd refuses if the tensor is saved for a gradient; in `x.unfold(...)`, windows share elements.
+        Autograd refuses if it has saved the tensor for a gradient; in `x.unfold(...)`, windows share elements.
         """
         table = self.applier.table
         *views, whole = same_storage(table, before)
@@ -761,7 +764,7 @@ class Expressions(Evaluator):
         return op
 
     def _size_list(self, node: Node) -> Sequence[Op] | None:
-        """Return the sizes in `x.shape[:-1] + (2, 2)`, one by one; None if their number is unknown before the call."""
+        """Return the sizes in `x.shape[:-1] + (2, 2)`, one op for each; None if their number is unknown before the call."""
         match node:
             case Node("binary", "+", (left, right)):
                 first, second = self._size_list(left), self._size_list(right)
@@ -943,7 +946,7 @@ class Expressions(Evaluator):
 
 
 def _joins_or_cuts(node: Node) -> bool:
-    """Return whether an expression joins or slices a list of sizes: `sizes + (2, 2)`, `sizes[:-1]`."""
+    """Return whether an expression joins or slices lists, perhaps of sizes: `sizes + (2, 2)`, `sizes[:-1]`; then it is worth reading as sizes."""
     match node:
         case Node("subscript", _, (_, Node("slice"))):
             return True

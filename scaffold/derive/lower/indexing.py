@@ -98,7 +98,7 @@ def selected(
 def _viewed(
     program: Program, rule: str, args: dict[str, Op], shape: Shape | None
 ) -> Op:
-    """Return the op of a view of its argument "x", of the same kind."""
+    """Return the op of a view of its argument "x", `slice` or `select`, of the same kind."""
     x = args["x"]
     return program.op(rule, args.values(), kind=x.kind, shape=shape, active=x.active)
 
@@ -106,7 +106,7 @@ def _viewed(
 def _sliced_shape(
     program: Program, value: Op, dim: int, bounds: Sequence[Op]
 ) -> Shape | None:
-    """Return the shape of a slice in one dim; None if the dim's size is unknown."""
+    """Return the shape of a slice in one dim; None if the dim's size is unknown, as the slice's is then."""
     whole = shapes.size(value.shape, dim)
     if whole is None:
         return None
@@ -400,7 +400,7 @@ def count_of(applier: Applier, op: Op) -> int | None:
 def position_of(applier: Applier, op: Op, position: int) -> int | None:
     """Return a negative position as counted from the first part, if the number of parts is known.
 
-    Otherwise itself, if the gradient can count from the end: the from_end part, or any of `unbind`; None if not.
+    Otherwise itself, if the gradient can count from the end: the last part, or any of `unbind`; None if not.
     """
     if position >= 0:
         return position

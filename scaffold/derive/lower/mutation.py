@@ -118,7 +118,7 @@ def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
 
 
 def _may_not_run(item: Assign) -> bool:
-    """Return whether a change is evaluated only in some calls: `h.exp_() if flag else 0`."""
+    """Return whether a change is evaluated only in some calls, so that its value is not known: `h.exp_() if flag else 0`."""
     return any(
         node.kind in ("conditional", "boolean") and any(map(_changes, node.walk()))
         for node in item.value.walk()
@@ -157,7 +157,10 @@ def _changes(node: Node) -> bool:
 
 
 def _sole_name(value: Node) -> Node | None:
-    """Return the name whose tensor an expression changes: `h` of `h.add_(y) / 2`; None if it occurs again, or nothing changes."""
+    """Return the name whose tensor an expression changes, if nothing else in it reads the name: `h` of `h.add_(y) / 2`; else None.
+
+    Then `h = h.add_(y) / 2` is `h = h.add(y) / 2`.
+    """
     if not changes_memory(value):
         return None
     inner = next(filter(_changes, value.walk()), None)

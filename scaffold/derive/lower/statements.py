@@ -188,7 +188,7 @@ class Lowering:
         return tuple(found)
 
     def _own_changes(self, item: Assign) -> frozenset[Node]:
-        """Return the in-place calls of a statement known to change only named tensors; none if it changes anything else."""
+        """Return the in-place calls of a statement that are allowed, as they change only named tensors; none if it changes anything else."""
         views = changes_of_views(item)
         own = frozenset().union(*(view.calls for view in views))
         return own or changes_of_a_name(item)
@@ -223,7 +223,7 @@ class Lowering:
         return found
 
     def held_in_branches(self) -> dict[Op, str]:
-        """Return a name for each value assigned in one branch of an `if` one_branch; after the other branch the name is None.
+        """Return a name for each value assigned in one branch of an `if` only; after the other branch the name is None.
 
         The backward may read it under the same test. A name in `stale` has another value by then.
         """

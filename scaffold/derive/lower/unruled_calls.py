@@ -61,13 +61,16 @@ def template_of(
 
 
 def refuse_changes(node: Node) -> None:
-    """Raise `UnsupportedError` for a change of running statistics, as by `F.batch_norm` in training."""
+    """Raise `UnsupportedError` for a call that changes running statistics, as `F.batch_norm` in training: it cannot be repeated."""
     if changes_statistics(node):
         raise UnsupportedError(f"{node.args[0].label} changes its running statistics")
 
 
 def changes_statistics(node: Node) -> bool:
-    """Return whether a call changes running statistics, as `F.batch_norm` does; one given None for them does not."""
+    """Return whether a call changes running statistics in place, `F.batch_norm(x, mean, var, training=True)`.
+
+    A backward that repeats it would change them again. One that is given None for them changes nothing.
+    """
     if node.kind != "call":
         return False
     named = keywords(node)

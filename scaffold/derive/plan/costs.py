@@ -46,7 +46,7 @@ def is_reduction(op: Op) -> bool:
 
 
 def is_at_hand(op: Op) -> bool:
-    """Return whether the op is a Python value or already available: it is free, and never gets a name."""
+    """Return whether the op is a Python value or available without computing anything: it is free, and never gets a name."""
     if op.rule == "lead_dims":  # `[0, 1]`
         return op.asked.rank is not None
     return op.rule in AT_HAND
@@ -58,7 +58,7 @@ def is_never_named(op: Op) -> bool:
 
 
 def is_brief(op: Op) -> bool:
-    """Return whether the op is short enough to write twice: `1 - x`, `x**2`."""
+    """Return whether the op is so short that it may be written twice: `1 - x`, `x**2`."""
     operator, args = op.facts.operator, op.args
     if operator == "-":
         return is_number(args[0], 1)
@@ -95,7 +95,7 @@ class Costs:
         self._numbers: dict[Op, int] = {}
 
     def numbers(self, op: Op) -> int:
-        """Return the estimated number of elements of a tensor."""
+        """Return the estimated number of elements of a tensor; cached."""
         if op not in self._numbers:
             self._numbers[op] = self._count(op)
         return self._numbers[op]

@@ -134,7 +134,7 @@ def _walk(
             earlier |= written(item) & forward.results
             there = forward.results - later - own  # outputs need no saving
             read = read_names(item) & locals_
-            if read & first & (later | own):  # reads another value than the saved one
+            if read & first & (later | own):  # an earlier value than the saved one
                 raise _SavedTooEarlyError
             live = (live - surely_written(item)) | (read - there - first)
             reads |= read
@@ -281,7 +281,7 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
 
 
 def _read_as_data(statements: Lines) -> frozenset[str]:
-    """Return the names read for more than their shape before any statement assigns them."""
+    """Return the names read for more than their shape, before any of the statements assigns them: their values come from outside."""
     return frozenset(
         read.name
         for read, _ in free_reads(statements)
@@ -354,7 +354,7 @@ class _Repeatable:
         self.changed = frozenset(spec.dirty).union(*several)
 
     def __call__(self, item: Statement) -> bool:
-        """Return whether a statement touches nothing changed in place, and all its expressions may run again."""
+        """Return whether a statement may run again: it touches nothing changed in place, and all its expressions may run again."""
         touched = written(item) | data_read(item)
         return not touched & self.changed and all(
             self._fair(node) for node in expressions(item)

@@ -292,7 +292,7 @@ class Flow:
         return before
 
     def _push(self, path: list[Hashable]) -> None:
-        """Send as much flow as fits along a path: take it from the edges, and add it to their reverses."""
+        """Send as much flow as fits along a path: take it from its edges, and add it to their reverses, so that it can be sent back."""
         edges = list(pairwise(path))
         most = min(self.rest[one][two] for one, two in edges)
         for one, two in edges:
@@ -327,7 +327,7 @@ def to_save(
 
 
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
-    """Yield the forward's values read directly by the backward."""
+    """Yield the forward's values that the backward reads directly, so that they must be there: saved, or made again."""
     for op in backward:
         if op in forward or op.rule in ("dtype", "zeros"):  # they read no values
             continue
@@ -385,7 +385,7 @@ class _Choice:
             flow.edge(make, ("have", arg.serial), NEVER)
 
     def _keep(self, op: Op) -> int:
-        """Return the cost of keeping a value until the backward; `NEVER` if it cannot be saved."""
+        """Return the cost of keeping a value until the backward; `NEVER` if it cannot be saved, so that it is made again."""
         leaf = op.rule == "input" or op in self.ends
         if op.is_tensor and (leaf or op.rule == "drawn" or self.can_be_saved(op)):
             return self.costs.keep(op, leaf)

@@ -36,7 +36,7 @@ CODED: dict[str, Coded] = {}  # a primitive -> its gradients; None: unknown
 
 
 def coded(*names: str) -> Callable[[Coded], Coded]:
-    """Return a decorator registering a function as the gradients of primitives with `code` in their sections."""
+    """Return a decorator that registers a function as the gradients of primitives, those with `code` in their sections."""
 
     def register(function: Coded) -> Coded:
         CODED.update(dict.fromkeys(names, function))
@@ -95,7 +95,7 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _scale(make: Maker, query: Op, scale: Op) -> Op:
-    """Return the factor of the scores: `scale` if it is given, otherwise `1 / sqrt(query.shape[-1])`."""
+    """Return the factor of the scores in attention: `scale` if it is given, otherwise `1 / sqrt(query.shape[-1])`."""
     last = make.program.op("size", (make.const(-1),), OfShape(query.shape))
     usual = make("pow", last, make.const(-0.5))
     return make.choose(given(make.program, scale), scale, usual)
@@ -208,7 +208,7 @@ def _is_as_long(
 def _is_no_longer(
     letters: str, sizes: dict[str, object], pairs: list[tuple[str, Op]]
 ) -> bool:
-    """Return whether each size of the factors surely equals the operand's size of the same letter."""
+    """Return whether each size of the factors surely equals the operand's size of the same letter, so that nothing was broadcast."""
     return all(
         letter not in letters or size == sizes.get(letter)
         for item, factor in pairs
@@ -466,7 +466,7 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
-    """Return the gradients of `x @ y` with a vector `y`."""
+    """Return the gradients of `x @ y` with a vector `y`: `g[..., None] * y` for a matrix `x`, `x.mH @ g` for `y`."""
     if x.shape.rank == 1:
         of_x, of_y = make.conj(y), make.conj(x)
         return [(x, make.mul(g, of_x)), (y, make.mul(g, of_y))]
@@ -479,7 +479,7 @@ def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
 
 
 def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
-    """Return the gradients of `x @ y` with a vector `x` and a matrix, or a batch of them, `y`."""
+    """Return the gradients of `x @ y` with a vector `x` and a matrix, or a batch of them, `y`: `y @ g` and `x[:, None] * g`."""
     minus, turned = make.const(-1), make.conj(y)
     column = make.unsqueeze(make.conj(x), minus)
     row = make.unsqueeze(g, make.const(-2))

@@ -41,7 +41,10 @@ from scaffold.formula import UNKNOWN
 
 
 def unless_vector(program: Program, value: Op, other: Op, operand: Op) -> Op:
-    """Return `other` if `operand`, a factor of a matrix product, is a vector, otherwise `value`: a choice by its rank at run time."""
+    """Return `other` if `operand`, a factor of a matrix product, is a vector, otherwise `value`: `g.unsqueeze(-2) if x.ndim == 1 else g`.
+
+    A choice at run time, for an operand of unknown rank; it is the engine's op `unless_vector`.
+    """
     args = (value, other, program.op("rank", (), OfShape(operand.shape)))
     shape = shapes.unknown(shapes.Matrix(value.shape, other.shape, operand.shape))
     return program.op("unless_vector", args, kind=value.kind, shape=shape)
@@ -318,7 +321,7 @@ def size(make: Maker, x: Op, dim: Op) -> Op:
 
 @word
 def rank(make: Maker, x: Op) -> Op:
-    """Return `x.ndim` as a Python value, a number if known."""
+    """Return `x.ndim` as a Python value: a number if it is known before the call."""
     if x.shape.rank is not None:
         return make.const(x.shape.rank)
     return make.program.op("rank", (), OfShape(x.shape))
@@ -490,7 +493,7 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
 
 
 def _rank(make: Maker, x: Op) -> int:
-    """Return the rank of `x`; raise `UnsupportedError` if it is unknown."""
+    """Return the rank of `x` as an int; raise `UnsupportedError` if it is unknown before the call."""
     if x.shape.rank is None:
         raise UnsupportedError("dims of a tensor of unknown rank")
     return x.shape.rank
@@ -558,7 +561,7 @@ def inverse_permutation(make: Maker, dims: Op) -> Op:
 
 @word
 def negated(make: Maker, numbers: Op) -> Op:
-    """Return the negative of a number, or of each number in a tuple."""
+    """Return the negative of a number, or of each number in a tuple: the shifts that undo `torch.roll`."""
     if numbers.rule == "list":
         return make.program.op("list", [make.neg(item) for item in numbers.args])
     if is_int(make.program, numbers):
@@ -646,7 +649,7 @@ def equation(make: Maker, x: Op, y: Op, dims: Op) -> Op:
 
 @word
 def chain(make: Maker, tensors: Op) -> Op:
-    """Return the product of several matrices, from the left, as of `torch.chain_matmul`."""
+    """Return the product of several matrices, multiplied from the left, as `torch.chain_matmul` gives."""
     if tensors.rule != "list":
         raise UnsupportedError("tensors that are not written out")
     return reduce(make.matmul, tensors.args)

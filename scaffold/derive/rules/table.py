@@ -142,7 +142,7 @@ class Table:
         return self._finds[key]
 
     def _found(self, name: str, head: str) -> Found:
-        """Return the rule `name` with the spelling `head`, parsed once."""
+        """Return the rule `name` with its spelling `head`, both parsed once."""
         if (name, head) not in self._spellings:
             read = spelling(head, self.heads[name][0], self.graph)
             assert read is not None, f"{name}: {head}"
@@ -150,7 +150,7 @@ class Table:
         return Found(self.rule(name), self._spellings[name, head])
 
     def spelled(self) -> frozenset[tuple[str, str]]:
-        """Return all keys (kind, name) for which `find` has a rule."""
+        """Return all keys (kind, name) for which `find` has a rule: every spelling that a forward may use."""
         return self.primitives.spelled() | (
             self.base.spelled() if self.base else frozenset()
         )

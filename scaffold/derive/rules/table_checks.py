@@ -145,7 +145,10 @@ def _heads(entry: Entry) -> tuple[str, ...]:
 
 
 def _bad_keys(entry: Entry) -> Iterator[ScaffoldError]:
-    """Yield a problem for each missing or unknown key, or value of the wrong type."""
+    """Yield a problem for each missing or unknown key of a section, and each value of the wrong type.
+
+    The other checks assume that there are none.
+    """
     for key, value in entry.raw.items():
         if key not in TYPES:
             hint = did_you_mean(key, TYPES) or f"keys: {', '.join(TYPES)}"
@@ -304,7 +307,7 @@ def _bad_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
 def _unknown_parameter(
     entry: Entry, name: str, names: set[str], *path: str
 ) -> ScaffoldError:
-    """Return the error for a name that is no parameter, at the key `path`."""
+    """Return the error for a `name` that is no parameter of the call (`names` are), at the key `path`."""
     hint = did_you_mean(name, names) or f"its parameters: {', '.join(sorted(names))}"
     return entry.problem(f"'{name}' is not a parameter", *path, hint=hint)
 
@@ -344,7 +347,7 @@ def _bad_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
 
 
 def _drawn(sample: Sample) -> set[str]:
-    """Return the parameters a sample gives tensors for."""
+    """Return the parameters that a sample gives tensors for: their gradients are checked by it."""
     return {
         name for name, value in sample.items() if isinstance(value, Drawn | Several)
     }
@@ -384,7 +387,7 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
 
 
 def _are_steps(statements: Iterable[Statement]) -> bool:
-    """Return whether each statement assigns a value to a name."""
+    """Return whether each statement assigns a value to a name, as the steps of a `value` must."""
     return all(
         isinstance(item, Assign) and item.target.kind == "name" and not item.operator
         for item in statements

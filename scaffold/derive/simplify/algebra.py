@@ -135,7 +135,7 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("neg")
 def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
-    """Return `(-2 * x).sum_to_size(...)` for `-(2 * x).sum_to_size(...)`: the number takes the minus."""
+    """Return `(-2 * x).sum_to_size(...)` for `-(2 * x).sum_to_size(...)`: the number takes the minus, which is an operation less."""
     if not make.is_(a, "summed_to") or not make.is_(a.args[0], "mul"):
         return None
     if number(a.args[0].args[0]) is None:
@@ -197,6 +197,7 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
         shared = one.common(two)
         if not shared.has_factors and _is_read_elsewhere(make, one, two, args):
             return None
+        # A number alone is taken out only if it is that of both: `2 * x + 2 * y`.
         if shared == Product() or not (shared.has_factors or one.number == two.number):
             continue
         if not shared.has_factors:

@@ -53,7 +53,7 @@ class Composer:
         return self.known[op]
 
     def _found(self, op: Op) -> Composition | None:
-        """Return the first composition of the table matching an op, `x * sigmoid(x)` for silu; None without one."""
+        """Return the first composition of the table that matches an op, with its arguments: silu for `x * sigmoid(x)`; None without one."""
         for rule_of, item in _by_head(self.applier.table).get(op.rule, ()):
             for bound in self.matches(item, op, {}):
                 if _fits(op, bound):
@@ -117,7 +117,7 @@ def with_one_softmax(
 
 
 def _is_probability(op: Op) -> bool:
-    """Return whether an op is the exponential of a difference, as `exp(x - logsumexp(x))`."""
+    """Return whether an op is the exponential of a difference, as `exp(x - logsumexp(x))`, and so perhaps a softmax."""
     exponential = op.facts.argument == "exponent" and len(op.args) == 1
     return (
         exponential and op.args[0].facts.operator == "-" and len(op.args[0].args) == 2

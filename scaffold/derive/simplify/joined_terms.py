@@ -161,7 +161,7 @@ def _without_gaps(
 def _zeros(
     make: Maker, parts: Sequence[Part], count: int, dim: int, lines: bool
 ) -> Iterator[Op]:
-    """Yield zeros for `count` indices of a gap between `parts`: one tensor, or with `lines`, for a `stack`, one for each index."""
+    """Yield zeros for `count` indices of a gap between `parts`: one tensor for a `cat`; with `lines`, for a `stack`, one for each index."""
     first = parts[0]
     if lines:
         zeros = make.zeros(first.value, first.value.shape)

@@ -142,14 +142,14 @@ def _has_no_names(tree: ast.expr) -> bool:
 
 
 def names_of(item: Pattern) -> frozenset[str]:
-    """Return the names in a pattern, each standing for a value."""
+    """Return the names in a pattern, each of which stands for a value, to check an identity."""
     if isinstance(item, Application):
         return frozenset().union(*map(names_of, item.args))
     return frozenset({item.name} if isinstance(item, Variable) else ())
 
 
 def rules_of(item: Pattern) -> frozenset[str]:
-    """Return the primitives applied in a pattern."""
+    """Return the primitives applied in a pattern, to check an identity."""
     if isinstance(item, Application):
         return frozenset({item.rule}).union(*map(rules_of, item.args))
     return frozenset()
@@ -373,7 +373,7 @@ def _in_any_order(
 
 
 def _is_vague(item: object) -> bool:
-    """Return whether an item begins with a plain name, which matches anything."""
+    """Return whether a factor or a term begins with a plain name, which matches anything, so that it is tried last."""
     if isinstance(item, Product):
         return isinstance(item.tensors[0], Variable)
     return isinstance(item, Variable)

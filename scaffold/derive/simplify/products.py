@@ -204,8 +204,9 @@ class _Factors:
         self.tensor: tuple[list[Op], list[Op]] = ([], [])
 
     def take(self, op: Op, below: bool) -> None:
-        """Add the factors of an op to those found; `below` says whether it stands in the denominator."""
+        """Add the factors of an op to those found; with `below`, the op stands in the denominator."""
         value = number(op)
+        # A number divides as a Python value, so that `1 / 3` is never computed.
         if value is not None and not (below and value not in (1, -1)):
             self.number = self.number * value
         elif not op.is_tensor:

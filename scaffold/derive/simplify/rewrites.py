@@ -228,7 +228,7 @@ def _part_elsewhere(make: Maker, a: Op, dim: Op, index: Op) -> Op | None:
 
 
 def _are_apart(one: object, two: object) -> bool:
-    """Return whether two indices certainly differ: numbers counted from the same end."""
+    """Return whether two indices certainly differ: numbers counted from the same end; of -1 and 2 only the size tells."""
     if type(one) is not int or type(two) is not int:
         return False
     return one != two and (one < 0) == (two < 0)

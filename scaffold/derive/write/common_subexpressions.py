@@ -195,7 +195,10 @@ class _Step:
         return node.kind == "call" or node.label == "@" or steps > 1 or count >= OFTEN
 
     def _is_tensor(self, node: Node) -> bool:
-        """Return whether an expression is a tensor, or a broadcast of shapes, as costly as one."""
+        """Return whether an expression costs as much as a tensor: it is one, or a broadcast of shapes, `torch.broadcast_shapes(...)`.
+
+        Other Python values are cheap, so they are repeated.
+        """
         if node.kind == "call" and node.args[0].label == "broadcast_shapes":
             return True
         return self.known.kinds.of(node) == "tensor"
@@ -223,7 +226,7 @@ class _Step:
         return len(served) == 1 or bool(self._served(sure) - self.known.optional)
 
     def _served(self, several: Iterable[Statement]) -> frozenset[str]:
-        """Return the inputs whose gradients need one of the statements."""
+        """Return the inputs whose gradients need one of the statements: their tests will stand around these."""
         nothing = frozenset[str]()
         return nothing.union(*(self.serves.get(id(item), nothing) for item in several))
 
@@ -246,7 +249,10 @@ class _Step:
         return (*changed[:first], first_line, *changed[first:])
 
     def _holder(self, item: Statement, node: Node) -> Assign | None:
-        """Return the statement if it assigns the expression to a local of its own, not a gradient; else None."""
+        """Return the statement if it assigns the expression to a local that others may read from then on; else None.
+
+        The local is assigned once, and is no gradient.
+        """
         if not isinstance(item, Assign) or item.value is not node or item.operator:
             return None
         name = item.target.label
@@ -275,7 +281,7 @@ class _Step:
 
 
 def _word(kind: str, label: str) -> str:
-    """Return the table's word for the value of a function or an operator, `label`: "exp" for `exp`, "" if it has none."""
+    """Return the table's word for a value made by the function or operator `label`: "probs" for `softmax`, "" if it has none."""
     if label == "broadcast_shapes":  # a Python value, hence no primitive
         return "shape"
     of_operator = kind == "binary"
@@ -293,7 +299,10 @@ def _is_view(node: Node) -> bool:
 
 
 def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
-    """Yield every operation in a statement, with repeats, and whether it always runs when the statement does."""
+    """Yield every operation in a statement, with repeats, and whether it always runs when the statement does.
+
+    An operation in a branch of an `if` does not always run, one in its test does.
+    """
     if isinstance(item, If):
         yield from _inside(item.test, True)
         for inner in (*item.body, *item.orelse):
@@ -305,7 +314,10 @@ def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
 
 
 def _inside(node: Node, sure: bool) -> Iterator[tuple[Node, bool]]:
-    """Yield the operations in an expression, and whether each runs whenever the statement does (`sure`, of the expression)."""
+    """Yield the operations in an expression, each with whether it runs whenever the statement does: `sure` says it of the expression.
+
+    In `a if t else b` and `t and b`, only the first part always runs.
+    """
     if node.kind == "lambda":  # its parameters are local names
         return
     if node.kind in OPERATIONS:

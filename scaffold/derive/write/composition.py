@@ -144,9 +144,9 @@ class _Known:
     # --- Lines.
 
     def joined(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Inline each value read once, if the resulting line is short enough.
+        """Return the blocks with each value that is read once written into its reader, if that line is short enough.
 
-        Not one that other blocks read, that changes in place, or that has a reserved name.
+        Not one that other blocks read, that changes in place, or whose name is reserved.
         """
         lines = tuple(item for block in blocks for item in block.statements)
         changed = Trace(lines).changed
@@ -208,7 +208,7 @@ class _Known:
         )
 
     def _width(self, item: Assign) -> int:
-        """Return the length of a line as `render` writes it: a gradient of an op with one input has an annotation, `: Tensor`."""
+        """Return the length of a line as `render` writes it: a gradient of an op with one input has an annotation, `grad_x: Tensor = ...`."""
         name = item.target.label
         typed = len(self.spec.inputs) == 1 and name in gradient_names(self.spec)
         return len(f"{name}{': Tensor' * typed} = {emit(item.value)}")
@@ -244,7 +244,7 @@ def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
 def _of_role(
     role: str, roles: Mapping[str, str], names: Iterable[str]
 ) -> frozenset[str]:
-    """Return the names of values with one role, distinct by more than a number: `inner_x`, not `inner2`."""
+    """Return the names of values with one role that say more than the role: `inner_x`, not `inner2`."""
     alike = (name for name in names if roles.get(name) == role)
     return frozenset(name for name in alike if not _is_counted(name, role))
 
@@ -273,7 +273,7 @@ def _assigned(lines: Iterable[Statement]) -> list[str]:
 
 
 def _names(lines: Iterable[Statement]) -> frozenset[str]:
-    """Return all names in the lines, read or assigned."""
+    """Return all names in the lines, read or assigned: none of them is free there."""
     items = tuple(lines)
     return written(*items).union(*(node.names() for node in expressions(*items)))
 
@@ -284,7 +284,7 @@ def _free(lines: Lines) -> frozenset[str]:
 
 
 def _reads(lines: Iterable[Statement]) -> Iterator[str]:
-    """Yield each name read, with repeats."""
+    """Yield each name read in the lines, with repeats, to count the reads of a name."""
     waiting = [*expressions(*lines)]
     while waiting:
         node = waiting.pop()

@@ -112,7 +112,7 @@ class InPlace(NamedTuple):
         return op in self.temporaries.named
 
     def _is_of_a_number(self, op: Op, value: Op) -> bool:
-        """Return whether the sign of `-value` is written on a number in it, at no cost: `-(2 * x)` is `-2 * x`."""
+        """Return whether the minus of `-value` is written on a number in it, so that it needs no operation: `-(2 * x)` is `-2 * x`."""
         return (
             op.rule == "neg"
             and value.rule in ("mul", "div")
@@ -230,7 +230,10 @@ class InPlace(NamedTuple):
 
 
 def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter[Node]:
-    """Count how often statements evaluate each of some expressions, `among`; of two branches only one runs, so the larger count holds."""
+    """Count how often statements evaluate each of the expressions `among`; of the two branches of an `if` the larger count is taken.
+
+    Only one of them runs.
+    """
     counts = Counter[Node]()
     for item in statements:
         if isinstance(item, If):

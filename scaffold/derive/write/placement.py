@@ -134,7 +134,10 @@ def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
 
 
 def _owner(item: Statement) -> str:
-    """Return the `x` of `dtype = x.dtype`, or "" for other values such as `grad_y.expand_as(x)`."""
+    """Return the `x` of `dtype = x.dtype`, or "" for other values such as `grad_y.expand_as(x)`.
+
+    If `x` is saved anyway, such a line costs nothing and needs no test.
+    """
     if not isinstance(item, Assign):
         return ""
     found = metadata_read(item.value)
@@ -167,7 +170,7 @@ def _last_with(blocks: list[Block], line: Line) -> int | None:
 
 
 def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
-    """Move the last block for the same gradients behind later ones serving more; return its position, or None.
+    """Move the last block for the same inputs behind later ones that serve more, so that the line fits in; return its position, or None.
 
     `if needs[0]: a = x.exp()`, `n = len(x)`, `if needs[0]: grad_x = a[:n]` becomes one `if`, after `n`.
     """
@@ -242,14 +245,17 @@ def gathered(lines: Iterable[Statement]) -> Lines:
 
 
 def _inside(item: Statement) -> Statement:
-    """Merge choices within the branches of a choice."""
+    """Merge choices within the branches of a choice; return other statements as they are."""
     if not isinstance(item, If):
         return item
     return If(item.test, gathered(item.body), gathered(item.orelse), item.comments)
 
 
 def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
-    """Find an earlier choice in `done` that can move down to this one; return its position and together merged, or None."""
+    """Find an earlier choice in `done` that can move down to this one, as no line between depends on it.
+
+    Return its position and both merged, or None.
+    """
     for at, before in enumerate(done):
         together = _as_one(before, line) if isinstance(before, If) else None
         if together is not None and not any(depend(before, x) for x in done[at + 1 :]):
@@ -301,7 +307,10 @@ def without_copy(lines: list[Statement], sole: bool) -> Lines:
 
 
 def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
-    """Return a choice that assigns `target` in place of `made`; None unless each branch ends by assigning `made`."""
+    """Return a choice that assigns `target` in each branch, in place of `made`: then the copy `target = made` behind it is not needed.
+
+    None unless each branch ends by assigning `made`.
+    """
     branches = list[Lines]()
     for body in (choice.body, choice.orelse):
         match body:

@@ -131,7 +131,7 @@ class Printer:
         self.written = {} if written is None else written
 
     def at(self, scope: Scope) -> "Printer":
-        """Return a printer of the same values in another scope."""
+        """Return a printer of the same values in another scope, for a line under other tests."""
         common = self.applier, self.holders, self.names, self.owners, self.asked
         return Printer(*common, self.temporaries, scope, self.written, self.dialect)
 
@@ -227,7 +227,10 @@ class Printer:
     # Rules
 
     def _call(self, op: Op) -> Node:
-        """Return a call of the forward for which the table has no rule, its arguments written as in the backward."""
+        """Return a call of the forward for which the table has no rule, its arguments written as in the backward.
+
+        A hole of its template is filled with an argument; a placeholder in it with a size.
+        """
         holes = op.template.filled(op.args)
 
         def filled(node: Node) -> Node | None:
@@ -395,7 +398,7 @@ class Printer:
         return self.scope.gradient == need
 
     def _is_met(self, need: Need) -> bool:
-        """Return whether the tests around the statement meet a need."""
+        """Return whether a need is met where the line stands: by a test around it, or as it is the optional input of this gradient."""
         met = any(meets(outcome, need) for outcome in self.scope.tests)
         return met or self._is_current(need)
 
@@ -426,7 +429,7 @@ class Printer:
         return self.method(self._owner(base), label, *map(self._axis, dims))
 
     def _axis(self, dim: Axis) -> Node:
-        """Return a dim, a number or a Python value, as an expression."""
+        """Return a dim as an expression: a number, or a Python value that only the call tells."""
         if isinstance(dim, int):
             return number_node(self.program, dim)
         assert isinstance(dim.value, Op)
@@ -489,7 +492,7 @@ class Printer:
         return self.graph.node("binary", "//", (self.node(total), left))
 
     def _of_tensor(self, op: Op, label: str) -> Node:
-        """Return `x.ndim` or `x.numel()` of a tensor of the op's shape."""
+        """Return `x.ndim` or `x.numel()`, as `label` says, of a tensor with the shape that the op asks about."""
         try:
             return self.holders.of_tensor(op.asked, label)
         except UnknownShapeError:
@@ -570,7 +573,7 @@ class Printer:
         return self.method(self.method(value, "expand", both), "sum_to_size", shape)
 
     def _shaped_like(self, op: Op) -> Node:
-        """Return `g.reshape(x.shape)` for a forward value `x` of unknown shape."""
+        """Return `g.reshape(x.shape)` for a forward value `x` with a shape that nothing else has."""
         g, like = op.args
         shape = self._attribute(self._over_forward(like), "shape")
         return self.method(self.node(g), "reshape", shape)
@@ -642,7 +645,10 @@ class Printer:
             return self.at(inner).branch(choice, value)
 
     def branch(self, choice: Op, value: Op) -> Node:
-        """Return a branch's value; a 0 in a choice that is a tensor becomes `grad_output.new_zeros(x.shape)`."""
+        """Return the value of one branch of `choice`, as it stands in an `if`; a 0 where the other branch is a tensor becomes zeros.
+
+        `grad_output.new_zeros(x.shape)`: a gradient must be a tensor in each branch.
+        """
         if is_number(value, 0) and choice.is_tensor:
             for other in self.holders.sure:
                 if other.rule == "cotangent" and other.kind == choice.kind:
@@ -651,14 +657,17 @@ class Printer:
         return self.node(value)
 
     def _shape_or_none(self, op: Op) -> Node:
-        """Return the shape of a value; `()`, which broadcasts, if it is unknown."""
+        """Return the shape of a value for `new_zeros`; `()`, which broadcasts, if the shape is unknown."""
         try:
             return self.shape(op.shape)
         except UnsupportedError:
             return self.graph.node("tuple")
 
     def _lead_dims(self, op: Op) -> Node:
-        """Write all dims but the last: `[0, 1]`, or `list(range(x.ndim - 1))` for an unknown rank."""
+        """Return all dims but the last as a list: `[0, 1]`, or `list(range(x.ndim - 1))` for an unknown rank.
+
+        The gradient of a weight sums over them.
+        """
         rank = op.asked.rank
         if rank is not None:
             numbers = (self.graph.constant(str(at)) for at in range(rank - 1))
@@ -701,7 +710,7 @@ class Printer:
         return self._subscripted(value, literal(dim), self._range(bounds))
 
     def _range(self, bounds: list[Op]) -> Node:
-        """Return the bounds of a slice, start, end and step, as `1::2`; a bound of None is left out."""
+        """Return a slice, `1::2`, from its start, end and step; a None among them is left out."""
         absent = self.graph.node("absent")
         parts = (
             absent if literal(item) is None else self.node(item) for item in bounds
@@ -756,7 +765,10 @@ class Printer:
 
 
 def index_of(dims: list[object]) -> list[str] | None:
-    """Return the index that adds new dims one after another: `["...", "None"]` for [-1]; None if they count from both ends."""
+    """Return the index that adds new dims one after another, `x[..., None]` for [-1], as its parts `["...", "None"]`.
+
+    `dims` are those of the `unsqueeze` calls, the inner one first. None if they count from both ends, as no index does.
+    """
     plain = [dim for dim in dims if isinstance(dim, int)]
     if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
         return None
@@ -847,7 +859,7 @@ def _counted(printer: Printer, op: Op, behind: int) -> Node:
 
 
 def _size_along(printer: Printer, op: Op) -> Node:
-    """Return the size of the sliced dim in the tensor that was sliced."""
+    """Return the size of the sliced dim in the tensor that was sliced, to count a bound from the start."""
     dim = op.args[1]
     sizes, at = printer.shape(op.shape), literal(dim)
     if sizes.kind == "tuple" and isinstance(at, int):

@@ -123,7 +123,7 @@ def _asks(op: Op) -> bool:
 
 
 def meets(outcome: Outcome, need: Need) -> bool:
-    """Return whether a test's outcome meets a need: it implies that a name is not None, or decides the test asked for."""
+    """Return whether a test's outcome meets a need: it implies that the name is not None, or the outcome that the need asks for."""
     if isinstance(need, str):
         return implies(*outcome, need)
     return outcome == need or decides(*outcome, *need)
@@ -132,7 +132,7 @@ def meets(outcome: Outcome, need: Need) -> bool:
 def guard_of(
     need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
 ) -> Outcome | None:
-    """Return the outcome of one of the `tests` that guards a need and no more: `x is not None`, 0 for the need "x".
+    """Return the outcome of one of the `tests` that guards a need and no more: (`x is not None`, 0) for the need "x".
 
     None if there is no such test, or if `is_met` says that some reader of the value stands where the need is not met: it would lack
     the value. A need is the name of an input, or an outcome: a test, with 0 for true and 1 for false.
@@ -295,8 +295,8 @@ class Scheduler:
     def _placed(self, wanted: set[Op]) -> Schedule:
         """Choose the values to name and the region of each, from results to inputs, so all readers of a value are known.
 
-        A value gets a name if it is read often enough, or in `wanted`, and if a region around all its readers is safe to compute it
-        in.
+        A value gets a name if it is read often enough, or is in `wanted`, and if some region around all its readers is safe for it.
+        A branch of a choice is a place of its own for what is read in it.
         """
         regions: dict[Op, set[Region]] = {}
         uses: dict[Op, int] = {}
@@ -331,7 +331,7 @@ class Scheduler:
         return Schedule(named, regions, uses)
 
     def _region(self, op: Op, places: set[Region]) -> Region | None:
-        """Return the region for an op read in these places, or None if it is safe in none that encloses them."""
+        """Return the region in which to compute an op that is read in these places, or None if it is safe in none that encloses them."""
         if len(places) == 1:
             return next(iter(places))
         # Without needs it is safe anywhere: one answer for all such ops.
@@ -359,7 +359,7 @@ def _is_leaf(op: Op, held: Collection[Op]) -> bool:
 
 
 def _common(places: set[Region]) -> Region:
-    """Return the innermost region enclosing all places."""
+    """Return the innermost region that encloses all places: the steps with which all of them begin."""
     first, *rest = sorted(places)
     for place in rest:
         count = 0

@@ -95,7 +95,7 @@ class Holders:
         return self._by_prefix(shape) or self._refuse(shape)
 
     def _broadcast(self, several: Iterable[Shape]) -> Node:
-        """Return `torch.broadcast_shapes(x.shape, y.shape)`."""
+        """Return `torch.broadcast_shapes(x.shape, y.shape)` for a shape that comes from a broadcast of others."""
         parts = tuple(map(self.shape, several))
         function = self.graph.node(
             "attribute", "broadcast_shapes", (self.graph.name("torch"),)
@@ -285,7 +285,7 @@ def _is_known(dim: Dim) -> bool:
 
 
 def is_there(op: Op) -> bool:
-    """Return whether a value is a tensor in every branch of its choices, never unassigned or a number."""
+    """Return whether a value is a tensor in every branch of its choices, never None or a number, so that its shape can be read."""
     if op.rule == "cond":
         return all(map(is_there, op.args))
     return op.is_tensor

@@ -209,7 +209,7 @@ def _read_for_shapes(
 
 
 def _broadcasts(lines: Lines) -> int:
-    """Count the different calls of `torch.broadcast_shapes`."""
+    """Count the different calls of `torch.broadcast_shapes` in the lines, each of which makes a line longer."""
     calls = (node.args[0] for node in {*nodes(*lines)} if node.kind == "call")
     return sum(callee.label == "broadcast_shapes" for callee in calls)
 
@@ -251,7 +251,7 @@ def _kept(
     saved: Collection[Op],
     lines: Lines,
 ) -> frozenset[str]:
-    """Return the names of locals to save: those `saved` by plan, and random values, as they cannot be drawn again.
+    """Return the names of locals that the forward must save: those `saved` by plan, and random values, as they cannot be drawn again.
 
     If the op is once differentiable and saves no values by plan, these are all the tensors the `lines` read.
     """
@@ -457,14 +457,14 @@ class _Names:
         return bool(twice)
 
     def _named_new(self, ops: Iterable[Op]) -> dict[Op, str]:
-        """Return new names for forward values, and for further results of their calls."""
+        """Choose new names for forward values, and for other results of their calls; return them."""
         several = list(ops)
         several += [op for op in self._siblings(several) if op not in several]
         self.namer.tell_apart(several)
         return {op: self.namer.name(op) for op in several}
 
     def forward(self) -> tuple[Lines, tuple[Node, ...]] | None:
-        """Return the forward with the new names, if there are any."""
+        """Return the forward with the new names, statements and results; None if there are no new ones."""
         if not self.new:
             return None
         named = self._named(self.new)
@@ -542,7 +542,7 @@ def _is_slice(value: Node) -> bool:
 
 
 def _terms(value: Node) -> Iterator[Node]:
-    """Yield the terms of a sum: `a`, `b`, `c` of `a + b - c`."""
+    """Yield the terms of a sum, without signs: `a`, `b`, `c` of `a + b - c`; a value that is no sum is one term."""
     if value.kind == "binary" and value.label in ("+", "-"):
         yield from _terms(value.args[0])
         yield value.args[1]
@@ -740,7 +740,7 @@ class _Writer:
         self.told_of_casts = False  # whether a comment has explained a cast
 
     def _name_all(self) -> None:
-        """Give names to all ops with a statement of their own; results of one call get theirs together."""
+        """Give names to all ops with a statement of their own: first to those that need a certain one, or several on one line."""
         several = sorted(self.plan.named, key=self._place)
         for op in several:
             if op.rule == "vjp":
@@ -771,7 +771,7 @@ class _Writer:
         return over.repeated(statements) if (over := self.temporaries) else set()
 
     def _name_pulled(self, op: Op) -> None:
-        """Name a pullback, by which autograd differentiates one call, and its results; unread ones get `_`."""
+        """Name a pullback, the function by which autograd differentiates one call, and its results; unread ones get `_`."""
         self.names[op] = "pullback"
         items = self.program.items_of(op)
         self.names |= {item: self.namer.name(item) for item in items.values()}
@@ -783,13 +783,13 @@ class _Writer:
         self.pulled[op] = tuple(names.get(at, "_") for at in range(count))
 
     def _is_unpacked(self, op: Op) -> bool:
-        """Return whether a call of the backward has several results to unpack, none of them a gradient: the statistics of a norm."""
+        """Return whether a call is unpacked on one line, `mean, rstd = ...`: several of its results are read, and none of them is a gradient."""
         parts = self._parts(op)
         known = not any(part.active or part.kind == "int" for part in parts.values())
         return known and len(parts) > 1 and not self.namer.is_gradient(op)
 
     def _parts(self, op: Op) -> dict[int, Op]:
-        """Return the results of a call read by the backward, by position."""
+        """Return the results of a call that the backward reads, by position; none for a call with one result."""
         items = self.program.items_of(op) if op.kind == "group" else {}
         return {at: item for at, item in items.items() if item in self.known.owners}
 
@@ -801,7 +801,7 @@ class _Writer:
         self._unpack(op, items, len(op.facts.results))
 
     def statements(self) -> Lines:
-        """Return all statements, each value before its first use; a gradient's own values stand before it."""
+        """Return all statements, each value before its first use; values that only one gradient needs stand before it."""
         lines = list[Statement]()
         for name, op in self.roots.items():
             region = self.regions[name]

@@ -156,7 +156,7 @@ class Namer:
                     self.alike[op] = next((n for n in found if n not in chosen), stem)
 
     def _more_exact(self, op: Op) -> Iterator[str]:
-        """Return the free names of an op that say more than its role: `x_norm`, not `norm`."""
+        """Return the free names of an op that say more than its role, to tell it from others: `x_norm`, not `norm`."""
         value = self._value(op)
         key = (op, value)
         if key not in self.exact:
@@ -235,7 +235,7 @@ class Namer:
         return ""
 
     def _sole_user(self, value: Op) -> Op | None:
-        """Return the sole reader of a value among the forward ops, or None."""
+        """Return the only reader of a value among the forward ops, after which it may be named; None if it has several, or none."""
         users = {*self.users.get(value, ())}
         return users.pop() if len(users) == 1 else None
 
@@ -358,7 +358,7 @@ class Namer:
         return [*own, *played] if named else [*played, *own]
 
     def _as_argument(self, value: Op) -> Iterator[str]:
-        """Yield a value's roles as an argument of its readers: `preactivation`."""
+        """Yield a value's roles as an argument of its readers, as the table says: `preactivation` below a `tanh`."""
         for user in self.users.get(value, ()):
             if user.facts.argument and user.args[0] is value:
                 yield user.facts.argument
@@ -469,7 +469,7 @@ class Namer:
 
     @cached_property
     def _readers(self) -> dict[Op, list[Op]]:
-        """Map each op to its readers among the backward's ops."""
+        """Map each op to its readers among the backward's ops; made once, when it is asked for."""
         found: dict[Op, list[Op]] = {}
         for user in self.owners:
             for arg in user.args:
@@ -547,7 +547,7 @@ class Namer:
         return "hidden" if layers and all(item.is_tensor for item in op.args) else None
 
     def _word(self, op: Op) -> str:
-        """Return the user's name for a value, or for the first of its operands that has one, or ""."""
+        """Return a user's name to form a name with: that of a value, or of the first of its operands that has one; else ""."""
         if op.kind == "static" or op.rule == "cotangent":
             return ""
         if op in self.held and not self.is_gradient(op):
@@ -567,12 +567,12 @@ def _are_alike(several: Iterable[Sequence[str]]) -> bool:
 
 
 def _repeats(one: str, two: str) -> bool:
-    """Return whether the last word of one name is the first of the other: `projected` and `projected_x`."""
+    """Return whether the last word of one name is the first of the other, so that they are not joined: `projected` and `projected_x`."""
     return one.rpartition("_")[2] == two.partition("_")[0]
 
 
 def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words with places for operands' names: `{}_over_{}`."""
+    """Return those of a primitive's words that have places for operands' names: `{}_over_{}`."""
     return tuple(word for word in words if "{" in word)
 
 
@@ -600,44 +600,44 @@ def spread_role(op: Op) -> str | None:
 
 
 def _is_product_of_two(op: Op) -> bool:
-    """Return whether it is `x * y`, whose sum is a dot product."""
+    """Return whether an op is a product of two different tensors, `x * y`: its sum is a dot product."""
     tensors = {arg for arg in op.args if arg.is_tensor}
     return op.facts.operator == "*" and len(tensors) == 2
 
 
 def _is_of_logits(op: Op) -> bool:
-    """Return whether it is the logarithm of a sum of exponentials."""
+    """Return whether an op is the logarithm of a sum of exponentials, so that a difference with it is a logarithm of probabilities."""
     return op.facts.category == "reduction" and op.facts.argument == "logits"
 
 
 def _squared(op: Op) -> Op | None:
-    """Return `x` for `x * x`, `x**2` and `x.square()`, else None."""
+    """Return `x` for `x * x`, `x**2` and `x.square()`; None for others. A mean of it is a mean square."""
     twice = op.facts.operator == "*" and op.args[0] is op.args[1]
     square = op.facts.operator == "**" and is_number(op.args[1], 2)
     return op.args[0] if twice or square or op.facts.power == 2 else None
 
 
 def _viewed(op: Op) -> Op:
-    """Return the base of a view."""
+    """Return the tensor that a view is of, `x` for `x.mT`; other values as they are."""
     while op.facts.is_view or op.rule == "reshaped":
         op = op.args[0]
     return op
 
 
 def _is_activation_of(op: Op, value: Op) -> bool:
-    """Return whether it is an elementwise activation of the value, such as `sigmoid(x)`."""
+    """Return whether `op` is an elementwise activation of `value`, such as `sigmoid(x)`: times `value` it is called activated."""
     return op.facts.argument == "preactivation" and op.args[0] is value
 
 
 def _is_layer(op: Op) -> bool:
-    """Return whether it multiplies a value by an input, a weight matrix."""
+    """Return whether an op is a layer: a matrix product of a value with an input, its weight."""
     if op.facts.category != "contraction" or len(op.args) < 2:
         return False
     return _viewed(op.args[1]).rule == "input"
 
 
 def _is_multiple(op: Op, value: Op) -> bool:
-    """Return whether an op is an arithmetic result, `value`, times or over one number or scalar."""
+    """Return whether an op is `value`, an arithmetic result, times or over one number or scalar: it shares the name of that."""
     if not value.facts.operator or op.facts.operator not in ("*", "/"):
         return False
     first, second = op.args
@@ -648,7 +648,7 @@ def _is_multiple(op: Op, value: Op) -> bool:
 
 
 def _is_cast_if_given(op: Op) -> bool:
-    """Return whether an op is the cast of an optional value, or None if it is absent."""
+    """Return whether an op is the cast of an optional value, or None if that is absent: it has the value's role."""
     return (
         op.rule == "cond" and op.args[0].rule == "cast" and literal(op.args[1]) is None
     )
@@ -668,7 +668,7 @@ def _fixed_roles(op: Op) -> list[str] | None:
 
 
 def _which_part(op: Op) -> int | str | None:
-    """Return `0` for `x[..., 0]`, `odd` for `x[1::2]`; None if there is no word."""
+    """Return a word for the part of a tensor that an op is: 0 for `x[..., 0]`, "odd" for `x[1::2]`; None if there is none."""
     if op.facts.rearranges and op.facts.shape == "reduced":  # at one index
         index = literal(op.args[2])
         if index == -1:
@@ -682,7 +682,7 @@ def _which_part(op: Op) -> int | str | None:
 
 
 def _function(op: Op) -> str:
-    """Return `arange` for a call of that function, unknown to the table; "" otherwise."""
+    """Return the name of the function that an op calls, if the table does not know it: "arange"; "" for other ops."""
     if op.rule != "call" or op.template.node.kind != "call":
         return ""
     label = op.template.node.args[0].label.lower()
@@ -706,7 +706,7 @@ def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
 
 
 def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
-    """Map each forward op to its readers among the forward ops."""
+    """Map each forward op to its readers among the forward ops: they give it a role. `of` has all that have a cotangent."""
     found: dict[Op, list[Op]] = {}
     for user in of.values():
         for arg in user.args:
@@ -715,12 +715,12 @@ def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
 
 
 def denominators_of(ops: Iterable[Op]) -> frozenset[Op]:
-    """Return the denominators of all quotients."""
+    """Return the ops that something is divided by: each may be named `denom`."""
     return frozenset(op.args[1] for op in ops if op.facts.operator == "/")
 
 
 def owners_of(roots: Mapping[str, Op]) -> dict[Op, list[str]]:
-    """Map each op to the inputs whose gradients read it."""
+    """Map each op to the inputs whose gradients read it: a value of one gradient alone may be named after its input."""
     found: dict[Op, list[str]] = {}
     for name, root in roots.items():
         for op in root.walk():
