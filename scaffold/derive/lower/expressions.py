@@ -172,7 +172,10 @@ def inputs_of(
     program: Program,
     wanted: frozenset[str],
 ) -> dict[str, Op]:
-    """Return the op of each tensor input by name; only the `wanted` ones are active, so only they get gradients."""
+    """Return the op of each tensor input by name, with which a walk over the forward begins.
+
+    Only the `wanted` ones are active, so only they get gradients.
+    """
     known = required_sizes(spec, program)
     return {
         item.name: _input(program, item, item.name in wanted, known)
@@ -414,11 +417,12 @@ class Expressions(Evaluator):
             *tests, last = (condition_of(self.make, table, *case) for case in cases)
         except UnsupportedError:  # a rank that is not known
             return None
+        # Else a call may fit no case.
         if not any(told_by(last, test, False) for test in tests):
             return None
         *bodies, choice = map(self._applied, cases)
         for test, body in zip(reversed(tests), reversed(bodies), strict=True):
-            if body is None or choice is None:
+            if body is None or choice is None:  # a rule that needs an unknown rank
                 return None
             choice = self.chosen(test, body, choice)
         return choice
@@ -537,6 +541,7 @@ class Expressions(Evaluator):
             return broadcast_together(self.applier, values)
         if callee.kind == "attribute" and callee.label in READ_OUT:
             raise UnsupportedError("it reads numbers out of a tensor")
+        # `torch.exp(x)`; then `abs(x)`; then `x.exp()`.
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
             self._cast_first(path, values, named)
             return self._spelled(node, "function", path, values, named)
@@ -560,7 +565,7 @@ class Expressions(Evaluator):
         Raise `UnsupportedError` if autograd alone could not differentiate it, or it changes a tensor.
         """
         called = node.args[0].label if node.args else ""
-        if called in self.ruled:
+        if called in self.ruled:  # a team's own function, which autograd may not know
             found = self.applier.undecided(called)
             reason = f"no rule is for this call of {called}"
             raise UnsupportedError(found.said_of(called) if found else reason)
@@ -580,7 +585,7 @@ class Expressions(Evaluator):
         kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
         active = active and any(arg.active for arg in args)
         active = active and not is_undifferentiated(node)
-        if self.kinds.of(node) == "group":
+        if self.kinds.of(node) == "group":  # a tuple
             if active:
                 raise UnsupportedError("several results of a call that has no rule")
             kind = "group"
@@ -641,7 +646,7 @@ class Expressions(Evaluator):
             return op.args[position]
         if op.rule == "shape":
             return size_at(self.program, op.asked, position)
-        if op.kind == "static":
+        if op.kind == "static":  # an attribute that is a tuple
             if op.rule not in ("static", "python"):
                 raise UnsupportedError("a part of a shape")
             at = self.program.const(position)
@@ -705,6 +710,7 @@ class Expressions(Evaluator):
             case Node("name", name) if name in self.env:
                 op = self.env[name]
                 return literal(op) if op.kind == "static" else UNKNOWN
+            # Three spellings of a rank.
             case Node("attribute", "ndim", (Node("name", name),)):
                 pass
             case Node(

@@ -216,12 +216,14 @@ def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
         literal(item) is not None for item in whole
     ):
         return None
+    # The picking parts stand together: their dims become those they broadcast to.
     picked = [_picked_shape(part) for part in parts[first : last + 1]]
     if None in picked:
         return None
     index = shapes.broadcast(*(item for item in picked if item is not None))
     if shape.rank == len(parts) == len(places):
         return index
+    # All indexed dims must be known ones, counted from the left.
     known = len(shape.dims or ()) if shape.lead is None else shape.lead
     if shape.dims is None or index.dims is None or len(parts) > known:
         return None

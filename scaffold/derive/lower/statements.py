@@ -92,7 +92,7 @@ def lower(
     if saves:
         lowering.expressions.saves = True
         lowering.expressions.returned = _returned(forward)
-    for item in forward.statements:
+    for item in forward.statements:  # one by one, since places are by position
         lowering.block(without_checks(graph, (item,)))
         lowering.position += 1
     ends = lowering.results(lines[lowering.position :])
@@ -262,6 +262,7 @@ class Lowering:
             return
         op = self.expressions.assigned_value(value, self._own_changes(item))
         self.expressions.kinds.after((item,))
+        # The names whose tensors have changed mean the new values.
         changed = {view.views[-1].label: self._after_change_of(view) for view in views}
         for name in changed_in_place(item.value):
             self.env[name] = changed[name] if views else op
@@ -398,6 +399,7 @@ class Lowering:
             return False
         if item.operator or item.target.kind != "name" or self.writes.get(name) != 1:
             return False
+        # `x` in `rand_like(x)`; then all tensors in the line.
         likes = [
             self.env[node.args[1].label].shape
             for node in item.value.walk()

@@ -45,7 +45,7 @@ def template_of(
         """Return a hole for a tensor, the rewritten Python value for another argument; None to go on inside a tuple or a list."""
         if item is node or item.kind in ("tuple", "list", "slice", "constant"):
             return None
-        if item.kind == "attribute" and is_of_module(item):
+        if item.kind == "attribute" and is_of_module(item):  # `torch.float32`
             return item
         if item is method:
             return None

@@ -319,6 +319,7 @@ def _plan(
     asked = wanted - data - outputs
     if spec.style != "combined":
         return chosen(forward, wanted - outputs), frozenset()
+    # What is there if only data is asked for; other shapes are kept on ctx.
     least = chosen(forward, data - outputs)
     there = written(*least.repeated) | set(least.saved)
     described = frozenset(

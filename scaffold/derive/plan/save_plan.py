@@ -188,6 +188,7 @@ def computed_twice(
     below = [*down_to(ends, {*held, *inside})]
     uses = Counter(arg for op in below for arg in op.args)
     found = [op for op in below if op in inside]
+    # `1 - x` is short enough to stand twice.
     found = [op for op in found if not (is_brief(op) and uses[op] == 1)]
     return tuple(sorted(found, key=lambda op: op.serial))
 
@@ -214,6 +215,7 @@ def taken_apart(
         stops = {op for op in held if op in there or op not in found}
         seen = {*down_to(ends, stops)}
         inner = {op for op in seen - stops if is_dear(op)}
+        # Locals that the backward reads, and what they are computed from.
         below = {*down_to(seen & stops - set(there), there)}
         more = {
             op: name

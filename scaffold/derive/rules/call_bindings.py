@@ -81,6 +81,7 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
             return None
     parameters = [item for item in found if item]
     names = {item.name for item in parameters}
+    # None if a part is no parameter, or a name stands twice.
     return tuple(parameters) if len(names) == len(found) else None
 
 

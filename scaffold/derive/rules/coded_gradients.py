@@ -147,7 +147,7 @@ def _of_operand(
     `letters` are those of the operand, `others` of each factor. A letter without a factor is a dim the operand was summed over
     alone: it is restored, and expanded. None for a letter read twice, or dims of `...` with no certain place.
     """
-    dots = letters.startswith("...")
+    dots = letters.startswith("...")  # then dims are counted from the end
     twice = letters[-2:-1] == letters[-1:] not in ("", ".")
     if twice and (dots or "." not in letters):
         return _of_diagonal(make, operand, letters, others, factors)
@@ -272,6 +272,7 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
     if operand is None:
         return plain
     dims = operand.shape.dims
+    # A size of 1 may be broadcast, so it says nothing.
     sure = dims is not None and operand.shape.lead is None and 1 not in dims
     parts = all(
         item.shape.dims is not None
@@ -392,6 +393,7 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
         rank = 1
     if index is None or rank is None or parts[at].kind == "bool":
         return None
+    # `index_add` takes a vector.
     if rank == 0:
         index, g = make.unsqueeze(index, make.const(0)), make.unsqueeze(
             g, make.const(at)
@@ -422,6 +424,7 @@ def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
         or not all(part.is_tensor and part.kind == "int" for part in indices)
     ):
         return None
+    # The dims before the indices are moved to the end.
     first, last = tuple(range(count)), tuple(range(-count, 0))
     ends = [make.const(item if count > 1 else item[0]) for item in (first, last)]
     into = make.zeros(g, Shape((*dims[count:], *dims[:count])))

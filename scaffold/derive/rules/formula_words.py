@@ -232,7 +232,7 @@ def _dims_to_sum(
     if extra < 0 or any(map(shapes.is_lead, large.dims[:extra])):
         return None
     ones = []
-    for at, dim in enumerate(small.dims):
+    for at, dim in enumerate(small.dims):  # compared with the last dims of `large`
         other = large.dims[at + extra]
         if other == dim:
             continue
@@ -561,7 +561,7 @@ def inverse_permutation(make: Maker, dims: Op) -> Op:
 
 @word
 def negated(make: Maker, numbers: Op) -> Op:
-    """Return the negative of a number, or of each number in a tuple: the shifts that undo `torch.roll`."""
+    """Return the negative of a number, or of each number in a tuple: the shifts that undo a `roll`, the sizes that undo a `pad`."""
     if numbers.rule == "list":
         return make.program.op("list", [make.neg(item) for item in numbers.args])
     if is_int(make.program, numbers):
@@ -664,7 +664,7 @@ def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
     several = tensors.args
     if any(x.shape.rank != 1 for x in several):
         raise UnsupportedError("the number of dims is not known")
-    places = list(range(len(several)))
+    places = list(range(len(several)))  # the dim along which each vector lies
     if order == "xy":
         places[:2] = places[1::-1]
     sizes = [dim for at in places for dim in several[at].shape.dims or ()]
@@ -703,7 +703,7 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
     times = [one] * (rank - len(times)) + times
     extra = len(times) - rank
     sizes, dims = list[Op](), list[int]()
-    for at, count in enumerate(times):
+    for at, count in enumerate(times):  # before each dim of `x`, one for its copies
         if at < extra or literal(count) != 1:
             dims.append(len(sizes))
             sizes.append(count)

@@ -162,7 +162,7 @@ class FormulaEvaluator(Evaluator):
         Raise `UnsupportedError` for any other name.
         """
         callee, *args = node.args
-        if not self.for_shape and _reads_metadata(callee):
+        if not self.for_shape and _reads_metadata(callee):  # of its arguments
             make, env, table = self.make, self.env, self.table
             return FormulaEvaluator(make, env, table, for_shape=True).call(node)
         count = len(args) - len(node.keywords)

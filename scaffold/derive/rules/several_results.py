@@ -95,7 +95,7 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
         whole = make.select_scatter(into, g, op.args[1], make.const(at))
         return make.program.shaped(whole, x.shape)
     count, dim = op.args[1:]
-    own = size(make, g, dim)
+    own = size(make, g, dim)  # of this part
     if at == 0:  # the parts may differ in size, but the first one comes first
         bounds = (none, own, none)
     elif at == -1 or "shares" in op.facts.flags and literal(count) == at + 1:

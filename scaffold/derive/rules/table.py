@@ -114,7 +114,7 @@ class Table:
         """Take the sections of a table, and the built-in table below it if they are a team's; they are parsed on first use."""
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
-        # parsed so far: rules by name and by op, spellings, answers of `find`, formulas
+        # Parsed so far: rules by name and by op, spellings, answers of `find`, formulas.
         self._rules: dict[str, Rule] = {}
         self._of_ops: dict[str, Rule | None] = {}  # asked for each op that is made
         self._spellings: dict[tuple[str, str], Spelling] = {}
@@ -235,7 +235,10 @@ class Table:
         return self.heads[name][0]
 
     def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
-        """Return the formulas of a parameter's gradient: usually one; the last of several, of the same value, is for a call found as a composition."""
+        """Return the formulas of a parameter's gradient: usually one, or several of the same value.
+
+        The last is then for a call that was found as a composition.
+        """
         key = (rule.op, parameter)
         if key not in self._gradients:
             scope = Scope(self.scope(rule))

@@ -133,6 +133,7 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
     heads = {item.name: _heads(item) for item in entries}
     composed = {item.name: tuple(item.raw.get("composed", ())) for item in entries}
     table = Table(Primitives(heads, data.__getitem__, composed), base)
+    # Formulas may name any rule of the table, so all are known by now.
     for entry in entries:
         problems += _bad_rule(entry, table)
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
@@ -416,6 +417,7 @@ def _bad_callees(
             yield entry.problem("a call of torch in a formula", *path, hint=hint)
             continue
         name = callee.label
+        # `math.sqrt(n)`, `len(sizes)`
         if callee.kind == "attribute" or (name in BUILTINS and name not in table):
             continue
         if name in BUILDERS:

@@ -120,12 +120,15 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
     if b.kind != "static" or not make.is_(a, "mul"):
         return None
     factor, rest = a.args
+    # `1 / m * x / n`
     if factor.is_python("binary", "/") and is_number(factor.args[0], 1):
         return make.div(rest, make.mul(factor.args[1], b))
+    # `2 * x / (2 * n)`
     of_b = make.products.of(b)
     divided = any(number(op) is None for op in of_b.statics)
     if divided and of_b.number != 1 and number(factor) == of_b.number:
         return make.div(rest, make.products.op(of_b._replace(number=1)))
+    # `4 * x / 2`
     quotient = make.div(factor, b) if factor.kind == "static" else factor
     return None if number(quotient) is None else make.mul(quotient, rest)
 
@@ -396,7 +399,7 @@ def shared_multiples(
     )
 
     def renewed_multiple(op: Op, of: Renewal) -> Op:
-        """Return a product with the multiple of one factor in place of the whole one's, if another product has the same multiple."""
+        """Return `g / 6 * x` for `g * x / 6`, if another op contains the multiple `g / 6` too; else the op over new arguments."""
         for args, factor in multiples.get(op, {}).items():
             if shared[op.rule, args] > 1:
                 multiple = make.program.over(op, map(of, args))

@@ -146,7 +146,7 @@ def with_probabilities(
     for op in seen - {*held}:
         for arg in op.args:
             users.setdefault(arg, set()).add(op.rule)
-    # Logarithms needed otherwise are computed anyway.
+    # Logarithms that a named value needs are computed anyway.
     others = {op for op in seen if op in held and not _is_logarithm(op)}
     needed = {*down_to(others, there)}
     logs = {
@@ -162,7 +162,7 @@ def with_probabilities(
         return rebuilt(make, op, of)
 
     exponentials = {op for op in seen if op.rule == "exp" and op.args[0] in logs}
-    kept = {*held} - exponentials
+    kept = {*held} - exponentials  # an exponential with a name is replaced, too
     return renewed(roots.values(), kept, softmax_again) if logs else {}
 
 

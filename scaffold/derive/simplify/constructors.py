@@ -230,7 +230,7 @@ class Maker(Algebra):
             op = op.args[0]
         if op.shape == shape:
             return op
-        if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:
+        if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:  # all alike
             return self.expanded(op.args[0], shape)
         if self._keeps_dims_of(op, shape):
             x, dims, _ = op.args

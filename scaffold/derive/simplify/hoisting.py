@@ -79,11 +79,13 @@ def _without_expansion(
     bare = tuple(inner if k == at else arg for k, arg in enumerate(args))
     sure = (arg for arg in bare if arg.is_tensor and not may_be_zero(arg))
     plain = shapes.broadcast(*(arg.shape for arg in sure))
-    if plain == whole:
+    if plain == whole:  # another argument is as large
         return make(name, *bare)
+    # All others are as small: the result is, too.
     if all(shapes.fits(arg.shape, inner.shape) for arg in bare if arg.is_tensor):
         return make.expanded(make(name, *bare), whole)
     rest = [arg for k, arg in enumerate(bare) if k != at]
+    # All others are expanded to the same shape: compute on what was expanded.
     if all(arg.rule == "expanded" and arg.shape == whole for arg in rest):
         inners = [arg.args[0] if k != at else arg for k, arg in enumerate(bare)]
         return make.expanded(make(name, *inners), whole)
@@ -101,10 +103,10 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
         return None
     first = sums[0]
     rest = [arg for arg in args if arg not in sums]
-    if name in ("mul", "div"):
+    if name in ("mul", "div"):  # one sum, times or over values that are as small
         fine = len(sums) == 1 and (name == "mul" or args[0] is first)
         fine = fine and all(shapes.fits(arg.shape, first.shape) for arg in rest)
-    else:
+    else:  # all of them sums from one shape to one shape, or 0
         inner = first.args[0]
         fine = all(
             (op.shape, op.args[0].shape, op.args[0].kind)
@@ -159,7 +161,7 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
     if arg.rule == "where":
         condition, body, orelse = arg.args
         zero = [is_number(item, 0) for item in (body, orelse)]
-        plain = body.kind == orelse.kind == "static"
+        plain = body.kind == orelse.kind == "static"  # `where(c, 1, -1)`
         if any(zero) and not all(zero) or plain:
             parts = (
                 item if is_number(item, 0) else inside(item) for item in (body, orelse)

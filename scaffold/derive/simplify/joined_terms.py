@@ -228,6 +228,7 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
     plain = [
         op for op in terms if op.rule == "unsliced" and literal(op.args[4]) is None
     ]
+    # Where each slice starts; the chain begins with the one from the start, None.
     begins = {program.value_of(op.args[2]): op for op in plain}
     bound: Op | None = make.const(None)
     chain: list[Op] = []

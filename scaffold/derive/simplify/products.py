@@ -81,7 +81,7 @@ class Product(NamedTuple, Generic[Factor]):
 def _removed(
     mine: tuple[Factor, ...], theirs: tuple[Factor, ...]
 ) -> tuple[Factor, ...]:
-    """Return the factors `mine` without each of `theirs`, once for each time it is there."""
+    """Return the factors `mine` without those in `theirs`, each as often as it is there; all of them must be among `mine`."""
     left = list(mine)
     for op in theirs:
         left.remove(op)

@@ -162,7 +162,7 @@ class _Step:
             if len(found) > 1 and self._may_be_named(node, len(found))
             if self._may_stand_first(lines, node, found, outermost)
         ]
-        if several:
+        if several:  # the largest: those inside it are then read once
             node = max(several, key=lambda node: sum(1 for _ in node.walk()))
             return self._named(lines, node, uses[node][0].position)
         for position, item in enumerate(lines):

@@ -179,6 +179,7 @@ class _Known:
                 )
                 item = If(item.test, body, orelse, item.comments)
             rest.append(item)
+        # From the last line up, as lines are deleted on the way.
         for at in reversed(range(len(rest))):
             item = rest[at]
             if not _is_plain(item) or item.target.label not in once:

@@ -88,6 +88,7 @@ def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
         values = [emit(arg) for arg in node.args[1:]]
         given = dict(zip(reversed(node.keywords), reversed(values), strict=False))
         plain = values[: len(values) - len(given)]
+        # `x.transpose(-2, -1)`: the law says that it is `mT`.
         for law in filter(None, map(ANOTHER.fullmatch, rule.simpler)):
             if (law[2] or "") == ", ".join(plain) and not given:
                 numbers = tuple(map(literal_eval, plain))

@@ -84,6 +84,7 @@ def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lin
             ):
                 term = _added_to(graph, made, total, target)
                 if made.kind == "name" and term is not None:
+                    # The line before assigns `g`; the `if` keeps the longer branch.
                     found[-1] = Assign(target, value, "", remarks)
                     body = (*before, Assign(target, term, "", notes))
                     line = If(test, body, (), comments)

@@ -297,7 +297,7 @@ class Printer:
                 parameter.default, op
             ):
                 skipped = True
-            elif (
+            elif (  # by keyword
                 skipped
                 or named
                 or parameter.keyword
@@ -529,6 +529,7 @@ class Printer:
         while inner.rule == "unsqueeze" and inner not in self.names:
             dims.insert(0, literal(inner.args[1]))
             inner = inner.args[0]
+        # All `unsqueeze` calls inside that have no name are written as one index.
         index = index_of(dims) if len(dims) > 1 else None
         if index is None:
             return self.method(
@@ -733,6 +734,7 @@ class Printer:
         dots = self.graph.constant("...")
         node, found = self.node(value), None
         start = [dots] if dim < 0 else []
+        # The value is a part itself, written with an index: extend that, if it can be.
         of_part = WRITERS.get(value.rule) in (Printer._select, Printer._slice)
         if of_part and node.kind == "subscript":
             inner = node.args[1]

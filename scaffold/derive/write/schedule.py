@@ -222,12 +222,13 @@ class Scheduler:
         """Begin with the roots, each with the region it is assigned in; `held` ops have names already, so they get no statement."""
         self.roots, self.held, self.safe = tuple(roots), held, safe
         ends = (*(root for root, _ in self.roots), *safe.choices)
+        # All ops, by serial: an op has a higher one than its arguments.
         self.below = {op.serial: op for end in ends for op in end.walk()}
         readers: dict[Op, int] = {}
         for op in self.below.values():
             for arg in {*op.args}:
                 readers[arg] = readers.get(arg, 0) + 1
-        self.several = {op for op, count in readers.items() if count > 1}
+        self.several = {op for op, count in readers.items() if count > 1}  # ... readers
         in_order = (self.below[serial] for serial in sorted(self.below, reverse=True))
         # Readers before what they read; each with the uses from which it gets a name.
         self.users_first = [
@@ -395,6 +396,7 @@ def _guarded(
         return [(below[step % SHARED].test, at) for step, at in place if step >= 0]
 
     known = tests(common)
+    # Tests around every place, though not yet in the common region.
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
     tests_there = list(reversed(tested))
@@ -412,7 +414,7 @@ def _guarded(
             meets(pair, need) for pair in (*known, *shared)
         ):
             guard = guard_of(need, tests_there, is_met)
-            if guard is None:
+            if guard is None:  # no test says when the value can be computed
                 return None
             shared = guarded_by(guard, need, shared)
     # A test decided by another one is not asked again.

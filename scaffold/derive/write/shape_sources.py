@@ -75,7 +75,7 @@ class Holders:
 
     def _shape(self, shape: Shape, like: Op | None) -> Node:
         """Return an expression for a shape: of the input `like`, of any tensor with the shape, or size by size."""
-        if like is not None and like.rule == "input":
+        if like is not None and like.rule == "input":  # it has this shape
             if shape == SCALAR:
                 return self.graph.node("tuple")
             return self._attribute(like.name, "shape")
@@ -86,7 +86,7 @@ class Holders:
                 return self._attribute(self._name(op), "shape")
         if shape.dims is None:
             return self._by_origin(shape)
-        if shape.lead is None:
+        if shape.lead is None:  # a fixed number of dims
             try:
                 sizes = tuple(self.size(dim) for dim in shape.dims)
             except UnsupportedError:
@@ -111,6 +111,7 @@ class Holders:
             case Broadcast(parts):
                 return self._broadcast(parts)
             case Dropped(base, (0 | -1 as dim,)) | Kept(base, (0 | -1 as dim,)):
+                # Without the first dim `[1:]`, without the last one `[:-1]`.
                 graph, absent = self.graph, self.graph.node("absent")
                 bound = number_node(self.program, dim or 1)
                 bounds = (absent, bound) if dim else (bound, absent)
@@ -204,6 +205,7 @@ class Holders:
     def _size_of(self, op: Op, at: int) -> Node:
         """Return the size of the dim at position `at`: `x.shape[0]` for the first, else counted from the end, `x.shape[-1]`."""
         behind = len(op.shape.dims or ()) - at
+        # Leading dims are any number: only from the other end is a dim counted.
         last = behind <= op.shape.trailing
         first = at == 0 and behind > 1 and op.shape.lead is None
         index = number_node(self.program, -behind if last and not first else at)

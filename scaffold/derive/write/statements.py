@@ -153,6 +153,7 @@ def _incoming(backward: BackwardGraph) -> IncomingGradients:
         undefined=frozenset(g.name for g in backward.undefined),
         scalars=frozenset(name for name, op in outputs.items() if op.shape == SCALAR),
         returned=frozenset(backward.returned.values()),
+        # Of the kind of all outputs: zeros may be made like it.
         akin=frozenset(
             name
             for op, name in tensors
@@ -203,6 +204,7 @@ def _read_for_shapes(
     """
     ops = {name: op for op, name in names.items()}
     reads = [read for read, _ in free_reads(lines) if read.name in ops]
+    # A read has facets if only the shape or the dtype is read.
     data = {ops[read.name] for read in reads if not read.facets}
     alone = {ops[read.name] for read in reads} - {*down_to(data - {*saved}, saved)}
     return {op for op in alone if op.rule != "input" and op not in saved}
@@ -225,6 +227,7 @@ def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Trait
     given = (item.name for item in tensors if not (item.optional or item.variadic))
     several = {op: name for op, name in names.items() if op.rule != "input"}
     several |= {inputs[name]: name for name in given}
+    # Present in every call, and no scalar.
     there = [
         op
         for op in several
@@ -390,7 +393,7 @@ class _Names:
         self.new: dict[Op, str] = {}
         # Names in the statements that the backward repeats, not in the forward itself.
         self.again: dict[Op, str] = {}
-        if backward.returned:
+        if backward.returned:  # these have names already
             named = backward.returned.items()
             self.new |= {op: name for op, name in named if op not in backward.held}
             self.new |= self._named_new(self._siblings(self.new))
@@ -610,19 +613,19 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
     ops = {op for root in roots.values() for op in root.walk()}
     # Calls that autograd differentiates, and their arguments: parameters of a lambda.
     pulled = [op for op in ops if op.rule in ("vjp", "jvp")]
-    below = {arg for op in pulled for arg in (op, *op.pullback.args)}
-    below -= {op for op in roots.values() if op.rule == "jvp"}
-    below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
-    below |= {op.args[1] for op in ops if op.rule == "cast"}  # for its dtype
-    below |= {op for op in ops if op.rule == "accumulated"}  # in two statements
+    needing = {arg for op in pulled for arg in (op, *op.pullback.args)}
+    needing -= {op for op in roots.values() if op.rule == "jvp"}  # `grad_x` itself
+    needing |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
+    needing |= {op.args[1] for op in ops if op.rule == "cast"}  # for its dtype
+    needing |= {op for op in ops if op.rule == "accumulated"}  # in two statements
     if emission.region:  # zeros of the dtype of no other tensor
-        below |= {op.args[0] for op in ops if op.rule == "zeros"}
-    named = ("input", "cotangent")
-    forced = {op for op in below if op.rule not in named} | emission.own.keys()
+        needing |= {op.args[0] for op in ops if op.rule == "zeros"}
+    named = ("input", "cotangent")  # have names already
+    forced = {op for op in needing if op.rule not in named} | emission.own.keys()
     known = _known(emission, roots)
     # A part of a long line that gets a name may be a long line itself, and names make other lines shorter.
     writer = None
-    for _ in range(60):
+    for _ in range(60):  # more than any op has needed
         writer = _Writer(emission, known, forced, writer)
         statements = writer.statements()
         more = (writer.too_long() | writer.repeated(statements)) - forced
@@ -831,6 +834,7 @@ class _Writer:
         for op in sorted(ops, key=lambda item: item.serial):
             place = self.plan.named[op]
             printer = self._at(region)
+            # The shared tests around this line, inside the region.
             conds = [
                 (self.program.ops[step - SHARED], at) for step, at in place[depth:]
             ]
@@ -993,12 +997,14 @@ class _Writer:
         given = tuple(map(graph.name, names))
         function = graph.node("lambda", "", (*given, printer.expression(call)))
         pulled = graph.name(self.namer.another("pulled"))
+        # `pulled = torch.func.vjp(lambda x: f(x), x)`: the value, and its pullback.
         run = graph.node("attribute", "func", (graph.name("torch"),))
         vjp = graph.node("attribute", "vjp", (run,))
         ends = ("1", "0")
         both = (
             graph.node("subscript", "", (pulled, graph.constant(at))) for at in ends
         )
+        # `torch.func.vjp(pulled[1], pulled[0])[1]` takes tangents of the arguments.
         again = graph.node("call", "", (vjp, *both))
         pushed = graph.node("subscript", "", (again, graph.constant("1")))
         tangents = tuple(map(printer.node, op.args[: len(args)]))

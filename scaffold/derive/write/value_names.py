@@ -248,7 +248,7 @@ class Namer:
             return
         if value is not None:
             yield from self._of_forward(value)
-        elif op in self.negated:
+        elif op in self.negated:  # its negative is a cotangent
             found = self._of_forward(self.negated[op])
             yield from (f"neg_{name}" for name in found)
         if op in self.via:
@@ -431,6 +431,7 @@ class Namer:
         elif _is_layer(op) and (found := WEIGHT.fullmatch(self._exact(op.args[1]))):
             yield found[found.lastindex or 0]
         elif op.facts.operator == "*":
+            # By what the other factor is, by both names, at last by a scalar.
             one, two = op.args
             for by, value in ((one, two), (two, one)):
                 name = self._exact(value)
@@ -483,9 +484,9 @@ class Namer:
         """
         if op.facts.operator == "-" and len(op.args) == 2:
             one, two = (OF_LOGARITHMS.fullmatch(self._exact(arg)) for arg in op.args)
-            # `logits - logsumexp`: the logarithm of probabilities
+            # `logits - logsumexp`, the latter by its name or its primitive.
             if (two and two[2]) or _is_of_logits(_viewed(op.args[1])):
-                yield "probs"  # the logarithm of a sum
+                yield "probs"
             elif one and two:
                 yield "ratio"
                 yield from (f"{before}_ratio" for before in (one[1],) if before)
