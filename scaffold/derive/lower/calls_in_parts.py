@@ -80,10 +80,10 @@ class _Parts:
         Raise `UnsupportedError` if the user passed by position what the parts pass by keyword.
         """
         stated = keywords(part)
-        plain = part.args[: len(part.args) - len(stated)]
-        args = [self.node(arg) for arg in plain if arg.label != REST]
+        positional = part.args[: len(part.args) - len(stated)]
+        args = [self.node(arg) for arg in positional if arg.label != REST]
         named = {key: self.node(arg) for key, arg in stated.items()}
-        if len(args) < len(plain):
+        if len(args) < len(positional):
             rest = {k: v for k, v in self.given.items() if k not in self.read}
             if rest.keys() - self.named & named.keys():
                 raise UnsupportedError("it is given by position")

@@ -69,9 +69,9 @@ class Evaluator(ABC):
 
     def value(self, node: Node) -> Op:
         """Return the op of an expression: of a literal, a name, a Python value as a whole, or by its kind over ops of its parts."""
-        known = constant(self.program, node)
-        if known is not None:
-            return known
+        literal_op = constant(self.program, node)
+        if literal_op is not None:
+            return literal_op
         if node.kind in ("tuple", "list"):
             return self.program.op("list", self.several(node.args))
         if node.kind == "name" and node.label in self.env:
@@ -157,9 +157,9 @@ class Evaluator(ABC):
         inner, index = node.args
         value = self.value(inner)
         if value.kind == "group":
-            known = self.listed(value) if index.kind == "slice" else None
+            items = self.listed(value) if index.kind == "slice" else None
             return (
-                self._of_list(known, index) if known else self._of_group(value, index)
+                self._of_list(items, index) if items else self._of_group(value, index)
             )
         if value.rule == "list":
             return self._of_list(value, index)

@@ -340,8 +340,8 @@ class Expressions(Evaluator):
 
     def _python_arithmetic(self, node: Node, *values: Op) -> Op:
         """Apply an operator to Python values: return the number if it is known and short, otherwise the op of the expression."""
-        known = [found for item in values if (found := number(item)) is not None]
-        made = computed(node.label, *known, short=True) if len(known) == 2 else None
+        numbers = [found for item in values if (found := number(item)) is not None]
+        made = computed(node.label, *numbers, short=True) if len(numbers) == 2 else None
         if made is not None:
             return self.program.const(made)
         return self.program.python(node.kind, node.label, *values)
@@ -497,13 +497,13 @@ class Expressions(Evaluator):
     def call(self, node: Node) -> Op:
         """Return the op of a call; an in-place call has the value of its out-of-place form, if that has a rule: `h.mul_(y)` of `h.mul(y)`."""
         changed = next(written_to(node), None)  # the tensor changed in place
-        plain = None
+        anew = None
         if changed is None and "inplace" not in node.keywords:
             return self._plain_call(node)
         # Nothing else sees the change: its tensor has one name, or none.
         if changed is None or node in self._own or not sharing(changed):
-            plain = made_anew(self.program.graph, node)
-        op = None if plain is None else self._plain_call(plain)
+            anew = made_anew(self.program.graph, node)
+        op = None if anew is None else self._plain_call(anew)
         if op is None or self.applier.table.of_op(op.rule) is None:
             return self._plain_call(node)
         before = None if changed is None else self.value(changed)
@@ -684,10 +684,10 @@ class Expressions(Evaluator):
             case Node("compare") if checked := checked_for_none(node):
                 name, present = checked
                 op = self.env.get(name)
-                there = given(self.program, op) if op and op.rule == "cond" else None
-                if there is None or literal(there) is not UNKNOWN:
+                presence = given(self.program, op) if op and op.rule == "cond" else None
+                if presence is None or literal(presence) is not UNKNOWN:
                     return None
-                return there if present else opposite(self.program, there)
+                return presence if present else opposite(self.program, presence)
             case Node("unary", "not", (inner,)):
                 asked = self._presence(inner)
                 return asked and opposite(self.program, asked)
@@ -744,9 +744,9 @@ class Expressions(Evaluator):
 
         Sizes are read from the op's shape, not from the text, so that equal sizes are equal ops.
         """
-        whole, size = shape_read(node), size_read(node)
-        if whole is not None and not self.is_static(whole):
-            return self.program.op("shape", (), OfShape(self.value(whole).shape))
+        shape_of, size = shape_read(node), size_read(node)
+        if shape_of is not None and not self.is_static(shape_of):
+            return self.program.op("shape", (), OfShape(self.value(shape_of).shape))
         if size is not None:
             return self._size(node, *size)
         match node:
@@ -837,8 +837,8 @@ class Expressions(Evaluator):
 
     def _size(self, node: Node, inner: Node, index: Node) -> Op:
         """Return the size `inner.shape[index]`; as an expression if the index is unknown before the call."""
-        known = self._part_of_shape(inner, index)
-        return self.program.static(self.fixed(node)) if known is None else known
+        size_op = self._part_of_shape(inner, index)
+        return self.program.static(self.fixed(node)) if size_op is None else size_op
 
     def _part_of_shape(self, inner: Node, index: Node) -> Op | None:
         """Return `x.shape[1]` or `x.shape[:-1]`, as one size or a list; None if the index or a needed rank is unknown before the call."""
@@ -903,9 +903,9 @@ class Expressions(Evaluator):
                 op = self.env[name]
                 return op if op.kind == "static" else None
             case Node("attribute", "shape" | "ndim" as label, (inner,)):
-                told = OfShape(self.value(inner).shape)
+                of_shape = OfShape(self.value(inner).shape)
                 return self.program.op(
-                    "shape" if label == "shape" else "rank", (), told
+                    "shape" if label == "shape" else "rank", (), of_shape
                 )
             case Node("call", _, (Node("name", "len"), inner)):
                 return self._length(inner)
@@ -925,13 +925,13 @@ class Expressions(Evaluator):
         """Return the op of `len(inner)`: the first size of a tensor, the rank for its shape, the count of known items; else None."""
         match inner:
             case Node("attribute", "shape", (x,)) if not self.is_static(x):
-                told = OfShape(self.value(x).shape)
-                return self.program.op("rank", (), told)
+                of_shape = OfShape(self.value(x).shape)
+                return self.program.op("rank", (), of_shape)
         value = self.value(inner)
         if value.is_tensor:
             return size_at(self.program, value.shape, 0)
-        whole = self.listed(value)
-        return None if whole is None else self.program.const(len(whole.args))
+        items = self.listed(value)
+        return None if items is None else self.program.const(len(items.args))
 
     def _read_from_input(self, value: Op, label: str) -> Op | None:
         """Return the dtype or the device (`label`) of a tensor as the attribute of an input that has the same: `x.dtype`.
@@ -1004,12 +1004,12 @@ def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
 def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
     """Return the list of `torch.broadcast_tensors`: each tensor expanded to the common shape."""
     program = applier.program
-    whole = broadcast(*(value.shape for value in values))
-    shape = program.op("shape", (), OfShape(whole))
+    common = broadcast(*(value.shape for value in values))
+    shape = program.op("shape", (), OfShape(common))
     return program.op(
         "list",
         [
-            value if value.shape == whole else applier.named("expand", value, shape)
+            value if value.shape == common else applier.named("expand", value, shape)
             for value in values
         ],
     )

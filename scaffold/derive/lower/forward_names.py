@@ -50,11 +50,11 @@ def named_apart(
             first = here and places[op][0].position == position
             value = _changed(graph, here[0], change) if first else None
             if op in calls:
-                known = _results_of(op, names, places, position, item)
+                pairs = _results_of(op, names, places, position, item)
                 if value is not None:
-                    targets = tuple(graph.name(name) for name, _ in known)
+                    targets = tuple(graph.name(name) for name, _ in pairs)
                     lines.append(Assign(graph.node("tuple", "", targets), value))
-                change |= {node: name for name, nodes in known for node in nodes}
+                change |= {node: name for name, nodes in pairs for node in nodes}
                 continue
             if value is not None:
                 lines.append(Assign(graph.name(names[op]), value))
@@ -112,8 +112,8 @@ def _is_named_with_its_call(statement: Statement, change: Mapping[Node, str]) ->
 
 def _target(statement: Statement) -> str | None:
     """Return the single name a statement assigns; None for several, an index or an `x += y`."""
-    plain = isinstance(statement, Assign) and not statement.operator
-    target = statement.target if isinstance(statement, Assign) and plain else None
+    is_plain = isinstance(statement, Assign) and not statement.operator
+    target = statement.target if isinstance(statement, Assign) and is_plain else None
     return target.label if target is not None and target.kind == "name" else None
 
 
@@ -121,6 +121,7 @@ def _renewed(graph: Graph, item: Statement, change: Mapping[Node, str]) -> State
     """Return a statement with the expressions in `change` replaced by their names; the target stays as it is."""
     if isinstance(item, Assign):
         return replace(item, value=_changed(graph, item.value, change))
+    # An `if`: its test, and all statements inside.
     return rewritten(graph, (item,), partial(_name, graph, change))[0]
 
 

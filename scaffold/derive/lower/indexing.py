@@ -180,8 +180,8 @@ def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
     if len(places) != 1 or rank is None or any(part.kind == "bool" for part in parts):
         return parts
     none = applier.program.const(None)
-    whole = applier.program.op("range", (none, none, none))
-    return [*parts[: places[0]], *[whole] * (rank - given), *parts[places[0] + 1 :]]
+    colon = applier.program.op("range", (none, none, none))
+    return [*parts[: places[0]], *[colon] * (rank - given), *parts[places[0] + 1 :]]
 
 
 def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) -> Op:
@@ -192,11 +192,11 @@ def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) 
     # Indexed dims become dims at the place of the first: None before it is counted from the left, behind it from the right.
     first = next(at for at, part in enumerate(parts) if _picks(part))
     used = sum(not is_new_dim(part) for part in parts)
-    left = int(value.shape.rank or 0) - used
+    behind_all = int(value.shape.rank or 0) - used  # dims behind all parts of the index
     for at, part in enumerate(parts[:first]):
         if is_new_dim(part):
             found = _with_new_dim(applier, found, at)
-    behind = -1 - left
+    behind = -1 - behind_all
     for part in reversed(parts[first:]):
         if is_new_dim(part):
             found = _with_new_dim(applier, found, behind)
@@ -211,9 +211,9 @@ def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
     """
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
     first, last = places[0], places[-1]
-    whole = (item for part in parts if part.rule == "range" for item in part.args)
+    bounds = (item for part in parts if part.rule == "range" for item in part.args)
     if len(places) != last - first + 1 or any(
-        literal(item) is not None for item in whole
+        literal(item) is not None for item in bounds
     ):
         return None
     # The picking parts stand together: their dims become those they broadcast to.
@@ -235,8 +235,8 @@ def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
 def _picked_shape(part: Op) -> Shape | None:
     """Return the shape of a list or tensor of integers as an index; None for a mask, whose count of True only the call tells."""
     if part.rule == "list":
-        plain = all(type(literal(item)) is int for item in part.args)
-        return Shape((len(part.args),)) if plain else None
+        are_ints = all(type(literal(item)) is int for item in part.args)
+        return Shape((len(part.args),)) if are_ints else None
     return part.shape if part.kind == "int" else None
 
 
@@ -263,21 +263,21 @@ def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[
 
     From the right, so that removed dims do not change the numbers of the others.
     """
-    left: list[Op] = []
+    rest: list[Op] = []
     none = applier.program.const(None)
-    whole = applier.program.op("range", (none, none, none))
+    colon = applier.program.op("range", (none, none, none))
     for at in reversed(range(len(parts))):
         part = parts[at]
         if part.is_tensor:
-            left.insert(0, part)
+            rest.insert(0, part)
         elif part.rule == "range":
             value = sliced(applier, value, at, part.args)
-            left.insert(0, whole)
+            rest.insert(0, colon)
         else:
             value = selected(applier, value, at, part)
-    while left[-1] is whole:
-        left.pop()
-    return value, left
+    while rest[-1] is colon:
+        rest.pop()
+    return value, rest
 
 
 def item_of(

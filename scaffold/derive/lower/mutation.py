@@ -106,15 +106,15 @@ def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
     calls = sum(len(change.calls) for change in views)
     several = [*_changed_under_names(item.value)]
     roots = {change.views[-1] for change in views}
-    plain = item.target.kind in ("name", "absent") and not item.operator
-    fits = plain and len(views) == len(found) == len(roots)
+    has_plain_target = item.target.kind in ("name", "absent") and not item.operator
+    fits = has_plain_target and len(views) == len(found) == len(roots)
     read_before = all(  # nothing else reads the name, before or after its change
         _count(item.value, change.views[-1])
         == _count(change.views[0], change.views[-1])
         for change in views
     )
-    known = fits and read_before and len(several) == calls and not _may_not_run(item)
-    return tuple(views) if known else ()
+    is_known = fits and read_before and len(several) == calls and not _may_not_run(item)
+    return tuple(views) if is_known else ()
 
 
 def _may_not_run(item: Assign) -> bool:
@@ -249,8 +249,8 @@ def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
     """
     program, table = make.program, make.applier.table
     rule = table.of_op(view.rule)
-    known = rule is not None and view.facts.is_view and "x" in rule.formulas
-    if rule is None or not known or not _is_real(value):
+    has_gradient = rule is not None and view.facts.is_view and "x" in rule.formulas
+    if rule is None or not has_gradient or not _is_real(value):
         raise UnsupportedError(CHANGES)
     names = (item.name for item in rule.parameters)
     args = dict(zip(names, view.args, strict=True))
@@ -304,8 +304,8 @@ def _put_indexed(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> O
     """
     if not all(part.is_tensor and part.kind in ("int", "bool") for part in parts):
         raise UnsupportedError(CHANGES)
-    whole = len(parts) == 1 and parts[0].kind == "bool"
-    if whole and parts[0].shape == value.shape:
+    is_mask = len(parts) == 1 and parts[0].kind == "bool"
+    if is_mask and parts[0].shape == value.shape:
         everywhere = _for_all_elements(applier, new, parts[0])
         if everywhere is not None:
             return applier.named("where", parts[0], everywhere, value)
@@ -342,8 +342,8 @@ def _changed_part(
         return _put_at(applier, inner, others, new)
     inner = indexing.selected(applier, value, dim, part)
     # The selected dim is gone: those behind it, counted from the left, are one less.
-    left = [(at - 1 if 0 <= dim < at else at, item) for at, item in others]
-    return _put_at(applier, inner, left, new)
+    renumbered = [(at - 1 if 0 <= dim < at else at, item) for at, item in others]
+    return _put_at(applier, inner, renumbered, new)
 
 
 def _put_sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
@@ -377,9 +377,9 @@ def _put_at(
         return applier.named("slice_scatter", value, src, at, start, end, by)
     if literal(step) is not None:
         raise UnsupportedError(CHANGES)
-    known = literal(start) is not UNKNOWN and literal(end) is not None
+    has_bounds = literal(start) is not UNKNOWN and literal(end) is not None
     if (
-        known and not joined and end.data != Operator("unary", "-")
+        has_bounds and not joined and end.data != Operator("unary", "-")
     ):  # `x[1:n]`, but not `x[:-n]`
         at = program.const(dim)
         bounds = (_from_start(applier, value, dim, item) for item in (start, end))

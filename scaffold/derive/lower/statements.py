@@ -139,8 +139,8 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
 
 def _names_read_from(lines: Lines, position: int) -> frozenset[str]:
     """Return the names of data read from a line on; if it is an `if`, by all lines: those inside it have no numbers."""
-    whole = isinstance(lines[position], If)
-    return data_read(*lines) if whole else data_read(*lines[position:])
+    is_choice = isinstance(lines[position], If)
+    return data_read(*lines) if is_choice else data_read(*lines[position:])
 
 
 class Lowering:
@@ -196,7 +196,7 @@ class Lowering:
     def _note(self, node: Node, op: Op) -> None:
         """Note the place of a value that every call computes: the line and expression where it could get a name, to be saved."""
         placed = op.is_tensor or op.kind == "group" and op.rule != "input"
-        if placed and node.kind != "name":
+        if placed and node.kind != "name":  # which has one
             self.places.setdefault(op, []).append(Place(self.position, node))
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
@@ -217,8 +217,8 @@ class Lowering:
         """Return a name for each value that the backward can read after the last statement; of several names an input's."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
-            known = name != "_" and name not in self.stale
-            if op.rule not in ("const", "list") and known:
+            is_right = name != "_" and name not in self.stale
+            if op.rule not in ("const", "list") and is_right:
                 found.setdefault(op, name)
         return found
 
@@ -273,10 +273,10 @@ class Lowering:
 
     def _only_sets(self, item: Assign, views: tuple[ChangedView, ...]) -> bool:
         """Return whether a statement only sets a view to a value, `h.diagonal().fill_(1)`, and does not use the result."""
-        whole = item.target.kind == "absent" and [v.value for v in views] == [
+        is_all = item.target.kind == "absent" and [v.value for v in views] == [
             item.value
         ]
-        return whole and set_value(self.program.graph, item.value) is not None
+        return is_all and set_value(self.program.graph, item.value) is not None
 
     def _after_change_of(self, view: ChangedView) -> Op:
         """Return the value of a named tensor after an in-place change of a view of it: of `h` after `h.t().add_(y)`.
@@ -358,16 +358,16 @@ class Lowering:
         `rest` is bound only if it is read, as for a shape of unknown rank its value is an expression. Raise `UnsupportedError` for
         a value of unknown length other than a shape.
         """
-        known = self.expressions.listed(op)
+        items = self.expressions.listed(op)
         rest = target.args[star].args[0]
-        if known is None and op.rule != "shape":
+        if items is None and op.rule != "shape":
             raise UnsupportedError("a starred target")
         self.env.pop(rest.label, None)
         behind = len(target.args) - 1 - star
-        if known is not None:
-            end = len(known.args) - behind
-            op = known
-            self._bind(rest, self.program.op("list", known.args[star:end]))
+        if items is not None:
+            end = len(items.args) - behind
+            op = items
+            self._bind(rest, self.program.op("list", items.args[star:end]))
         elif rest.label in data_read(*self.lines[self.position + 1 :]):
             self._bind(rest, self._starred_sizes(op, star, behind))
         for position, inner in enumerate(target.args):
@@ -384,8 +384,8 @@ class Lowering:
             end(str(-behind)) if behind else absent,
         )
         part = program.static(node("slice", "", (*ends, absent)))
-        left = program.python("subscript", "", op, part)
-        return program.python("list", "", program.python("starred", "", left))
+        sizes = program.python("subscript", "", op, part)
+        return program.python("list", "", program.python("starred", "", sizes))
 
     def _lower_random(self, item: Assign) -> bool:
         """Lower a random draw, `mask = torch.rand_like(x) > p`, to a saved constant; return whether the line is one.

@@ -74,9 +74,9 @@ def changes_statistics(node: Node) -> bool:
     if node.kind != "call":
         return False
     named = keywords(node)
-    plain = node.args[1 : len(node.args) - len(named)]
+    positional = node.args[1 : len(node.args) - len(named)]
     given = (
-        named.get(name) or (plain[at] if at < len(plain) else None)
+        named.get(name) or (positional[at] if at < len(positional) else None)
         for at, name in changed_tensors(node.args[0].label)
     )
     return any(item is not None and item.label != "None" for item in given)
@@ -99,16 +99,16 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     """
     node = template.node
     name = node.args[0].label
-    plain = args[: len(args) - len(node.keywords)]
+    first = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
-    whole = dtype is None and (is_whole(name) or _is_made_of_ints(program, name, plain))
+    whole = dtype is None and (is_whole(name) or _is_made_of_ints(program, name, first))
     kind: Kind = "int" if whole else "real"
     kind = DTYPES.get(dtype.label, kind) if dtype is not None else kind
-    named = dict(zip(node.keywords, args[len(plain) :], strict=True))
+    named = dict(zip(node.keywords, args[len(first) :], strict=True))
     if "dtype" in named:  # `dtype=x.dtype`
         kind = program.dtype(named["dtype"]) or kind
     return program.op(
-        "call", read, template, kind=kind, shape=made_shape(program, name, plain)
+        "call", read, template, kind=kind, shape=made_shape(program, name, first)
     )
 
 
@@ -127,15 +127,15 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
     # Of `torch.unique(labels, return_counts=True)` all results are integers if the labels are.
     if kind == "real" and all(arg.kind == "int" for arg in op.args):
         kind = "int"
-    whole = template._replace(node=item)
-    return program.op("call", op.args, whole, kind=kind, shape=None)
+    with_index = template._replace(node=item)
+    return program.op("call", op.args, with_index, kind=kind, shape=None)
 
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
     """Return the kind of a call's result: by its name if that decides, otherwise complex for a complex argument, or real."""
     name = node.args[0].label if node.args else ""
-    told = kinds(name_alone(name) if len(node.args) == 2 else name)
+    possible = kinds(name_alone(name) if len(node.args) == 2 else name)
     for kind in ("real", "int", "complex"):
-        if told == {kind}:
+        if possible == {kind}:
             return kind
     return "complex" if any(arg.kind == "complex" for arg in args) else "real"

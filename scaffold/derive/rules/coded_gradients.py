@@ -195,6 +195,7 @@ def _is_as_long(
     sizes = _sizes(letters, operand)
     pairs = list(zip(others, factors, strict=True))
     beside = [_sizes(item, factor) for item, factor in pairs[1:]]
+    # Letters summed over here: not in the cotangent. Then those of the operand alone.
     summed = set("".join(others[1:])) - set(others[0])
     return all(
         letter in sizes and any(sizes[letter] == item.get(letter) for item in beside)

@@ -126,7 +126,7 @@ def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
 
 def _precision_of(op: Op) -> tuple[bool, bool, bool]:
     """Return a sort key by which the dtype to cast to is chosen: full precision first, zeros last."""
-    # Of low precision, each addend of a sum is rounded to its dtype.
+    # Zeros last, then values in low precision, in which each addend of a sum would be rounded.
     autocast = op.facts.autocast
     return op.rule == "zeros", autocast == "lower", autocast != "float32"
 

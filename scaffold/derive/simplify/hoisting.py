@@ -149,6 +149,7 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
     None without a mask, and if `g` may be infinite behind it: the second derivative by `y` would be zero times infinity.
     """
     arg = args[at]
+    # Another tensor, `y`, is read in the second derivative.
     there = arg.rule == "where" and any(
         tensors(item for k, item in enumerate(args) if k != at)
     )

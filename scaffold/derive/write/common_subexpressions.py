@@ -80,7 +80,7 @@ def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
     blocks = blocks_of(maths, lines_of(program, wanted))
     program = tuple(item for block in blocks for item in block.statements)
     taken = outer_names(spec, maths.forward)
-    known = Backward(
+    backward = Backward(
         maths.graph,
         kinds_of_inputs(spec).after(program),
         taken,
@@ -88,7 +88,7 @@ def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
         wanted,
         frozenset(item.name for item in spec.tensors if item.optional),
     )
-    return named_once(known, program)
+    return named_once(backward, program)
 
 
 def named_once(known: Backward, statements: Lines) -> Lines:
@@ -256,8 +256,8 @@ class _Step:
         if not isinstance(item, Assign) or item.value is not node or item.operator:
             return None
         name = item.target.label
-        plain = item.target.kind == "name" and not name.startswith("grad_")
-        return item if plain and self.assigned.count(name) == 1 else None
+        is_local = item.target.kind == "name" and not name.startswith("grad_")
+        return item if is_local and self.assigned.count(name) == 1 else None
 
     def _name(self, node: Node) -> str:
         """Return a free name for an expression, by its function and what it reads: `exp`, else `exp_x`, else `exp2`.

@@ -87,16 +87,16 @@ def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
         used.add(rule.name)
         values = [emit(arg) for arg in node.args[1:]]
         given = dict(zip(reversed(node.keywords), reversed(values), strict=False))
-        plain = values[: len(values) - len(given)]
+        positional = values[: len(values) - len(given)]
         # `x.transpose(-2, -1)`: the law says that it is `mT`.
         for law in filter(None, map(ANOTHER.fullmatch, rule.simpler)):
-            if (law[2] or "") == ", ".join(plain) and not given:
-                numbers = tuple(map(literal_eval, plain))
+            if (law[2] or "") == ", ".join(positional) and not given:
+                numbers = tuple(map(literal_eval, positional))
                 ways.setdefault(law[3], Way(rule.name, numbers, law[1] == "M"))
         if rule.category in ALONG and "dim" in given:
             keyword_dims.append(given["dim"])
-        elif rule.category in ALONG and plain and DIMS.fullmatch(plain[-1]):
-            positional_dims.append(plain[-1])
+        elif rule.category in ALONG and positional and DIMS.fullmatch(positional[-1]):
+            positional_dims.append(positional[-1])
     dims = keyword_dims + positional_dims
     return Dialect(
         by_keyword=len(keyword_dims) > len(positional_dims),

@@ -139,16 +139,16 @@ class Printer:
         """Return the cached expressions still right if values have the other `names`: a next attempt need not print them again."""
         both = self.names.keys() | names.keys()
         others = {op for op in both if self.names.get(op) != names.get(op)}
-        known: dict[Op, bool] = {}
+        changed: dict[Op, bool] = {}
 
         def reads_another(op: Op) -> bool:
             """Return whether a name in the expression of an op has changed."""
-            if op not in known:
-                known[op] = any(
+            if op not in changed:
+                changed[op] = any(
                     arg in others or arg not in names and reads_another(arg)
                     for arg in op.args
                 )
-            return known[op]
+            return changed[op]
 
         return {
             key: node for key, node in self.written.items() if not reads_another(key[0])
@@ -177,8 +177,8 @@ class Printer:
         if rest and product not in self.names:
             nodes = map(self.node, (*rest, *product.args))
             return self.function("torch.addcmul", *nodes)
-        own = WRITERS.get(op.rule)
-        return self.by_rule(op) if own is None else own(self, op)
+        writer = WRITERS.get(op.rule)
+        return self.by_rule(op) if writer is None else writer(self, op)
 
     def by_rule(self, op: Op) -> Node:
         """Return the expression as spelled by the op's rule, or in the forward's dialect; raise `UnsupportedError` without a rule."""
@@ -464,8 +464,8 @@ class Printer:
         try:
             return self.holders.size(dim)
         except UnsupportedError:
-            there = (op for op in self.holders.optional if self._is_met(op.name))
-            found = self.holders.read_size(dim, there)
+            present = (op for op in self.holders.optional if self._is_met(op.name))
+            found = self.holders.read_size(dim, present)
             if found is None:
                 raise
             return found
@@ -488,8 +488,8 @@ class Printer:
         total, result = op.args
         numel = self.method(self._over_forward(result), "numel")
         one = self.graph.constant("1")  # an empty result must not divide by 0
-        left = self.graph.node("call", "", (self.graph.name("max"), numel, one))
-        return self.graph.node("binary", "//", (self.node(total), left))
+        result_count = self.graph.node("call", "", (self.graph.name("max"), numel, one))
+        return self.graph.node("binary", "//", (self.node(total), result_count))
 
     def _of_tensor(self, op: Op, label: str) -> Node:
         """Return `x.ndim` or `x.numel()`, as `label` says, of a tensor with the shape that the op asks about."""
@@ -569,8 +569,8 @@ class Printer:
     def _fitted_to(self, op: Op) -> Node:
         """Return `g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`: `g` may be smaller or larger than `x`."""
         value, shape = self.node(op.args[0]), self._shape_to_sum_to(op)
-        own = self._attribute(value, "shape")
-        both = self.function("torch.broadcast_shapes", own, shape)
+        value_shape = self._attribute(value, "shape")
+        both = self.function("torch.broadcast_shapes", value_shape, shape)
         return self.method(self.method(value, "expand", both), "sum_to_size", shape)
 
     def _shaped_like(self, op: Op) -> Node:
@@ -791,16 +791,16 @@ def _with_part(
     `x[:, 1]`, dim 1, `0` -> `x[:, 1, 0]`: a number has taken its dim away, only slices (`whole` is `:`) count. A negative dim
     stands behind `...`, and is counted from the end.
     """
-    line = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
-    left = [at for at, item in enumerate(line) if item.kind == "slice"]
+    ordered = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
+    slices = [at for at, item in enumerate(ordered) if item.kind == "slice"]
     count = -dim - 1 if dim < 0 else dim
-    if count >= len(left):
-        line += [whole] * (count - len(left)) + [part]
-    elif line[left[count]] == whole:
-        line[left[count]] = part
+    if count >= len(slices):
+        ordered += [whole] * (count - len(slices)) + [part]
+    elif ordered[slices[count]] == whole:
+        ordered[slices[count]] = part
     else:
         return None
-    return [parts[0], *line[::-1]] if dim < 0 else line
+    return [parts[0], *ordered[::-1]] if dim < 0 else ordered
 
 
 # --- The gradient of a slice: `g` placed into zeros, so that double backward and vmap work. An `unsliced` op has as arguments
@@ -833,8 +833,8 @@ def _bound(printer: Printer, op: Op, bound: Op) -> Node:
     part, dim, start, end, step = op.args
     other = end if bound is start else start
     # The part's size tells one bound only if the other is known.
-    known = literal(other) is None or bound is end and not _is_negated(other)
-    if literal(step) is not None or not (known and _is_negated(bound)):
+    is_other_known = literal(other) is None or bound is end and not _is_negated(other)
+    if literal(step) is not None or not (is_other_known and _is_negated(bound)):
         return printer.node(bound)
     graph = printer.graph
     shape = graph.node("attribute", "shape", (printer.node(part),))

@@ -224,11 +224,12 @@ class Scheduler:
         ends = (*(root for root, _ in self.roots), *safe.choices)
         # All ops, by serial: an op has a higher one than its arguments.
         self.below = {op.serial: op for end in ends for op in end.walk()}
+        # How many ops read each; `several` are those with more readers than one.
         readers: dict[Op, int] = {}
         for op in self.below.values():
             for arg in {*op.args}:
                 readers[arg] = readers.get(arg, 0) + 1
-        self.several = {op for op, count in readers.items() if count > 1}  # ... readers
+        self.several = {op for op, count in readers.items() if count > 1}
         in_order = (self.below[serial] for serial in sorted(self.below, reverse=True))
         # Readers before what they read; each with the uses from which it gets a name.
         self.users_first = [
@@ -260,8 +261,8 @@ class Scheduler:
             return inf
         if is_small_multiple(op):
             value = op.args[1]
-            there = value in held or value in self.several or is_never_named(value)
-            return 3 if there else 2
+            has_name = value in held or value in self.several or is_never_named(value)
+            return 3 if has_name else 2
         return 3 if is_brief(op) and not sparing else 2
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
@@ -321,14 +322,14 @@ class Scheduler:
                 inside = places
                 if op.rule == "cond":
                     inside = {(*place, (op.serial, at)) for place in places}
-                there = regions.get(arg)
-                if there is None:
+                earlier = regions.get(arg)
+                if earlier is None:
                     regions[arg] = {*inside}
                 else:
-                    there |= inside
+                    earlier |= inside
                 # The gradient of a slice is written with its value twice.
-                twice = repeated or (op.rule == "unsliced" and at == 0)
-                uses[arg] = uses.get(arg, 0) + 1 + twice
+                more = repeated or (op.rule == "unsliced" and at == 0)
+                uses[arg] = uses.get(arg, 0) + 1 + more
         return Schedule(named, regions, uses)
 
     def _region(self, op: Op, places: set[Region]) -> Region | None:
@@ -395,7 +396,7 @@ def _guarded(
     def tests(place: Region) -> list[Outcome]:
         return [(below[step % SHARED].test, at) for step, at in place if step >= 0]
 
-    known = tests(common)
+    around = tests(common)
     # Tests around every place, though not yet in the common region.
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
@@ -411,7 +412,7 @@ def _guarded(
 
     for need in sorted(safe.needs(op), key=_need_order):
         if need not in present and not any(
-            meets(pair, need) for pair in (*known, *shared)
+            meets(pair, need) for pair in (*around, *shared)
         ):
             guard = guard_of(need, tests_there, is_met)
             if guard is None:  # no test says when the value can be computed

@@ -148,9 +148,9 @@ class Holders:
         """Return the shape of a value without its last `cut` dims: `x.shape[:-1]`."""
         graph, absent = self.graph, self.graph.node("absent")
         bounds = (absent, number_node(self.program, -cut), absent)
-        whole = self._attribute(self._name(op), "shape")
+        shape = self._attribute(self._name(op), "shape")
         index = graph.node("slice", "", bounds)
-        return graph.node("subscript", "", (whole, index))
+        return graph.node("subscript", "", (shape, index))
 
     def _known_size(self, dim: Dim) -> Node | None:
         """Return a size read or computed from tensors surely present; None if that is impossible."""

@@ -141,7 +141,7 @@ def _incoming(backward: BackwardGraph) -> IncomingGradients:
     outputs = dict(zip(names, lowered.results, strict=True))
     kinds = {result.kind for result in lowered.results}
     # Under autocast a norm's results may have other dtypes than its inputs, and its backward asks for theirs.
-    apart = any(
+    of_norm = any(
         op.rule == "item" and op.args[0].facts.autocast for op in outputs.values()
     )
     tensors = [(op, name) for name, op in (*lowered.inputs.items(), *outputs.items())]
@@ -157,7 +157,7 @@ def _incoming(backward: BackwardGraph) -> IncomingGradients:
         akin=frozenset(
             name
             for op, name in tensors
-            if op.active and {op.kind} == kinds and not apart
+            if op.active and {op.kind} == kinds and not of_norm
         ),
     )
 
@@ -174,21 +174,21 @@ def _with_shapes_of_others(
     The new statements must read as well: no longer line for a broadcast shape, unless that value is expensive to compute. `own` and
     `in_place` are as in `_first_fit`.
     """
-    known = {**names.all, **names.again}
+    known_names = {**names.all, **names.again}
     saved = {*backward.returned, *backward.lowered.results}
-    best, left = attempt, _read_for_shapes(known, saved, attempt.statements)
-    last = set(left)  # asked for a shape only if no other value has it
-    while left:
+    best, unsolved = attempt, _read_for_shapes(known_names, saved, attempt.statements)
+    last = set(unsolved)  # asked for a shape only if no other value has it
+    while unsolved:
         try:
             other = _first_fit(backward, names.repeated, own, in_place, last)
         except UnsupportedError:  # no other value tells it
             return best
-        found = _read_for_shapes(known, saved, other.statements)
+        found = _read_for_shapes(known_names, saved, other.statements)
         # `torch.broadcast_shapes(...)` reads worse than a value of that shape, unless this is expensive to compute.
         longer = _broadcasts(other.statements) > _broadcasts(attempt.statements)
-        longer = longer and not any(map(is_dear, down_to(left - found, saved)))
-        if len(found) < len(left) and other.asked <= attempt.asked and not longer:
-            best, left = other, found
+        longer = longer and not any(map(is_dear, down_to(unsolved - found, saved)))
+        if len(found) < len(unsolved) and other.asked <= attempt.asked and not longer:
+            best, unsolved = other, found
         elif found <= last:
             return best
         last |= found  # one of them may tell it in the place of another
@@ -225,16 +225,16 @@ def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Trait
     inputs, inside = backward.lowered.inputs, backward.lowered.held_in_branches
     tensors = backward.spec.tensors
     given = (item.name for item in tensors if not (item.optional or item.variadic))
-    several = {op: name for op, name in names.items() if op.rule != "input"}
-    several |= {inputs[name]: name for name in given}
+    named = {op: name for op, name in names.items() if op.rule != "input"}
+    named |= {inputs[name]: name for name in given}
     # Present in every call, and no scalar.
-    there = [
+    present = [
         op
-        for op in several
+        for op in named
         if op not in inside and is_there(op) and (op.shape.least or op.shape.dims)
     ]
     precision = Precision(backward.seeds)
-    counts = Counter(op.shape for op in there)
+    counts = Counter(op.shape for op in present)
     # Numbers in place of shapes: the traits of an op declared otherwise compare equal.
     numbers: dict[Hashable, int] = {}
 
@@ -242,8 +242,8 @@ def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Trait
         return numbers.setdefault(value, len(numbers))
 
     return {
-        several[op]: Traits(number(op.shape), number((op.kind, precision(op))))
-        for op in there
+        named[op]: Traits(number(op.shape), number((op.kind, precision(op))))
+        for op in present
         if counts[op.shape] > 1
     }
 
@@ -446,8 +446,8 @@ class _Names:
         asked = attempt.asked if attempt else ()
         lines: Lines = attempt.statements if attempt else ()
         read = free_names(lines)
-        known = {**self.all, **self.again}
-        held = {op: n for op, n in known.items() if op not in own or n in read}
+        all_names = {**self.all, **self.again}
+        held = {op: n for op, n in all_names.items() if op not in own or n in read}
         twice = computed_twice(
             (*self.backward.roots.values(), *asked),
             read,
@@ -568,10 +568,10 @@ def _inline_ops(
             continue
         if printer.in_place is not None and is_one_hot(part):
             continue  # written as the index of a `scatter_`
-        plain = part.rule in ("zeros", "neg") and of.get(part) not in held
+        is_short = part.rule in ("zeros", "neg") and of.get(part) not in held
         fused = part in printer.dialect.fused.get(user, ())[:1]
         fused |= printer.in_place is not None and printer.in_place.fuses(user, at)
-        if not (plain or fused or is_never_named(part)):
+        if not (is_short or fused or is_never_named(part)):
             yield part
         if part.rule != "cond":
             waiting += [(part, at) for at in range(len(part.args))]
@@ -809,9 +809,9 @@ class _Writer:
         for name, op in self.roots.items():
             region = self.regions[name]
             before = self._region((), self.known.first_below[name])
-            own = self._region(region) if region else []
-            own += self._assigned(f"grad_{name}", op, region)
-            lines += [*before, *own]  # gradients keep branches of their own
+            guarded = self._region(region) if region else []
+            guarded += self._assigned(f"grad_{name}", op, region)
+            lines += [*before, *guarded]  # gradients keep branches of their own
         return tuple(lines)
 
     def _region(
@@ -1001,18 +1001,18 @@ class _Writer:
         run = graph.node("attribute", "func", (graph.name("torch"),))
         vjp = graph.node("attribute", "vjp", (run,))
         ends = ("1", "0")
-        both = (
+        pair = (
             graph.node("subscript", "", (pulled, graph.constant(at))) for at in ends
         )
         # `torch.func.vjp(pulled[1], pulled[0])[1]` takes tangents of the arguments.
-        again = graph.node("call", "", (vjp, *both))
-        pushed = graph.node("subscript", "", (again, graph.constant("1")))
+        second_vjp = graph.node("call", "", (vjp, *pair))
+        pushed = graph.node("subscript", "", (second_vjp, graph.constant("1")))
         tangents = tuple(map(printer.node, op.args[: len(args)]))
         value = graph.node("call", "", (pushed, graph.node("tuple", "", tangents)))
         comment = "no tangent is known of this call: its gradient is differentiated"
-        first = graph.node("call", "", (vjp, function, *given))
+        first_vjp = graph.node("call", "", (vjp, function, *given))
         target = graph.node("tuple", "", (graph.name(name),))
-        return [Assign(pulled, first, "", (comment,)), Assign(target, value)]
+        return [Assign(pulled, first_vjp, "", (comment,)), Assign(target, value)]
 
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
         """Record a line that is too long in `long`, unless a formatter breaks it well."""

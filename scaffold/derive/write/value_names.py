@@ -50,8 +50,8 @@ GRADIENT: dict[str, tuple[str, ...]] = {
 }
 
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
-# Users' naming patterns for gradients and roots to follow: `log_p` is the logarithm of
-# `p`, `w_q` makes `q`.
+# Users' names to name other values after: `log_p` is the logarithm of `p`, `w_q` makes
+# `q`. Of a logarithm, group 1 stands before "log", 2 is a logsumexp.
 OF_LOGARITHMS = re.compile(r"(\w+?)?_?log(?!it)(?:(sumexp\w*)|\w*)")
 LOGARITHM = re.compile(  # not `neg_log_p` or `sum_log_p`
     r"(?P<before>(?!neg|minus|sum|mean|total|max)[a-z]\w*_)?"
@@ -183,8 +183,8 @@ class Namer:
         `first` notes the best stem of a value that got another name: `composition` takes it where it is free.
         """
         stems = self._stems(op)
-        known = (self.alike[op],) if op in self.alike else ()
-        possible = (*known, *stems)
+        distinct = (self.alike[op],) if op in self.alike else ()
+        possible = (*distinct, *stems)
         chosen = next(filter(self._is_free, possible), possible[0])
         name = self.another(chosen)
         if name != stems[0]:
@@ -213,11 +213,11 @@ class Namer:
         value, sign = (value, "") if value else (self.negated.get(op), "neg_")
         if value is None or value in self.held or not self.is_gradient(op):
             return self.stems[key]
-        own = self.given.get(value)
+        value_name = self.given.get(value)
         base, given = _viewed(value), self.given.items()
         others = {f"{sign}grad_{name}" for op, name in given if _viewed(op) is not base}
         stems = [stem for stem in self.stems[key] if stem not in others]
-        named = own or (self._multiple(value) if not sign else "")
+        named = value_name or (self._multiple(value) if not sign else "")
         first = (f"{sign}grad_{named}",) if named else ()
         return (*first, *stems) or self.stems[key]
 
@@ -333,9 +333,9 @@ class Namer:
             return
         roles = [self.held[reader]] if reader in self.held else self._roles(reader)
         # Not `grad_x_via_scaled_x`, and not `grad_x_via_x_norm`.
-        left = (role for role in roles if name not in (role, role.partition("_")[2]))
-        left = (role for role in left if not role.startswith(f"{name}_"))
-        yield from (f"grad_{name}_via_{role}" for role in left)
+        telling = (role for role in roles if name not in (role, role.partition("_")[2]))
+        telling = (role for role in telling if not role.startswith(f"{name}_"))
+        yield from (f"grad_{name}_via_{role}" for role in telling)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
         """Yield names for the cotangent of a forward value: `grad_scores`, by its name, else by its roles."""
@@ -413,8 +413,8 @@ class Namer:
             if body.args and body.args == orelse.args:  # one call by either rule
                 return self._roles(body)
             return [*self._as_argument(op), *VALUE[op.rule]]
-        plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
-        words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
+        word = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
+        words = _roles_of(op.facts.words) or VALUE.get(op.rule, (word,))
         return [*self._by_argument(op), *self._in_sum(op), *words]
 
     def _cast_of(self, op: Op) -> list[str]:
@@ -451,12 +451,12 @@ class Namer:
 
     def _as_scaled(self, by: Op, name: str) -> Iterator[str]:
         """Yield a word for a product of a value called `name`, by its other factor `by`: `scaled_x`, `masked_x`, `weighted_x`."""
-        plain, own = name.removeprefix("new_"), self._exact(by)
+        stem, own = name.removeprefix("new_"), self._exact(by)
         word = "" if by.is_tensor else "scaled"
         word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
         word = word or ("weighted" if WEIGHTS.fullmatch(own) else "")
-        found = f"{word}_{plain}"
-        if word and not plain.startswith(word) and len(found) <= OF_WORD:
+        found = f"{word}_{stem}"
+        if word and not stem.startswith(word) and len(found) <= OF_WORD:
             yield found
 
     def _in_sum(self, op: Op) -> Iterator[str]:
@@ -518,7 +518,7 @@ class Namer:
         return op.facts.operator == "*" and op not in self.of
 
     def _normalized(self, op: Op) -> Op | None:
-        """Return the value divided by a root or a norm, `x` of `x / x.norm()` or `x * var.rsqrt()`; else None."""
+        """Return the value that is divided by a root or a norm: `x` of `x / x.norm()` or `x * var.rsqrt()`, for the role `x_hat`; else None."""
         if op.facts.operator == "*":
             roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
