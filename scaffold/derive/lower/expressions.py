@@ -440,7 +440,7 @@ class Expressions(Evaluator):
             if op.kind == "group" and op.active and op.rule != "input"
         }
         if several and "joins" in bound.rule.facts.flags and "dim" in bound.args:
-            # A call that joins has one argument of tensors: its name, the tuple.
+            # `stack` or `cat`: their one argument of tensors, as (name, tuple).
             (whole, parted), dim = *several.items(), bound.args["dim"]
             stacked = bound.rule.facts.shape == "stacked"
             found = indexing.joined(self.applier, stacked, parted, dim)
@@ -574,13 +574,14 @@ class Expressions(Evaluator):
             self.program.graph, node, self._argument, self.fixed
         )
         given = [arg for arg in args if arg.rule != "dtype"]
-        if not given and creates(node):
+        if not given and creates(node):  # of Python values alone
             values = self.several(node.args[1:])
             return made(self.program, template, values, args)
         if any(not arg.is_tensor for arg in given) or not given:
             raise UnsupportedError(
                 "a call over several tensors at once that has no rule"
             )
+        # Is it differentiated? Not if no active tensor reaches it, nor if autograd does not.
         carrying = frozenset(name for name, op in self.env.items() if op.active)
         kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
         active = active and any(arg.active for arg in args)

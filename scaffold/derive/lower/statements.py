@@ -178,7 +178,7 @@ class Lowering:
             own = self._own_changes(item)
             if own and len(ends) > 1:
                 raise UnsupportedError(CHANGES)
-            for view in changes_of_views(item):
+            for view in changes_of_views(item):  # the last of the views is the name
                 self._refuse_retained(self.expressions.value(view.views[-1]))
             value = self.expressions.assigned_value(item.value, own)
             several = value.kind == "group" or value.rule == "list"
@@ -427,7 +427,7 @@ class Lowering:
         Without a value in one branch and before, a name is None there.
         """
         test = self.expressions.test(item.test)
-        if isinstance(test, bool):
+        if isinstance(test, bool):  # only one branch is ever taken
             with self.expressions.choice():
                 self.block(item.body if test else item.orelse)
             return

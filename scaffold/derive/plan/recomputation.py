@@ -99,7 +99,7 @@ def repeated_for(
     """
     try:  # an output is available without saving
         return _walk(forward, wanted, saved - forward.results, frozenset())
-    except _SavedTooEarlyError:
+    except _SavedTooEarlyError:  # a name in `saved` is assigned again: choose anew
         return plan(forward, wanted, saved)
 
 

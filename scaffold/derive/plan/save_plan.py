@@ -394,9 +394,9 @@ class _Choice:
         return NEVER
 
     def _compute(self, op: Op) -> int:
-        """Return the cost of recomputing a value: `NEVER` if impossible, or if expensive and saveable.
+        """Return the cost of recomputing a value: `NEVER` if impossible, or if it is expensive and can be saved.
 
-        A call with several results can be saved if all of these can.
+        A call with several results can be saved if each of these can.
         """
         if op.rule in ("input", "drawn"):
             return NEVER

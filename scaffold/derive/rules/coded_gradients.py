@@ -388,7 +388,7 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
         for part in parts
     ):
         return None
-    (at,) = places
+    (at,) = places  # the indexed dim
     index, rank = _as_tensor(make, parts[at], g), parts[at].shape.rank
     if parts[at].rule == "list":
         rank = 1
@@ -402,7 +402,7 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
     elif rank > 1:
         ends = (make.const(at), make.const(at + rank - 1))
         index, g = make.flatten(index), make.flatten(g, *ends)
-    if not _counts_from_start(make, parts[at]):
+    if not _counts_from_start(make, parts[at]):  # -1 becomes the last index
         index = make("remainder", index, size(make, x, make.const(at)))
     into = make.zeros(g, x.shape)
     added = make.index_add(into, make.const(at), index, g)
@@ -657,7 +657,7 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
 
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
-    """Return the cotangent of one part of a `stack`: index `position` of dim `at`; of an expanded cotangent, all indices are equal."""
+    """Return the cotangent of `part`, the one at index `position` of a `stack` along dim `at`; of an expanded `g`, all are equal."""
     if not isinstance(at, int):  # the dim is known only in the call
         taken = item_at(make, make("unbind", g, at), position)
         return make.program.shaped(taken, part.shape)

@@ -70,7 +70,7 @@ def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
     A scalar accepts the dims 0 and -1 but has none to restore: if `x` may be one, it is a choice at run time.
     """
     wide = make.unsqueeze(g, dim)
-    if wide.rule == "neg" and g.rule == "neg":
+    if wide.rule == "neg" and g.rule == "neg":  # the minus has gone outside
         return make.neg(restored(make, g.args[0], x, dim))
     if wide.rule != "unsqueeze" or not may_be_scalar(x.shape, dim):
         return wide
@@ -443,6 +443,7 @@ def _length_of(sizes: Op) -> int | None:
         return sizes.asked.rank
     if not sizes.is_python("subscript") or not sizes.args[1].is_python("slice"):
         return None
+    # `x.shape[-2:]`, of any rank
     whole, start = sizes.args[0], literal(sizes.args[1].args[0])
     of_shape = whole.rule == "shape" or whole.is_python("attribute", "shape")
     absent = all(_is_absent(op) for op in sizes.args[1].args[1:])
@@ -633,13 +634,14 @@ def equation(make: Maker, x: Op, y: Op, dims: Op) -> Op:
     if None in ranks or not isinstance(said, int | tuple):
         raise UnsupportedError("dims that are not written out")
     one, two = (rank or 0 for rank in ranks)
+    # The dims summed over: the last of `x` and the first of `y`, or those in `dims`.
     pairs = (range(one - said, one), range(said)) if isinstance(said, int) else said
     first, second = (
         [int(at) % rank for at in several]
         for several, rank in zip(pairs, (one, two), strict=True)
     )
     letters = string.ascii_lowercase
-    of_y = list(letters[one : one + two])
+    of_y = list(letters[one : one + two])  # but for those it shares with `x`
     for at, other in zip(second, first, strict=True):
         of_y[at] = letters[other]
     kept = [item for at, item in enumerate(letters[:one]) if at not in first]

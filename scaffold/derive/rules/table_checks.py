@@ -314,7 +314,10 @@ def _unknown_parameter(
 
 
 def _bad_gradients(entry: Entry) -> Iterator[ScaffoldError]:
-    """Yield a problem if a rule of a category without gradient states one, or another rule states none, or two (`value` is one)."""
+    """Yield a problem unless a rule says its gradient in one way: by `grad`, by `code`, or by a `value` that has one.
+
+    A rule of a category without gradient must state none.
+    """
     formulas, category = "grad" in entry.raw, entry.raw["category"]
     if category in GRADIENTLESS and formulas:
         yield entry.problem(f"a rule of category {category} has no gradient", "grad")

@@ -528,6 +528,7 @@ class _Scalars:
         """Return the scalar part of a product: the Python numbers, times the `small` factors, over the divisors `below`."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):
+            # One with a name is a factor as it is: nothing in it is moved.
             whole = item in self.whole and not is_number(total, 1)
             total = (self._times if whole else self.make.mul)(total, of(item))
         for item in below:

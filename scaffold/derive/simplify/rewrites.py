@@ -145,7 +145,7 @@ def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
     if at is None:
         return None
     whole, shape = a.args[0], shapes.squeezed(a.shape, at)
-    if isinstance(shape.origin, Squeezed):
+    if isinstance(shape.origin, Squeezed):  # only the call tells whether the dim goes
         return None
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == shape), None)
@@ -304,6 +304,7 @@ def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
 
     In 12 of 661 known ops, most of them contrastive losses.
     """
+    # The offset of the diagonal, and its two dims: by default the first two.
     dims, (offset, *pair) = a.shape.dims or (), rest or (make.const(0),)
     places = {shapes.position(a.shape, dim_of(dim)) for dim in pair} or {0, 1}
     square = len(dims) > 1 and dims[-1] == dims[-2]

@@ -152,7 +152,7 @@ def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
         position = _last_with(blocks, line)
         if position is None:
             position = _last_behind_shared(blocks, line)
-        if position is None:
+        if position is None:  # a block of its own
             blocks.append(Block(line.serves, (line.statement,)))
         else:
             statements = (*blocks[position].statements, line.statement)

@@ -839,9 +839,9 @@ def _bound(printer: Printer, op: Op, bound: Op) -> Node:
     graph = printer.graph
     shape = graph.node("attribute", "shape", (printer.node(part),))
     size = graph.node("subscript", "", (shape, printer.node(dim)))
-    if bound is start:
+    if bound is start:  # `x[-k:]`
         return graph.node("binary", "-", (_size_along(printer, op), size))
-    if not literal(start):
+    if not literal(start):  # `x[:-k]`
         return size
     return graph.node("binary", "+", (_bound(printer, op, start), size))
 

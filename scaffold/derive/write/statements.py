@@ -97,6 +97,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
     Names decide how long lines are and which shapes they can read, and lines decide which names are worth it: so statements are
     written (`_first_fit`) until they ask for no further name.
     """
+    # Values to save, locals with new lines, and whether a call has no derivative.
     saved, own, once = save_plan(backward)
     in_place = backward.saves and style == "combined"
     names = _Names(backward, saved)
