@@ -1098,7 +1098,7 @@ def _facts_of(
     given: dict[str, ast.expr],
     sizes: "_Sizes",
 ) -> Attribute:
-    """Return the facts about an attribute `__init__` assigns; `annotations`, `given` (defaults) are of its parameters, `sizes` names sizes."""
+    """Return the facts about an attribute assigned in `__init__`, whose parameters have `annotations` and defaults (`given`)."""
     match value:
         case ast.Name(name) if name in annotations:
             argument = name if name not in sizes.last else ""

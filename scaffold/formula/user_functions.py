@@ -1,5 +1,11 @@
 """Functions of a user's file as formula text, with their imports from files beside it and their comments.
 
+`spec` calls `function_in` for `--forward '@file.py:norm'`; the parsers read the result, `program` its other functions.
+
+Words: the `role` of a function is what the op uses it for: forward, backward, or samples; a *relative* import is of a file of the
+same package, `from .helpers import gate`; the *key* of a function in such a file is its unique name, `ops/helpers.py.gate`;
+an `Origin` is what is kept of the file.
+
 In: the text of a file and the name of a function; a way to read files. Out: its `FunctionText`, with the imports of the
 file it needs; for a method, a hint with the equivalent function; comments by their statement. Invariant: files are read
 as syntax; nothing is imported or run. Only attributes of `self` become parameters; methods it calls are named in the
@@ -73,7 +79,7 @@ def function_in(
     read: ReadFile | None = None,
     inputs: frozenset[str] = frozenset(),
 ) -> FunctionText:
-    """Return the function of a file named by a reference `@path:function`.
+    """Return the function of a file named by a reference `@path:function`; raise an error if there is none.
 
     Without a name it is the file's only function, the one named like its `role` (forward, backward), or the only one
     not called by others; a file without functions is one body. Functions from `elsewhere` stay calls; `read` reads files
@@ -136,7 +142,10 @@ def _of_module(
 def _with_other_files(
     origin: Origin, text: Text, names: Collection[str], read: ReadFile
 ) -> Origin:
-    """Return the origin, with the definitions of `names` in other files of the package added."""
+    """Return the origin with the definitions of `names` that it imports from other files of the package added.
+
+    `text` is the file's, `read` returns the text of a path.
+    """
     others = OtherFiles(text, origin.module, read)
     meanings = others.meanings(names)
     if not meanings:
@@ -153,7 +162,7 @@ def _with_other_files(
 
 
 def docstring_of(text: Text) -> str | None:
-    """Return the first paragraph of the docstring of a text's function, or None."""
+    """Return the first paragraph of the docstring of a text's function, for the op's own docstring; None without one."""
     origin = text.origin
     for item in origin.module.body if origin else ():
         if (
@@ -166,7 +175,10 @@ def docstring_of(text: Text) -> str | None:
 
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
-    """Return the statements of a function as text, without their indentation, with comments above the first one."""
+    """Return the statements of a function as text, without their indentation, with comments above the first one.
+
+    `lines` are those of the file; positions in the text remain those of the file.
+    """
     body = without_docstring(function.body)
     if not body:
         message = f"function '{function.name}' has no body"
@@ -176,7 +188,7 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Tex
     start = body[0].lineno - 1  # the line of the first statement: def f(x): return x
     indent = len(lines[start].encode()[: body[0].col_offset].decode())
     found = [_without_indent(line, indent) for line in lines[first:last]]
-    found[start - first] = lines[start][indent:]
+    found[start - first] = lines[start][indent:]  # without `def f(x):` before it
     place = Location(text.location.source, first + 1, indent + 1)
     return Text("\n".join(found), place, indent)
 
@@ -184,7 +196,7 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Tex
 def _whole_file(
     module: ast.Module, definitions: Definitions, text: Text
 ) -> FunctionText:
-    """Return the statements of a file without functions as a formula."""
+    """Return the statements of a file without functions as the text of a formula; raise an error if there are none."""
     body = program_of_file(module)
     if not body:
         hint = "write a function into it: def forward(x): return x * 2"
@@ -229,23 +241,23 @@ def _choose(
         return functions[wanted]
     if name is None:
         called = {read for item in functions.values() for read in names_read(item)}
-        free = [item for item in functions.values() if item.name not in called]
-        if len(free) == 1:
-            return free[0]
+        uncalled = [item for item in functions.values() if item.name not in called]
+        if len(uncalled) == 1:
+            return uncalled[0]
         path = text.location.source
         hint = f"name one of them: '@{path}:{next(iter(functions))}'"
         raise ScaffoldError("the file holds several functions", text.location, hint)
     _refuse_method(wanted, role, module, text)
     layers = [item.name for item in modules_named(module, None)]
-    known = [*functions, *(layers if role == "forward" else ())]
-    listed = ", ".join(known) or "none"
-    hint = did_you_mean(wanted, known) or f"the file's functions: {listed}"
+    candidates = [*functions, *(layers if role == "forward" else ())]
+    listed = ", ".join(candidates) or "none"
+    hint = did_you_mean(wanted, candidates) or f"the file's functions: {listed}"
     message = f"no function '{wanted}' in the file"
     raise ScaffoldError(message, text.location, hint)
 
 
 def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> None:
-    """Raise an error if the name belongs to a method: a formula is a plain function."""
+    """Raise an error if the name belongs to a method, with the plain function to write instead; a formula is one."""
     found = method_called(wanted, role, module)
     if found is not None:
         owner, method = found
@@ -279,10 +291,9 @@ def _parameters(
 def _names_needed(
     function: ast.FunctionDef, role: str, definitions: Definitions
 ) -> set[str]:
-    """Return the names of the file read by a function and by the functions it calls.
+    """Return the names of the file read by a function and by the functions it calls: the op's file has to import some.
 
-    Names every formula has are left out. A function for samples is copied into a test, so it
-    needs all names in it.
+    Names every formula has, `F`, are left out. A function for samples is copied into a test, so it needs all names in it.
     """
     if role == "samples":
         return names_in([function])
@@ -291,7 +302,7 @@ def _names_needed(
 
 
 def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Binding, ...]:
-    """Return the file's imports of some names; raise an error for a relative import."""
+    """Return the file's imports of some names, for the op's file to repeat; raise an error for a relative one, useless there."""
     found: dict[str, Binding] = {}
     for item in imported(origin.module):
         if item.name not in names:
@@ -306,7 +317,7 @@ def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Bindin
 
 
 def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -> None:
-    """Raise a `Refusal` if a decorator may change the function's values."""
+    """Raise a `Refusal` if a decorator may change the function's values; `shown` is its name in the message."""
     decorator = effective_decorator(function, imports)
     if decorator is not None:
         message = f"a decorator may change what '{shown}' computes"
@@ -321,7 +332,7 @@ def method_called(
     for owner, method in _methods(module):
         if wanted in (method.name, f"{owner}.{method.name}"):
             return owner, method
-        if wanted == owner and method.name == role:
+        if wanted == owner and method.name == role:  # the class alone: its forward
             return owner, method
     return None
 
@@ -338,9 +349,10 @@ def _methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 def as_function(method: ast.FunctionDef) -> str:
     """Return a hint with the function to write instead of a method: `def forward(x, weight)`.
 
-    Its parameters are the method's, and the attributes it reads; methods it calls are to be written out.
+    Its parameters are the method's without `self`, and the attributes it reads; methods it calls are to be written out.
     """
     names = [item.arg for item in parameters(method.args)]
+    # `self`, `cls` or `ctx`, and the other parameters.
     own = names[0] if names and names[0] in OWN else ""
     given = names[1:] if own else names
     if own == "ctx":  # a method of an autograd.Function
@@ -350,23 +362,26 @@ def as_function(method: ast.FunctionDef) -> str:
     called = {id(node.func) for node in ast.walk(method) if isinstance(node, ast.Call)}
     values = [node.attr for node in read if id(node) not in called]
     listed = ", ".join(dict.fromkeys([*given, *values]))
-    done = dict.fromkeys(f"{own}.{node.attr}" for node in read if id(node) in called)
-    out = f", and write out {' and '.join(done)}" if done else ""
+    calls = dict.fromkeys(f"{own}.{node.attr}" for node in read if id(node) in called)
+    out = f", and write out {' and '.join(calls)}" if calls else ""
     return f"write a function of the values it reads{out}: def {method.name}({listed})"
 
 
-def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
+def _reads(method: ast.FunctionDef, self_name: str) -> Iterator[ast.Attribute]:
     """Yield the attributes of `self` in a method."""
     for node in ast.walk(method):
         match node:
-            case ast.Attribute(ast.Name(name)) if name == own:
+            case ast.Attribute(ast.Name(name)) if name == self_name:
                 yield node
 
 
 def comments_inside(
     source: str, bodies: Iterable[Sequence[ast.stmt]]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the comments of several bodies by line of the file, the ones right above each body included."""
+    """Return the comments of several bodies by line of the file, the ones right above each body included.
+
+    They go into the generated forward, above the same statements.
+    """
     lines = source.split("\n")
     found: dict[int, tuple[str, ...]] = {}
     for body in bodies if "#" in source else ():
@@ -381,9 +396,9 @@ def comments_inside(
 def lines_of(
     body: Sequence[ast.stmt], lines: Sequence[str], least: int = 0
 ) -> tuple[int, int]:
-    """Return the range of a body's lines, from 0, with the comments right above it.
+    """Return the range of a body's lines, from 0 and without the last, with the comments right above it.
 
-    Comments at or above line `least` are left out.
+    Comments at or above line `least`, that of the `def`, are left out.
     """
     first = body[0].lineno - 1
     while first > least and lines[first - 1].lstrip().startswith("#"):
@@ -429,6 +444,7 @@ def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
 
 
 def _end(first: int, spans: list[tuple[int, int]]) -> int:
+    """Return the last line of the statement that begins at line `first`."""
     return max(last for start, last in spans if start == first)
 
 
@@ -454,6 +470,8 @@ class Meaning(NamedTuple):
 
 
 class _File(NamedTuple):
+    """A file of the package: its definitions, and its imports from other files of it, by name."""
+
     path: PurePosixPath
     definitions: Definitions
     relative: dict[str, Imported]
@@ -465,7 +483,10 @@ def is_relative(item: Imported) -> bool:
 
 
 class OtherFiles:
-    """A reader of imported files, each read once."""
+    """A reader of the files of a package that a first one imports from, each read once.
+
+    `text` grows by the text of each file, so that a problem has a place in any of them; `functions` are those found, by key.
+    """
 
     def __init__(self, text: Text, module: ast.Module, read: ReadFile) -> None:
         """Start from the syntax of the first file; `read` returns the text of a path."""
@@ -476,9 +497,9 @@ class OtherFiles:
         self.main = path
 
     def meanings(self, names: Collection[str]) -> dict[str, Meaning]:
-        """Return the meanings of these names in the relative imports of the first file, the one with the forward.
+        """Return what these names mean that the first file, the one with the forward, imports from files of its package.
 
-        A meaning is a function or a constant of another file of the package; that file is read for it.
+        A meaning is a function or a constant; its file is read for it. Raise an error if there is none.
         """
         file = self.files[self.main]
         return {
@@ -490,9 +511,9 @@ class OtherFiles:
     def _meaning(
         self, file: _File, item: Imported, through: tuple[Imported, ...] = ()
     ) -> Meaning:
-        """Return the function or constant an import refers to, through re-exports in other files.
+        """Return the function or constant an import refers to, through re-exports in other files; raise an error without one.
 
-        `through` are the imports followed so far, to notice a circle.
+        `file` has the import `item`; `through` are the imports followed so far, to notice a circle.
         """
         statement = item.statement
         assert isinstance(statement, ast.ImportFrom)
@@ -517,7 +538,7 @@ class OtherFiles:
         raise ScaffoldError(message, place_in(self.text, statement), hint)
 
     def _function(self, file: _File, name: str) -> Defined:
-        """Return a copy of another file's function, with names unique among all files."""
+        """Return a copy of another file's function, with the names it reads replaced by their meaning in that file."""
         key = f"{file.path}.{name}"
         if key not in self.functions:
             node = copy.deepcopy(file.definitions.functions[name])
@@ -550,7 +571,7 @@ class OtherFiles:
     def _path(self, path: PurePosixPath, statement: ast.ImportFrom) -> PurePosixPath:
         """Return the path of a relative import's file, by Python's rules; raise an error if there is none."""
         folder = path.parent
-        for _ in range(statement.level - 1):
+        for _ in range(statement.level - 1):  # `from ..helpers`: one folder up
             if not folder.name or not self._is_there(folder / PACKAGE):
                 message = f"the relative import leaves the package of '{path}'"
                 raise ScaffoldError(message, place_in(self.text, statement))
@@ -605,7 +626,7 @@ class OtherFiles:
 
 
 def _file(path: PurePosixPath, module: ast.Module) -> _File:
-    """Return a file's definitions and its relative imports, without an import replaced by a definition."""
+    """Return a file's definitions and its relative imports, except an import whose name the file defines anew."""
     definitions = definitions_of(module)
     own = {*definitions.functions, *definitions.constants, *definitions.others}
     relative = {

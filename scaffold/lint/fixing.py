@@ -1,5 +1,11 @@
 """Fixes: apply edits to a text through LibCST, keeping formatting and comments.
 
+`scaffold lint --fix` calls it. LibCST (a parser that keeps every character) has the tree; the rules work on `ast`, so edits and
+tree meet by line and column.
+
+Words: a *group* is the edits of one finding; a *place* is an edit with its position in characters; a place is *open* if the tree
+has a statement or expression exactly there, and no comment would be lost: these are `known`.
+
 In: a text, and for each finding the edits to fix it. Out: the text with them.
 Invariant: the edits of a finding are applied together or not at all, and two findings never edit the same place; statements
 without an edit keep every character. LibCST is an extra: an importer of this module reports it if it is missing.
@@ -14,7 +20,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 from scaffold.formula.text import is_python
 from scaffold.lint.model import Edit, Place
 
-Known = set[tuple[str, int, int, int, int]]  # kind, start and end
+Known = set[tuple[str, int, int, int, int]]  # open places: kind, start and end
 BY_LINE = ("decorate", "undecorate", "signature", "drop")  # at a definition
 
 
@@ -59,13 +65,15 @@ def _place(edit: Edit, lines: list[str]) -> Place:
 
 
 def _characters(lines: list[str], line: int, column: int) -> int:
+    """Return a column in bytes of UTF-8 as one in characters."""
     return len(lines[line - 1].encode()[:column].decode(errors="ignore"))
 
 
 def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[Place]:
-    """Return the places of all groups that can be applied: their places are open to edits (`known`), and overlap no earlier group's.
+    """Return the places of all groups that can be applied together.
 
-    A place chosen already, as an import needed by two findings, is shared.
+    All places of such a group are open (`known`), and none overlaps another, or one of an earlier group. A place chosen already,
+    as an import needed by two findings, is shared.
     """
     chosen: dict[Place, None] = {}
     taken: list[Place] = []
@@ -73,6 +81,7 @@ def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[
         rest = [place for place in group if place not in chosen]
         if not all(_is_known(place, known) for place in rest):
             continue
+        # Insertions take no room.
         spans = [place for place in rest if place.kind in ("replace", "remove")]
         if any(_overlap(one, other) for one in spans for other in taken):
             continue
@@ -86,7 +95,8 @@ def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[
 def _is_known(place: Place, known: Known) -> bool:
     """Return whether a place is in `known`, the places of the file open to edits; an import goes anywhere.
 
-    A place to write before or after a statement is found by its start; a definition, whose decorators or signature change, by its line.
+    A place to write before or after a statement is found by its start; a definition, whose decorators or signature change, by
+    its line; anything else by its whole span.
     """
     if place.kind == "import":
         return True
@@ -100,6 +110,7 @@ def _is_known(place: Place, known: Known) -> bool:
 
 
 def _overlap(one: Place, other: Place) -> bool:
+    """Return whether two places have a character in common."""
     first = (one.line, one.column), (one.end_line, one.end_column)
     second = (other.line, other.column), (other.end_line, other.end_column)
     return first[0] < second[1] and second[0] < first[1]
@@ -120,6 +131,7 @@ def places_in(text: str) -> tuple[MetadataWrapper, Known]:
 
 
 def _span(found: CodeRange) -> tuple[int, int, int, int]:
+    """Return a range of LibCST as four numbers."""
     return (found.start.line, found.start.column, found.end.line, found.end.column)
 
 
@@ -139,14 +151,14 @@ class Positioned(cst.MetadataDependent):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def position(self, node: cst.CSTNode) -> CodeRange:
-        """Return the range of a node."""
+        """Return the range of a node of the original tree."""
         found = self.get_metadata(PositionProvider, node)
         assert isinstance(found, CodeRange)
         return found
 
 
 class _Finder(Positioned, cst.CSTVisitor):
-    """A collector of the places open to edits."""
+    """A collector of the places open to edits (`known`)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +167,7 @@ class _Finder(Positioned, cst.CSTVisitor):
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Note the places an edit may name: expressions, statements alone on their line, functions, decorators.
 
-        A statement or decorator with a comment beside or above it cannot be removed.
+        A statement or decorator with a comment beside or above it cannot be removed. True: LibCST visits the parts too.
         """
         if isinstance(node, cst.BaseExpression):
             self._add("replace", node)
@@ -189,12 +201,14 @@ class _Finder(Positioned, cst.CSTVisitor):
             self.known.add(("drop", line, 0, 0, 0))
 
     def _add(self, kind: str, node: cst.CSTNode) -> None:
+        """Note that a node is open to an edit of this kind."""
         self.known.add((kind, *place_of(node, self.position)))
 
 
 def _is_commented(
     behind: cst.TrailingWhitespace, above: Sequence[cst.EmptyLine]
 ) -> bool:
+    """Return whether a comment stands behind a statement on its line, or on lines right above it."""
     return behind.comment is not None or any(line.comment for line in above)
 
 
@@ -223,7 +237,7 @@ def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:
 
 
 class Rewriter(Positioned, cst.CSTTransformer):
-    """A transformer to edit the given places."""
+    """A transformer of LibCST that applies the edits at the given places; `leave_...` methods get each node after its parts."""
 
     def __init__(self, places: frozenset[Place]) -> None:
         """Sort the places by kind of edit: spans for expressions, starts for insertions, lines for definitions."""
@@ -241,6 +255,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         self.imports = sorted({p.text for p in places if p.kind == "import"})
 
     def _at(self, node: cst.CSTNode) -> tuple[int, int, int, int]:
+        """Return the span of a node of the original tree, to look up its edit."""
         return place_of(node, self.position)
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
@@ -303,9 +318,9 @@ class Rewriter(Positioned, cst.CSTTransformer):
         if not self.imports:
             return updated_node
         body = list(updated_node.body)
-        at = _behind_imports(body)
-        added = [cst.parse_statement(text) for text in self.imports]
-        return updated_node.with_changes(body=[*body[:at], *added, *body[at:]])
+        index = _behind_imports(body)
+        imports = [cst.parse_statement(text) for text in self.imports]
+        return updated_node.with_changes(body=[*body[:index], *imports, *body[index:]])
 
     def _surrounded(self, original: cst.CSTNode, updated: Any) -> Any:
         """Return the updated statement between the ones that edits insert before and after the original."""
@@ -330,23 +345,27 @@ def _statement(text: str) -> Any:
 
 
 def _by_line(places: frozenset[Place], kind: str) -> dict[int, str]:
+    """Return the texts of the edits of one kind by line."""
     return {place.line: place.text for place in places if place.kind == kind}
 
 
 def _merged(parameters: cst.Parameters, text: str) -> cst.Parameters:
-    """Return the parameters listed in a text, `x, y=None`; known names keep their formatting and annotations."""
-    wanted = cst.parse_statement(f"def f({text}): pass")
-    assert isinstance(wanted, cst.FunctionDef)
+    """Return the parameters listed in a text, `x, y=None`; names among the old `parameters` keep their annotations.
+
+    The commas between them, and what follows the last, are as before.
+    """
+    parsed = cst.parse_statement(f"def f({text}): pass")
+    assert isinstance(parsed, cst.FunctionDef)
     old = {item.name.value: item for item in parameters.params}
     first, last = parameters.params[0], parameters.params[-1]
     between = first.comma if len(old) > 1 else cst.MaybeSentinel.DEFAULT
     listed = []
-    for item in wanted.params.params:
+    for item in parsed.params.params:
         kept = old.get(item.name.value, item)
         if item.default is None:
             kept = kept.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
-        inner = cst.SimpleWhitespace("")
-        listed.append(kept.with_changes(comma=between, whitespace_after_param=inner))
+        no_space = cst.SimpleWhitespace("")
+        listed.append(kept.with_changes(comma=between, whitespace_after_param=no_space))
     listed[-1] = listed[-1].with_changes(
         comma=last.comma, whitespace_after_param=last.whitespace_after_param
     )
@@ -366,7 +385,10 @@ def _by_start(
 
 
 def _takes_all(small: cst.BaseSmallStatement, text: str) -> bool:
-    """Return whether a replacement is for the whole statement; for a statement that is an expression, the text tells."""
+    """Return whether a replacement (`text`) is for the whole statement rather than for its expression.
+
+    A statement that is an expression, `f(x)`, has the span of that expression: then the text tells, by being a statement or not.
+    """
     return not isinstance(small, cst.Expr) or _is_statement(text)
 
 
@@ -380,7 +402,7 @@ def _is_statement(text: str) -> bool:
 
 
 def _behind_imports(body: Sequence[Any]) -> int:
-    """Return the position after the first imports of a module, or after its docstring."""
+    """Return the index, among the statements of a module, after its first imports, or else after its docstring."""
     at = 0
     for number, statement in enumerate(body):
         if not isinstance(statement, cst.SimpleStatementLine):

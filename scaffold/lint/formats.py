@@ -1,5 +1,8 @@
 """Findings as text, JSON, GitHub commands or SARIF.
 
+`scaffold lint --format` chooses: text for people, JSON for programs, commands that GitHub shows beside lines of a pull request,
+SARIF for code-scanning services.
+
 In: findings and files that were not linted. Out: the text that goes to stdout.
 Invariant: the same findings give the same bytes.
 """
@@ -58,6 +61,7 @@ def _lines(item: Finding, paint: Paint) -> Iterator[str]:
 
 
 def _fixing(count: int, can_fix: bool) -> str:
+    """Return how many findings --fix can fix, and what it needs if LibCST is not installed (`can_fix` is False)."""
     if can_fix:
         return f"{count} can be fixed with --fix."
     return f"With libcst installed, --fix can fix {count}."
@@ -125,7 +129,7 @@ def as_sarif(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
 
 
 def _described(rule: Rule) -> dict[str, Any]:
-    """Return a rule as SARIF describes one."""
+    """Return a rule as SARIF describes one, in the part of a run about the tool."""
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
@@ -149,11 +153,12 @@ def _result(item: Finding, index: int) -> dict[str, Any]:
 
 
 def _sarif_level(level: str) -> str:
+    """Return SARIF's word for a level: advice is a "note"."""
     return "error" if level == "error" else "note"
 
 
 def explain(rule: Rule) -> str:
-    """Explain a rule: its title, its reason, a bad and a good example."""
+    """Return the text of `scaffold lint --explain AF08`: a rule's title, its reason, a bad and a good example."""
     kind = "error" if rule.level == "error" else "advice"
     notes = [kind]
     if rule.fixes:

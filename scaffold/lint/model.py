@@ -1,4 +1,7 @@
-"""Rules, findings, and edits.
+"""Rules, findings, and edits: the data that the rules, the fixer and the output formats of the linter share.
+
+Words: a rule *finds* mistakes (`Found`) in a file or a Function; a `Finding` is one with its file and line, for display; an *edit*
+is a change of the text that mends it; a *place* is where; *span* is a place as `ast` counts it.
 
 Invariant: a finding points at text of its own file; an edit names statements and expressions by their place.
 """
@@ -12,15 +15,15 @@ from scaffold.inspect.facts import Facts
 
 Level = Literal["error", "advice"]
 EditKind = Literal[
-    "before",
+    "before",  # insert a statement before another
     "after",
     "replace",
     "remove",
-    "import",
+    "import",  # add an import to the file
     "decorate",  # this and the next ones: of a function, by the line of its name
     "undecorate",  # by the line of the decorator
-    "signature",
-    "drop",
+    "signature",  # new parameters
+    "drop",  # remove the function
 ]
 Span = tuple[int, int, int, int]  # line from 1, column from 0, and the end
 
@@ -59,7 +62,7 @@ CheckModule = Callable[[Module], Iterator[Found]]
 
 
 class Rule(NamedTuple):
-    """A possible mistake; `each` checks a Function, `whole` checks a file."""
+    """A possible mistake, with its check: `each` is called for each Function, `whole` for a file."""
 
     id: str
     title: str
@@ -70,7 +73,7 @@ class Rule(NamedTuple):
     each: Check | None = None
     whole: CheckModule | None = None
     default: bool = True  # False: only if it is selected
-    fixes: bool = False
+    fixes: bool = False  # some of its findings have edits
 
 
 class Finding(NamedTuple):
@@ -100,13 +103,13 @@ class Unreadable(NamedTuple):
     reason: str
 
     def finding(self, level: Level) -> Finding:
-        """Return it as a finding."""
+        """Return it as a finding of the rule AF00, at a level that the caller chooses."""
         place = (self.path, self.line, self.column)
         return Finding(*place, UNREAD, level, self.reason, "", self.line)
 
 
 def span(node: ast.AST) -> Span:
-    """Return the place of a node; columns count bytes of UTF-8, as in ast."""
+    """Return the place of a node: line and column, and of its end; columns count bytes of UTF-8, as in ast."""
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     end = getattr(node, "end_lineno", None) or line
     return line, column, end, getattr(node, "end_col_offset", None) or column

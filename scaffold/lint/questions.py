@@ -1,5 +1,9 @@
 """Questions shared by rules: guards, calls, whether a backward is once differentiable.
 
+Words: *facts* are what `inspect` knows of one Function; a *step* is a statement of a method with the branches (*guards*) around it;
+a method's *flow* are its steps and the bindings of its names; a Function is *once differentiable* if @once_differentiable makes a
+second derivative an error.
+
 In: facts, calls, guards. Out: answers, and the edit to add once_differentiable.
 Invariant: if the text does not settle a question, the answer is no.
 """
@@ -39,7 +43,10 @@ def never_differentiable(facts: Facts) -> bool:
 
 
 def once(facts: Facts) -> tuple[Edit, ...]:
-    """Return the edits to add @once_differentiable to backward, and its import if the file has none; () if backward is not static."""
+    """Return the edits to add @once_differentiable to backward, and its import if the file has none.
+
+    () if backward is no static method. Rules use it where a second derivative would be silently wrong: it is an error then.
+    """
     backward = facts.function.backward
     if backward is None or backward.binding != "static":
         return ()
@@ -66,12 +73,19 @@ PLAIN = {"staticmethod", "classmethod", "once_differentiable", "custom_bwd"}
 
 
 def keeps_arguments(method: Method) -> bool:
-    """Return whether a method gets the very tensors passed by the autograd engine: no decorator may have replaced them."""
+    """Return whether a method gets the very tensors passed by the autograd engine, with any strides.
+
+    That is not sure under a decorator other than the PLAIN ones: it may have made them contiguous.
+    """
     return not {name.split(".")[-1] for name in method.decorators} - PLAIN
 
 
 def is_kernel(node: ast.Call, names: Names) -> bool:
-    """Return whether a call starts compiled code: `kernel[grid](x)` of Triton, an operator under `torch.ops`, a function of an extension."""
+    """Return whether a call starts compiled code, into which autograd does not see.
+
+    That is `kernel[grid](x)` of Triton, an operator under `torch.ops`, a function of an extension (`my_C.scale(x)`). `names` are the
+    file's imports.
+    """
     function = node.func
     if isinstance(function, ast.Subscript):
         # kernel[grid](...): a Name by itself, not an element of a list of functions
@@ -87,8 +101,12 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
 
 
 def behind_results(facts: Facts, method: Method) -> Iterator[Step]:
-    """Yield the statements whose values may reach what a method returns: its returns, then those that bind or change names they read, and so on."""
+    """Yield the statements whose values may reach what a method returns, the nearest first.
+
+    These are its returns, then the statements that bind or change names they read, and so on; a statement may come twice.
+    """
     steps, flow = list(method.flow.returns), method.flow
+    # Names to look no further for: ctx, imports, and those already followed.
     names = {method.ctx, *(facts.names.imported.keys() - flow.bindings.keys())}
     written = [(step, _written(facts, method, step)) for step in flow.steps]
     while steps:
@@ -102,7 +120,10 @@ def behind_results(facts: Facts, method: Method) -> Iterator[Step]:
 
 
 def _written(facts: Facts, method: Method, step: Step) -> set[str]:
-    """Return the names a statement binds, and those of tensors it may change: `out` too, after `flat = out.view(-1)`, for `flat.fill_(0)`."""
+    """Return the names a statement binds, and those of tensors it may change.
+
+    For `flat.fill_(0)` after `flat = out.view(-1)` these are `flat` and `out`: names are followed to those they are views of.
+    """
     statement, flow = step.statement, method.flow
     if isinstance(statement, DEFINITIONS):
         return {statement.name}
@@ -116,12 +137,12 @@ def _written(facts: Facts, method: Method, step: Step) -> set[str]:
     ]
     if isinstance(statement, ast.Expr):
         changed.append(statement.value)  # a call for its effect
-    found, new = set[str](), names_in(changed)
-    while new:
-        found |= new
-        bounds = [b for name in new for b in flow.bindings.get(name, ())]
-        new = {_viewed(b.value) for b in bounds if b.value} - {"", *found}
-    return found.union(name.id for name in stores(nodes))
+    names, unvisited = set[str](), names_in(changed)
+    while unvisited:
+        names |= unvisited
+        bounds = [b for name in unvisited for b in flow.bindings.get(name, ())]
+        unvisited = {_viewed(b.value) for b in bounds if b.value} - {"", *names}
+    return names.union(name.id for name in stores(nodes))
 
 
 def _viewed(node: ast.expr) -> str:
@@ -138,7 +159,7 @@ def _viewed(node: ast.expr) -> str:
 
 
 def read_for_shape(node: ast.AST, names: Names) -> list[ast.expr]:
-    """Return `y` of a call such as `torch.full_like(y, value)`, as a list; [] for any other node."""
+    """Return `y` of a call such as `torch.full_like(y, value)`, as a list; [] for any other node. Only its shape is read."""
     if isinstance(node, ast.Call) and torch_call(node, names).endswith("_like"):
         return node.args[:1]
     return []
@@ -160,9 +181,10 @@ def detaches(facts: Facts) -> bool:
 def asked_alone(guards: Guards, ctx: str | None) -> int | None:
     """Return i if a statement runs only under `if ctx.needs_input_grad[i]`, for one i alone; else None.
 
-    Branches with other tests do not count; `else`, or a test of several inputs, gives None.
+    `guards` are the branches around it, `ctx` the name of the context. Branches with other tests do not count; `else`, or a test of
+    several inputs, gives None.
     """
-    found: set[int] = set()
+    indices: set[int] = set()
     for guard in guards:
         if not isinstance(guard.node, ast.If):
             continue
@@ -176,8 +198,8 @@ def asked_alone(guards: Guards, ctx: str | None) -> int | None:
             continue
         if guard.branch != "body":
             return None
-        found.add(index)
-    return found.pop() if len(found) == 1 else None
+        indices.add(index)
+    return indices.pop() if len(indices) == 1 else None
 
 
 def _needed(test: ast.expr, ctx: str | None) -> int | None:

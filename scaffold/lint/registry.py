@@ -1,5 +1,7 @@
 """Registry of rules: all rules by id, and the selection from the command line or configuration.
 
+The command `lint` asks it which rules to run; a *code* is an id or the beginning of one: `AF0` means AF00 to AF09.
+
 In: codes such as `AF08`, prefixes, `ALL`. Out: rules; for a file, the codes switched off by its path.
 Invariant: one file a rule, in the order of the ids; an unknown code is an error with a hint, never ignored.
 """
@@ -82,6 +84,7 @@ def select(selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:
 
 
 def _matches(rule: str, codes: tuple[str, ...]) -> bool:
+    """Return whether a rule's id begins with one of the codes, or one is ALL."""
     return any(code == "ALL" or rule.startswith(code) for code in codes)
 
 
@@ -110,7 +113,10 @@ def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
 def ignored_in(
     path: str, per_file: Iterable[tuple[str, tuple[str, ...]]]
 ) -> tuple[str, ...]:
-    """Return the codes switched off for a file; patterns match its whole path or its last part."""
+    """Return the codes switched off for a file by the setting `per-file-ignores` (`per_file`: patterns with their codes).
+
+    A pattern matches the whole path of a file or its last part: `tests/*`, `test_*.py`.
+    """
     return tuple(
         code
         for pattern, codes in per_file

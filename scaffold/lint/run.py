@@ -1,5 +1,8 @@
 """Lint run: apply every selected rule to one file.
 
+Words: *facts* are what `inspect` knows of one hand-written autograd.Function; a rule yields `Found`s, with a node and a message,
+which become `Finding`s, with a place, for display.
+
 In: the text of a file and the rules. Out: findings in the order of their places; or why the file was not linted.
 Invariant: no text makes it fail: code that a rule does not understand is no finding. A file without findings was parsed.
 """
@@ -18,10 +21,14 @@ def lint_text(
     rules: Iterable[Rule],
     known: frozenset[str] = frozenset(),
 ) -> tuple[Finding, ...] | Unreadable:
-    """Return the findings of a file, or an Unreadable if it cannot be parsed; `known` are names of Functions defined in other files."""
+    """Return the findings of a file, or an Unreadable if it cannot be parsed.
+
+    `known` are names of Functions defined in other files, so that subclasses of them are recognized. Findings on a line with a
+    `# noqa` comment for their rule are left out.
+    """
     try:
-        if not may_matter(text, known):
-            parsed(text, path)
+        if not may_matter(text, known):  # no word of it is about Functions
+            parsed(text, path)  # raises NotReadable
             return ()
         module = inspect_text(text, path, known)
         found = sorted(set(_findings(module, tuple(rules))))
@@ -59,7 +66,10 @@ def _findings(module: Module, rules: tuple[Rule, ...]) -> Iterator[Finding]:
 def _finding(
     path: str, lines: list[str], rule: Rule, found: Found, function: str
 ) -> Finding:
-    """Return what a rule found with the place and the level, for display."""
+    """Return what a rule found with its place, its level and its source line, for display.
+
+    `lines` are those of the file, `function` is the name of the Function, "" for a finding about the file.
+    """
     line, column, end, _ = span(found.node)
     statement_end = getattr(found.node, "body", None)
     return Finding(

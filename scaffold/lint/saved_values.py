@@ -1,10 +1,15 @@
 """Values saved in the wrong way: tensors as attributes of ctx, others through save_for_backward.
 
-In: the facts of a Function, a call of save_for_backward and its arguments that are no tensors. Out: the kept values that are
-outputs, and the other tensors; edits. Invariant: edits are offered only if a single place reads the saved values and unpacks them to names.
+The rules AF01, AF02 and AF06 report them: a tensor on ctx escapes autograd's checks and may be a reference cycle; a number given
+to save_for_backward is a TypeError. Other rules share its questions about saved values.
 
-Words: the saver is the method that saves, setup_context or else forward; a value is kept by `ctx.name = value`; a step is one statement of
-a method, with the branches (guards) around it; a root is the origin of a tensor's memory, as a parameter or a saved tensor.
+In: the facts of a Function, a call of save_for_backward and its arguments that are no tensors. Out: the kept values that are
+outputs, and the other tensors; edits. Invariant: edits are offered only if a single place reads the saved values and unpacks
+them to names.
+
+Words: the *saver* is the method that saves, setup_context or else forward; a value is *kept* by `ctx.name = value`; a *step* is one
+statement of a method, with the branches (guards) around it; a *root* is the origin of a tensor's memory, as a parameter or a saved
+tensor; `flow` are the bindings of a method's names; `own` are the methods that the class itself defines.
 """
 
 import ast
@@ -44,24 +49,25 @@ def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
     name, flow = kept.value.id, saver.flow
     if saver is facts.function.setup_context:
         outputs = [item.name for item in saver.positional][1:2]
-        same = name in outputs and flow.is_parameter(name, kept.step)
-        return same and facts.output_count == 1
+        is_the_output = name in outputs and flow.is_parameter(name, kept.step)
+        return is_the_output and facts.output_count == 1
     for item in facts.outputs:
         if item.step.order < kept.step.order:
-            continue
-        sole = isinstance(item.node, ast.Name) and item.node.id == name
+            continue  # this return ends the call before the value is kept
+        alone = isinstance(item.node, ast.Name) and item.node.id == name
         among = [n.id for n in item.values or () if isinstance(n, ast.Name)]
-        if not sole and name not in among:
+        if not alone and name not in among:
             continue
+        # The same one binding reaches both.
         bound = flow.reaching(name, kept.step)
         if len(bound) != 1 or flow.reaching(name, item.step) != bound:
             continue
         value = bound[0].value if bound[0] is not None else None
         if bound[0] is None or _is_whole(value):
             continue
-        plain = isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict)
-        if sole and item.values is None:
-            return not plain
+        is_container = isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict)
+        if alone and item.values is None:
+            return not is_container
         if facts.values(saver).is_tensor(kept.value, kept.step):
             return True
     return False
@@ -135,7 +141,8 @@ def carries_gradient(
 ) -> bool:
     """Return whether a value surely depends, differentiably, on an input with a gradient; False if the text does not tell.
 
-    `at` is the statement with the expression; `depth` bounds the number of bindings followed.
+    It follows the expression, a value in `method`, through names and calls back to parameters. `at` is the statement with the
+    expression; `depth` bounds the number of bindings followed.
     """
 
     def carried(part: ast.expr) -> bool:
@@ -174,7 +181,7 @@ def carries_gradient(
 def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
     """Return the edits to save a name by save_for_backward instead of `ctx.name = name`; () if anything else is saved, or not read.
 
-    Backward then begins with `(x,) = ctx.saved_tensors`, after a docstring, and reads x for ctx.x.
+    `kept` is the assignment to ctx. Backward then begins with `(x,) = ctx.saved_tensors`, after a docstring, and reads x for ctx.x.
     """
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or not isinstance(kept.value, ast.Name):
@@ -232,6 +239,7 @@ def _reads(node: ast.AST, ctx: str | None, attribute: str) -> bool:
     )
 
 
+# Attributes that every ctx has.
 TAKEN = {"needs_input_grad", "saved_tensors", "saved_variables", "to_save", "metadata"}
 
 
@@ -240,8 +248,8 @@ def kept_instead(
 ) -> tuple[Edit, ...]:
     """Return the edits to keep the `plain` arguments of save_for_backward, which are no tensors, as attributes of ctx.
 
-    `ctx.save_for_backward(x, n)` becomes `ctx.save_for_backward(x)` and `ctx.n = n`. () if backward does not unpack the saved values to names
-    in one statement, or if an attribute would replace one of ctx.
+    `ctx.save_for_backward(x, n)` becomes `ctx.save_for_backward(x)` and `ctx.n = n`, and so for reads. () if backward does not unpack
+    the saved values to names in one statement, or if an attribute would replace one of ctx. `item` is the call.
     """
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or item.call.keywords or item.starred:
@@ -254,8 +262,8 @@ def kept_instead(
         return ()
     pairs = list(zip(targets, item.call.args, strict=False))
     names = [target.id for target, value in pairs if value in plain]
-    known = TAKEN | {kept.name for kept in facts.kept(saver)}
-    if len(targets) != len(item.call.args) or known & set(names):
+    taken = TAKEN | {kept.name for kept in facts.kept(saver)}
+    if len(targets) != len(item.call.args) or taken & set(names):
         return ()
     if len(set(names)) != len(names) or any(name.startswith("_") for name in names):
         return ()
@@ -264,24 +272,24 @@ def kept_instead(
         for target, value in pairs
         if value in plain
     ]
-    left = [(target.id, value) for target, value in pairs if value not in plain]
-    saved = ", ".join(ast.unparse(value) for _, value in left)
+    tensors = [(target.id, value) for target, value in pairs if value not in plain]
+    saved = ", ".join(ast.unparse(value) for _, value in tensors)
     read = [f"{name} = {backward.ctx}.{name}" for name in names]
-    if not left:
+    if not tensors:
         return (*_instead(statement, kept), *_instead(assign, read))
-    comma = "," if len(left) == 1 else ""
-    shown = f"({', '.join(name for name, _ in left)}{comma})"
-    whole = f"{ast.unparse(item.call.func)}({saved})"
+    comma = "," if len(tensors) == 1 else ""
+    target_text = f"({', '.join(name for name, _ in tensors)}{comma})"
+    call_text = f"{ast.unparse(item.call.func)}({saved})"
     return (
-        Edit("replace", span(item.call), whole),
+        Edit("replace", span(item.call), call_text),
         *(Edit("after", span(statement), text) for text in kept),
-        Edit("replace", span(assign.targets[0]), shown),
+        Edit("replace", span(assign.targets[0]), target_text),
         *(Edit("after", span(assign), text) for text in read),
     )
 
 
 def _instead(statement: ast.stmt, texts: list[str]) -> tuple[Edit, ...]:
-    """Replace one statement by several."""
+    """Return the edits to write several statements (`texts`) in place of one."""
     first, *others = texts
     place = span(statement)
     return (Edit("replace", place, first), *(Edit("after", place, t) for t in others))

@@ -1,5 +1,7 @@
 """Suppressions: `# noqa: AF08, AF11` comments, and a baseline of the findings in old code.
 
+A team with old code starts with `--write-baseline`; later runs report only what is new. A line is excused by a comment.
+
 In: the text of a file, or of a baseline; findings. Out: for each line the rules switched off on it; the findings not in a baseline.
 Invariant: a comment with only other tools' codes switches none of ours off. Lines may move: a baseline identifies a finding by its
 file, rule, Function and message, and counts how often it occurs.
@@ -33,17 +35,17 @@ def read_noqa(text: str) -> dict[int, frozenset[str]]:
 
 
 def is_off(rule: str, line: int, off: dict[int, frozenset[str]]) -> bool:
-    """Return whether a rule is switched off on a line."""
+    """Return whether a rule is switched off on a line; `off` are the codes by line, as `read_noqa` returns them."""
     codes = off.get(line, frozenset())
     return codes == ALL or any(rule == code for code in codes)
 
 
 VERSION = 1
-Key = tuple[str, str, str, str]
+Key = tuple[str, str, str, str]  # path, rule, Function, message
 
 
 def write_baseline(findings: Iterable[Finding]) -> str:
-    """Return the text of a baseline with these findings."""
+    """Return the text of a baseline with these findings, each with the number of times it occurs."""
     counts = Counter(_key(finding) for finding in findings)
     rows = [[*key, count] for key, count in sorted(counts.items())]
     return json.dumps({"version": VERSION, "findings": rows}, indent=1) + "\n"
@@ -70,15 +72,15 @@ def without_known(
     findings: Iterable[Finding], known: Counter[Key]
 ) -> tuple[Finding, ...]:
     """Return the findings not in a baseline; of equal ones, as many are left out as the baseline counts."""
-    left = Counter(known)
-    fresh = []
+    allowed = Counter(known)
+    unknown = []
     for finding in findings:
         key = _key(finding)
-        if left[key] > 0:
-            left[key] -= 1
+        if allowed[key] > 0:
+            allowed[key] -= 1
         else:
-            fresh.append(finding)
-    return tuple(fresh)
+            unknown.append(finding)
+    return tuple(unknown)
 
 
 def _key(finding: Finding) -> Key:
