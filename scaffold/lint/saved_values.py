@@ -248,8 +248,8 @@ def kept_instead(
 ) -> tuple[Edit, ...]:
     """Return the edits to keep the `plain` arguments of save_for_backward, which are no tensors, as attributes of ctx.
 
-    `ctx.save_for_backward(x, n)` becomes `ctx.save_for_backward(x)` and `ctx.n = n`, and so for reads. () if backward does not unpack
-    the saved values to names in one statement, or if an attribute would replace one of ctx. `item` is the call.
+    `ctx.save_for_backward(x, n)` (`item`) becomes `ctx.save_for_backward(x)` and `ctx.n = n`. () if backward does not unpack the
+    saved values to names in one statement, or if an attribute would replace one of ctx.
     """
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or item.call.keywords or item.starred:

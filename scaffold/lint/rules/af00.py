@@ -1,6 +1,6 @@
 """AF00: a file cannot be read as Python.
 
-It has no check of its own: without a parsed file no check can run, so the reader of the file reports it.
+It has no check of its own: without a parsed file no check can run, so the reader of the file reports it as a finding.
 """
 
 from scaffold.lint.model import Rule

@@ -1,4 +1,8 @@
-"""AF01: an output is kept on ctx."""
+"""AF01: an output is kept on ctx.
+
+An output on ctx is a reference cycle: ctx belongs to the node that made the output, so the memory is held until the garbage
+collector runs. `saved_values` finds these; the fix saves the output by save_for_backward, which knows outputs.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""AF02: an input or an intermediate tensor is kept on ctx."""
+"""AF02: an input or an intermediate tensor is kept on ctx.
+
+A tensor on ctx escapes the version check, so a later change in place gives a silently wrong gradient, and is not freed after
+backward. `saved_values` finds these; the fix saves the tensor by save_for_backward.
+"""
 
 import ast
 from collections.abc import Iterator

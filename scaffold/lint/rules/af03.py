@@ -1,4 +1,11 @@
-"""AF03: backward returns too few gradients."""
+"""AF03: backward returns too few gradients.
+
+Autograd wants one for each argument of apply, None where there is none; fewer is a RuntimeError when backward runs. The fix
+appends None: `return grad * w` -> `return grad * w, None`.
+
+Words: `function.own` are the methods the class itself defines; an inherited one is reported for its parent; `item.length` is the
+number of values a return of backward surely gives, None if unknown.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -29,6 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
         given = f"{item.length} gradient{'s' * (item.length != 1)}"
         message = f"backward returns {given}, but {source}: RuntimeError"
         empty = isinstance(item.node, ast.Constant) or _says_nothing(item.values)
+        # The text of the return shows all its values, so that more can be appended.
         whole = getattr(item.step.statement, "value", None) is item.node
         shown = isinstance(item.node, ast.Tuple) or item.values == (item.node,)
         missing = wanted - item.length
@@ -37,7 +45,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _says_nothing(values: tuple[ast.expr, ...] | None) -> bool:
-    """Return whether all returned values are None."""
+    """Return whether all returned values are surely None: backward then gives no gradient, and fewer of them may be meant."""
     return values is not None and all(is_none(value) for value in values)
 
 

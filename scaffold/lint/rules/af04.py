@@ -1,4 +1,8 @@
-"""AF04: backward does not take one gradient for each output."""
+"""AF04: backward does not take one gradient for each output.
+
+The engine calls backward with one gradient for each value that forward returns: another number of parameters is a TypeError.
+The fix adds or drops parameters that backward does not read.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,10 @@
-"""AF05: save_for_backward is called twice on one path."""
+"""AF05: save_for_backward is called twice on one path.
+
+The last call of a run wins: what the first one saved is gone, and backward reads the wrong tensors. The fix merges two calls.
+
+Words: the *saver* is the method that saves, setup_context or else forward; `step` is the statement of a call, `guards` the branches
+around it.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -27,6 +33,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _texts(call: ast.Call) -> set[str]:
+    """Return the arguments of a call as text, to compare those of two."""
     return {ast.unparse(item) for item in call.args}
 
 

@@ -1,4 +1,10 @@
-"""AF06: what save_for_backward gets is no tensor."""
+"""AF06: what save_for_backward gets is no tensor.
+
+save_for_backward raises a TypeError for a number, a size or a string; these are kept as attributes of ctx, as the fix does.
+
+Words: the *saver* is the method that saves; a value is *plain* if it is surely no tensor; a binding is *definite* if it alone reaches
+a statement, and has an `element` if it is a part of an unpacked value.
+"""
 
 import ast
 from collections.abc import Iterator

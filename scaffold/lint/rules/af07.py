@@ -1,4 +1,11 @@
-"""AF07: an intermediate is saved, and a second derivative may be silently wrong."""
+"""AF07: an intermediate is saved, and a second derivative may be silently wrong.
+
+A value computed in forward is a constant to the second derivative, whose part through it is missing. @once_differentiable, the
+fix, makes a second derivative an error instead.
+
+Words: the *saver* is the method that saves, setup_context or else forward; a *root* is the origin of a tensor's memory: a parameter,
+a saved tensor, an attribute of ctx ("kept"), or "fresh" if it is newly made; `step` is the statement of an expression.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,11 @@
-"""AF08: an input is changed in place without mark_dirty."""
+"""AF08: an input is changed in place without mark_dirty.
+
+Without mark_dirty autograd does not know that the input has another value: its check against wrong gradients does not see the
+change. The fix marks it.
+
+Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it; it is `sure` unless a cast or copy
+in between, `x.float()`, may have made new memory.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,9 @@
-"""AF09: a tensor that is marked dirty is not returned."""
+"""AF09: a tensor that is marked dirty is not returned.
+
+apply raises a RuntimeError then. The fix returns the input where forward returns `x.clone()`, or removes the mark.
+
+Words: a *root* is the origin of a tensor's memory: "parameter" with its name, or "fresh" if it is newly made; None if unknown.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""AF10: an input is marked dirty and there are several outputs."""
+"""AF10: an input is marked dirty and there are several outputs.
+
+Where the input is a view of another tensor, apply raises: a Function that changes a view must return that one tensor.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,11 @@
-"""AF11: an output gradient is changed in place."""
+"""AF11: an output gradient is changed in place.
+
+The tensor is the caller's: another branch of the graph, or the user, reads it afterwards and gets the changed values. The fix
+clones it at the top of backward.
+
+Words: a *root* is the origin of a tensor's memory, here a parameter of backward; it is `sure` unless a cast or copy in between,
+`grad.float()`, may have made new memory.
+"""
 
 import ast
 from collections.abc import Iterator

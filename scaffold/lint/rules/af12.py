@@ -1,4 +1,11 @@
-"""AF12: a saved tensor is changed in place in backward."""
+"""AF12: a saved tensor is changed in place in backward.
+
+A second backward over the same graph then raises, since the saved tensor has another version; an attribute of ctx has no version,
+and its gradient is silently wrong.
+
+Words: a *root* is the origin of a tensor's memory: "saved" by save_for_backward, "kept" as an attribute of ctx, "fresh" if it is
+newly made; `element` is its position among the saved ones.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -29,7 +36,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, attribute: str) -> bool:
-    """Return whether all values of an attribute of ctx are new tensors of forward: a shared buffer may be changed on purpose."""
+    """Return whether all values of an attribute of ctx are new tensors, made in forward.
+
+    Another tensor, a buffer that is shared, may be changed on purpose.
+    """
     saver = facts.function.saver
     kept = [k for k in facts.kept(saver) if k.name == attribute] if saver else []
     roots = [facts.values(saver).root(k.value, k.step) for k in kept] if saver else []

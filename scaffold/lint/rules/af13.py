@@ -1,4 +1,9 @@
-"""AF13: an input, or a view of one, is returned."""
+"""AF13: an input, or a view of one, is returned.
+
+The output is then a view made inside a Function: a later change of it in place is refused. The fix clones it.
+
+Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it, as `t` and `data`.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -44,7 +49,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_handed(forward: Method, name: str) -> bool:
-    """Return whether a collective called for its effect, as `group.all_reduce(x)`, changes the input."""
+    """Return whether a collective called for its effect, as `group.all_reduce(x)`, changes the input `name`."""
     return any(
         isinstance(step.statement, ast.Expr)
         and isinstance(call := step.statement.value, ast.Call)

@@ -1,4 +1,10 @@
-"""AF14: an output is a mask, and is not marked."""
+"""AF14: an output is a mask, and is not marked.
+
+A mask, `(x > 0).float()`, has no gradient, but as a float it requires grad, and everything computed from it is recorded for
+nothing. The fix marks it as non-differentiable.
+
+Words: the gradient of an output is the parameter of backward at the same position; a *definite* binding alone reaches a statement.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +27,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _masks(facts: Facts) -> Iterator[Found]:
-    """Yield outputs that are comparisons cast to float, unmarked, with a gradient that backward does not read."""
+    """Yield outputs that are comparisons cast to float, not marked, with a gradient that backward does not read; each with the fix."""
     function = facts.function
     forward, backward = function.forward, function.backward
     marked = facts.marked("mark_non_differentiable")

@@ -1,4 +1,8 @@
-"""AF15: gradients are not materialized, and None is not looked for."""
+"""AF15: gradients are not materialized, and None is not looked for.
+
+After set_materialize_grads(False) the gradient of an output that nobody used arrives as None, and arithmetic on it is a TypeError.
+The fix returns early for None, or removes the setting.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -35,7 +39,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _asks(nodes: list[ast.AST], name: str | None) -> bool:
-    """Return whether a name is compared with None, or stands in a test; for the name None: whether anything is compared with None."""
+    """Return whether a name is compared with None, or stands in a test, in some code (`nodes`).
+
+    For the name None: whether anything is compared with None.
+    """
     for node in nodes:
         if isinstance(node, ast.Compare) and any(map(is_none, node.comparators)):
             left = node.left.id if isinstance(node.left, ast.Name) else ""

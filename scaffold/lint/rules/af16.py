@@ -1,4 +1,7 @@
-"""AF16: a list, tuple or dict of tensors is an argument."""
+"""AF16: a list, tuple or dict of tensors is an argument.
+
+apply looks for tensors among its arguments, not inside of them: those in a container get no gradient.
+"""
 
 import ast
 from collections.abc import Iterator

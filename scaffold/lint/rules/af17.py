@@ -1,4 +1,8 @@
-"""AF17: forward returns a list or a dict."""
+"""AF17: forward returns a list or a dict.
+
+autograd looks at a tensor, or a tuple of them: tensors in a list or a dict do not require grad, so no gradient ever arrives. The
+fix makes a tuple of a list.
+"""
 
 import ast
 from collections.abc import Iterator

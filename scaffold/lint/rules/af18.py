@@ -1,4 +1,10 @@
-"""AF18: backward leaves autograd, and is not once differentiable."""
+"""AF18: backward leaves autograd, and is not once differentiable.
+
+.data, .detach(), .item(), .numpy() and no_grad cut the graph of the gradient, so a second derivative is silently wrong.
+@once_differentiable, the fix, makes it an error.
+
+Words: a *cut* is such an expression; a node is *aside* if its value reaches no gradient, so a cut there does no harm.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,9 @@
-"""AF19: gradients are computed whether they are needed or not."""
+"""AF19: gradients are computed whether they are needed or not.
+
+With a frozen weight its gradient is work for nothing; ctx.needs_input_grad[i] tells which gradients are needed.
+
+Words: a gradient is *ready* if backward returns it without computing anything.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -32,7 +37,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _asks(backward: Method) -> bool:
-    """Return whether backward reads ctx.needs_input_grad, or branches on `x.requires_grad`, other than of an output gradient."""
+    """Return whether backward asks what is needed: it reads ctx.needs_input_grad, or branches on `x.requires_grad` of an input.
+
+    That of an output gradient, a parameter of backward, says nothing about inputs.
+    """
     nodes = list(ast.walk(backward.node))
     read = [node for node in nodes if isinstance(node, ast.Attribute)]
     tests = [node.test for node in nodes if isinstance(node, ast.If | ast.IfExp)]

@@ -1,4 +1,14 @@
-"""AF20: a forward with ctx as a parameter, refused by all transforms of torch.func."""
+"""AF20: a forward with ctx as a parameter, refused by all transforms of torch.func.
+
+torch.func (grad, vmap, jacrev) needs setup_context. The fix moves the statements with ctx from the end of forward to a
+setup_context, and drops the parameter ctx:
+
+    def forward(ctx, x):            def forward(x):
+        ctx.save_for_backward(x)        return x * 2
+        return x * 2            ->  def setup_context(ctx, inputs, output):
+                                        (x,) = inputs
+                                        ctx.save_for_backward(x)
+"""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +19,8 @@ from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
 
 PLAIN = {"forward", "backward"}
-CALLS = {"save_for_backward", "set_materialize_grads"}  # these can wait for the end
+# Calls on ctx that can be made after forward has computed.
+CALLS = {"save_for_backward", "set_materialize_grads"}
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -62,7 +73,10 @@ def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
 
 
 def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
-    """Return the text of setup_context with the statements `kept`; "" if one reads another local of forward, or if a name is taken."""
+    """Return the text of a setup_context with the statements `kept`, those with ctx, and reads of the inputs they need.
+
+    "" if one reads a local of forward other than inputs and the output, or if a name is taken.
+    """
     inputs = [item.name for item in forward.positional]
     (last,) = (item.node for item in facts.outputs)  # of one return: `_is_plain`
     named = isinstance(last, ast.Name) and last.id not in inputs
@@ -119,6 +133,7 @@ def _can_wait(statement: ast.stmt, forward: Method) -> bool:
 
 
 def _is_ctx(node: ast.expr, forward: Method) -> bool:
+    """Return whether an expression is the name of forward's context."""
     return isinstance(node, ast.Name) and node.id == forward.ctx
 
 

@@ -1,4 +1,8 @@
-"""AF21: custom_fwd on a forward beside setup_context."""
+"""AF21: custom_fwd on a forward beside setup_context.
+
+custom_fwd notes on its first argument, which it takes for ctx, whether autocast is on; beside setup_context that is an input, and
+custom_bwd looks for the note on ctx: an AttributeError. The fix writes the note in setup_context.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -34,7 +38,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _notes(facts: Facts, setup: Method) -> bool:
-    """Return whether setup_context sets what custom_bwd reads, or has a decorator that may do so."""
+    """Return whether setup_context sets the attribute of ctx that custom_bwd reads (READ), or has a decorator that may do so."""
     known = ("torch.", "staticmethod", "classmethod")
     foreign = any(not name.startswith(known) for name in setup.decorators)
     return foreign or any(kept.name == READ for kept in facts.kept(setup))

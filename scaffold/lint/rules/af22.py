@@ -1,4 +1,7 @@
-"""AF22: a Function defines jvp, which torch.compile(fullgraph=True) refuses."""
+"""AF22: a Function defines jvp, which torch.compile(fullgraph=True) refuses.
+
+The fix moves jvp to a subclass, whose apply is called where derivatives are taken forward, outside of compiled code.
+"""
 
 import re
 from collections.abc import Iterator

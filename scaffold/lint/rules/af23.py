@@ -1,4 +1,8 @@
-"""AF23: save_for_backward and save_for_forward save different tensors."""
+"""AF23: save_for_backward and save_for_forward save different tensors.
+
+Under grad of vmap PyTorch wants the two to be the same, and crashes otherwise. The fix saves for forward all that is saved for
+backward.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""AF24: generate_vmap_rule where there can be no generated rule."""
+"""AF24: generate_vmap_rule where there can be no generated rule.
+
+With a vmap of its own the two contradict each other, and vmap raises; after mark_dirty a generated rule raises too. The fix
+removes the flag.
+"""
 
 import ast
 from collections.abc import Iterator

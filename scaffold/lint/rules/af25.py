@@ -1,4 +1,8 @@
-"""AF25: a Function is used in a way that torch refuses."""
+"""AF25: a Function is used in a way that torch refuses.
+
+Defining both vjp and backward raises; `Double(x)` only makes an object, and calling that raises: a Function is used through apply,
+as the fix does.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -68,11 +72,12 @@ def _on_attributes(scope: ast.ClassDef, name: str) -> Iterator[Found]:
 
 
 def _is_of(call: ast.Call, name: str) -> bool:
+    """Return whether a call is of the class of this name: `Double(...)`."""
     return isinstance(call.func, ast.Name) and call.func.id == name
 
 
 def _applied(call: ast.AST, message: str, name: str, made: ast.expr | None) -> Found:
-    """Return the finding for a call; given the expression that makes the instance, with the edit to write `Double.apply` instead."""
+    """Return the finding for a wrong call; `made`, if given, is the expression to be replaced by `Double.apply`."""
     text = f"{name}.apply"
     edits = (Edit("replace", span(made), text),) if made else ()
     return Found(call, f"{message}; use {text}", edits)

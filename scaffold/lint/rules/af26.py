@@ -1,4 +1,7 @@
-"""AF26: setup_context takes the tuple of inputs for the input."""
+"""AF26: setup_context takes the tuple of inputs for the input.
+
+`inputs` is a tuple even for one input: after `x = inputs` saving x is a TypeError. The fix writes `(x,) = inputs`.
+"""
 
 import ast
 from collections.abc import Iterator

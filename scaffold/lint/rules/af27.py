@@ -1,4 +1,14 @@
-"""AF27: a default in the schema of a custom operator, on an argument with a gradient."""
+"""AF27: a default in the schema of a custom operator, on an argument with a gradient.
+
+PyTorch's dispatcher leaves out an argument that equals its default: ctx.needs_input_grad is then shorter, and asking it for that
+argument is an IndexError. The fix puts the default into a function that calls the operator:
+
+    def scale(x, b=None): ...  ->  def scale_op(x, b): ...
+                                   def scale(x, b=None):
+                                       return scale_op(x, b)
+
+Words: an *operator* is a function with @torch.library.custom_op, with its `backward` by register_autograd.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""AF28: a custom operator that changes its arguments, with a gradient."""
+"""AF28: a custom operator that changes its arguments, with a gradient.
+
+register_autograd raises for such an operator, and without it the gradient is silently wrong.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,9 @@
-"""AF29: a custom operator returns an input or a view of one."""
+"""AF29: a custom operator returns an input or a view of one.
+
+PyTorch raises a RuntimeError, since an operator's output must not share memory with an input. The fix clones it.
+
+Words: a *root* is the origin of a tensor's memory, here a parameter of the operator.
+"""
 
 import ast
 from collections.abc import Iterator

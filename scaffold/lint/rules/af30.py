@@ -1,4 +1,8 @@
-"""AF30: gradcheck in single precision."""
+"""AF30: gradcheck in single precision.
+
+The tolerances of gradcheck assume double precision: in float32 a right gradient fails, or they were widened until a wrong one
+passes. The fix adds `dtype=torch.double` where the input is made.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -36,7 +40,10 @@ def _in_function(module: Module, scope: ast.FunctionDef) -> Iterator[Found]:
 
 
 def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[Found]:
-    """Yield arguments of a gradcheck created without a dtype, as `torch.randn(3)`, with the edit to add double."""
+    """Yield arguments of a gradcheck (`call`) created without a dtype, as `torch.randn(3)`, with the edit to add double.
+
+    `step` is its statement, in a function with this `flow`.
+    """
     given = call.args[1]
     for item in given.elts if isinstance(given, ast.Tuple | ast.List) else [given]:
         made: ast.expr | None = item

@@ -1,4 +1,8 @@
-"""AF31: a kernel computes the gradient, and backward is not once differentiable."""
+"""AF31: a kernel computes the gradient, and backward is not once differentiable.
+
+Autograd does not see into a kernel (compiled code): a second derivative is silently None or wrong. @once_differentiable, the fix,
+makes it an error.
+"""
 
 import ast
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,8 @@
-"""AF32: backward waits for gradients of outputs that do not exist."""
+"""AF32: backward waits for gradients of outputs that do not exist.
+
+backward gets one gradient for each output of forward; a further parameter keeps its default, so what it should contribute is
+missing.
+"""
 
 from collections.abc import Iterator
 

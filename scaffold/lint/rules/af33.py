@@ -1,4 +1,10 @@
-"""AF33: a gradient is computed under the branch of another input."""
+"""AF33: a gradient is computed under the branch of another input.
+
+Under `if ctx.needs_input_grad[0]` the gradient of input 1 stays None if input 0 needs none, and nothing says so. The fix tests for
+each input whose gradient is computed in the branch.
+
+Words: `guards` are the branches around a statement, `bounds` the assignments of a name.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -31,6 +37,7 @@ def find(facts: Facts) -> Iterator[Found]:
         if others or not bounds or name in backward.flow.parameters:
             continue
         asked = [asked_alone(b.guards, backward.ctx) for b in bounds]
+        # Each assignment is under a branch of one input, and of none the right one.
         if asked[0] is not None and all(a is not None and a != position for a in asked):
             statement = backward.flow.steps[bounds[0].order].statement
             # under a further condition it may depend on the other input, and need its gradient too

@@ -1,4 +1,11 @@
-"""AF34: a tensor is saved for a gradient that may not be needed."""
+"""AF34: a tensor is saved for a gradient that may not be needed.
+
+If its only reader in backward is under `if ctx.needs_input_grad[i]`, with that input frozen the memory is held for nothing. The fix
+saves `x if ctx.needs_input_grad[i] else None`.
+
+Words: the *saver* is the method that saves; `guards` are the branches around a statement; a name's `element` is its position in the
+unpacked ctx.saved_tensors.
+"""
 
 import ast
 import re
@@ -44,7 +51,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_held_anyway(facts: Facts, name: str) -> bool:
-    """Return whether to save a tensor costs nothing: the caller holds it too (a parameter, an index, a mask), or it is small."""
+    """Return whether to save a tensor costs no memory: the caller holds it too (a parameter, an index, a mask), or it is small."""
     forward = facts.function.forward
     inputs = {item.name for item in forward.positional} if forward else set()
     kept = name in PARAMETERS or facts.has_gradient(name) is False

@@ -1,4 +1,8 @@
-"""AF35: torch.autograd.Variable, ctx.saved_variables, or a parameter from uninitialised memory."""
+"""AF35: torch.autograd.Variable, ctx.saved_variables, or a parameter from uninitialised memory.
+
+Variable and saved_variables are deprecated; torch.Tensor(3, 4) is memory as it was, so such a parameter is garbage unless it is
+initialised later. The fixes write the tensor itself, saved_tensors, torch.empty.
+"""
 
 import ast
 from collections.abc import Iterator

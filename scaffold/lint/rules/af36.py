@@ -1,4 +1,7 @@
-"""AF36: backward returns a number as a gradient."""
+"""AF36: backward returns a number as a gradient.
+
+PyTorch takes a tensor or None, and raises a RuntimeError for anything else. The fix writes None for 0.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -25,7 +28,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _bound(node: ast.expr, facts: Facts, at: Step) -> ast.expr:
-    """Return the value of a name that is bound once and never added to, else the node itself."""
+    """Return the value of a name that is bound once and never added to (`grad = 0; grad += x` is a tensor), else the node itself."""
     backward = facts.function.backward
     if backward is None or not isinstance(node, ast.Name):
         return node
@@ -53,6 +56,7 @@ def _is_number(node: ast.expr, facts: Facts) -> bool:
 
 
 def _is_zero(node: ast.expr) -> bool:
+    """Return whether an expression is the literal 0: no gradient is meant."""
     return isinstance(node, ast.Constant) and node.value == 0
 
 

@@ -1,4 +1,11 @@
-"""AF37: the gradient of an output is dropped."""
+"""AF37: the gradient of an output is dropped.
+
+Everything computed from that output silently gives no gradient; if none is read, the scale of the loss is ignored. The fix marks
+the output as non-differentiable.
+
+Words: a value *carries a gradient* if it surely depends, differentiably, on an input with one; a parameter is *variadic* if it has a
+star: `*grads`.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -67,7 +74,7 @@ def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
 
 
 def _names(facts: Facts) -> Iterator[str]:
-    """Yield, for each output, the name of the parameter of backward with its gradient: `*grads` for all from its place."""
+    """Yield, for each output, the name of the parameter of backward with its gradient; that of `*grads` for all from its place on."""
     backward, count = facts.function.backward, facts.output_count or 0
     assert backward is not None
     names = [item.name for item in backward.positional]

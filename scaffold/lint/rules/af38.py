@@ -1,4 +1,11 @@
-"""AF38: backward takes away what a second one needs."""
+"""AF38: backward takes away what a second one needs.
+
+Backward may run again over the same graph (retain_graph=True, gradcheck): an attribute of ctx that the first run set to None, or
+a graph that it freed, fails in the second.
+
+Words: a value is *kept* by `ctx.name = value`; the *saver* is the method that saves, setup_context or else forward; forward has *a graph
+of its own* if it computes after torch.enable_grad.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -55,6 +62,7 @@ def _cleared(backward: Method, step: Step) -> Iterator[str]:
 
 
 def _is_ctx(node: ast.Attribute, backward: Method) -> bool:
+    """Return whether it is an attribute of backward's context."""
     return isinstance(node.value, ast.Name) and node.value.id == backward.ctx
 
 

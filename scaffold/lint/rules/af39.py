@@ -1,4 +1,10 @@
-"""AF39: backward calls view on an output gradient."""
+"""AF39: backward calls view on an output gradient.
+
+The caller's gradient has any strides (that of `y.sum(0)` is expanded), and view cannot join such dims: it raises. The fix calls
+reshape, which copies if it must.
+
+Words: a *root* is the origin of a tensor's memory, here a parameter of backward.
+"""
 
 import ast
 from collections.abc import Iterator

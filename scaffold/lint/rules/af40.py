@@ -1,4 +1,7 @@
-"""AF40: a Function has no backward."""
+"""AF40: a Function has no backward.
+
+Its outputs require grad as soon as an input does, and to differentiate them raises NotImplementedError.
+"""
 
 import ast
 import re

@@ -1,4 +1,10 @@
-"""AF42: a collective changes a copy that nobody reads."""
+"""AF42: a collective changes a copy that nobody reads.
+
+all_reduce and broadcast write into the tensor that they are given: if that is a copy without a name, the result is lost, and each
+rank goes on with its own part.
+
+Words: a *collective* is such a function of torch.distributed; the *root* of a value is the origin of its memory, "fresh" if new.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""AF43: forward waits for a number of a tensor."""
+"""AF43: forward waits for a number of a tensor.
+
+tensor.item() copies one number to the host, which waits for the device, in each call; torch.compile breaks its graph there.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,10 @@
-"""AF44: a kernel reads an output gradient without its strides."""
+"""AF44: a kernel reads an output gradient without its strides.
+
+The caller's gradient has any strides (that of `y.sum()` is one number, expanded): a kernel that walks memory from a pointer reads
+beyond it. The fix makes it contiguous at the top of backward.
+
+Words: a *root* is the origin of a tensor's memory, here a parameter of backward.
+"""
 
 import ast
 from collections.abc import Iterator

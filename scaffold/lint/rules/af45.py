@@ -1,4 +1,8 @@
-"""AF45: custom_fwd does not say which dtype a kernel gets."""
+"""AF45: custom_fwd does not say which dtype a kernel gets.
+
+Autocast casts the inputs of PyTorch's own functions, not those of a kernel: an activation arrives in half precision beside a
+weight in float32, unless custom_fwd has cast_inputs.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -33,11 +37,13 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _casts(decorator: ast.expr) -> bool:
+    """Return whether custom_fwd is given cast_inputs, or `**options` that may hold it."""
     keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
     return any(item.arg in ("cast_inputs", None) for item in keywords)
 
 
 def _body(forward: Method) -> Iterator[ast.AST]:
+    """Yield every node of forward's body, its decorators and parameters left out."""
     for statement in forward.node.body:
         yield from ast.walk(statement)
 

@@ -1,4 +1,8 @@
-"""AF46: backward reads an attribute of ctx that nothing sets."""
+"""AF46: backward reads an attribute of ctx that nothing sets.
+
+The context of a call has the attributes given to it by forward or setup_context, and none of the Function's class: another one is
+an AttributeError in the first backward.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -19,6 +23,7 @@ OF_TORCH = {
     *("save_for_backward", "save_for_forward", "saved_for_forward", "saved_tensors"),
     *("saved_variables", "set_materialize_grads", "to_save"),
 }
+# Expressions of which a part may not be evaluated.
 SOMETIMES = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.GeneratorExp)
 
 
@@ -85,10 +90,12 @@ def _passes_on(method: Method) -> bool:
 
 
 def _is_of(method: Method, node: ast.AST) -> bool:
+    """Return whether a node is the name of a method's context."""
     return isinstance(node, ast.Name) and node.id == method.ctx
 
 
 def _attributes(facts: Facts) -> list[str]:
+    """Return the attributes that forward or setup_context sets on ctx, to suggest one of them."""
     saver = facts.function.saver
     return [item.name for item in facts.kept(saver)] if saver else []
 
