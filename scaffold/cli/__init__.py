@@ -2,8 +2,8 @@
 
 In: arguments, the configuration and the files they name. Out: files through `workspace`, results on stdout, diagnostics
 on stderr, an exit code: 0 fine, 1 findings or a conflict, 2 usage or bad input.
-Invariant: a run imports only the module of its command, and templates and formatter only to render; the first page of help imports not
-even Typer.
+Invariant: a run imports only the module of its command, and templates and formatter only to render; the first page of help
+imports not even Typer.
 """
 
 import sys

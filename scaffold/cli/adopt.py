@@ -1,5 +1,12 @@
 """`scaffold adopt`: a Function that was written by hand becomes an op, a table of the project's manifest or a file of TOML.
 
+The author's forward and backward become functions of a file that the op calls, so a team can bring its old Functions into the
+project without rewriting them. The forms of the op are tried, likeliest first, until one does what the Function does.
+
+Words: a *table* is the op's specification, `[ops.NAME]` in TOML; a *companion* is the file with the author's code; an op is
+*assumed* if the kinds of some inputs are a guess; `proving` is the process that runs code with PyTorch; a *surrogate* is a
+gradient that is meant to differ from the derivative; a function *refuses* by an error.
+
 In: `PATH::CLASS` and the options. Out: the table, and what it names, in files.
 Invariant: the table is one that `new-op` makes the op of, and where the Function runs, the op does as it does: on the same inputs
 the same values and the same gradients. Otherwise there is an error that says where it would not.
@@ -167,10 +174,10 @@ def adopt(
 
 
 def _next(found: "Adoption", out_dir: str | None) -> str:
-    """Return the command that writes the op: outside of a project only its specification is written."""
+    """Return the command that writes the op, to be shown: outside of a project only its specification was written."""
     path = os.path.join(out_dir or "", f"{found.op.name}.toml")
-    there = f" --out-dir {out_dir}" if out_dir else ""
-    return f"next: scaffold new-op {found.op.name} --spec {path}{there}"
+    option = f" --out-dir {out_dir}" if out_dir else ""
+    return f"next: scaffold new-op {found.op.name} --spec {path}{option}"
 
 
 def _run(
@@ -178,7 +185,7 @@ def _run(
 ) -> "tuple[list[Adoption], list[ScaffoldError]]":
     """Return the adopted ops, and the errors of the Functions refused; `verify` compares each op with a run of its Function.
 
-    With `every`, each note is preceded by its op's name.
+    With `every` (--all) there may be several ops, so each note is preceded by its op's name.
     """
     adoptions: dict[str, Adoption] = {}
     refused: list[ScaffoldError] = []
@@ -203,7 +210,10 @@ def _run(
 
 
 def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:
-    """Add the op to the project, in the manifest and as files, and report it."""
+    """Add the op to the project, its table to the manifest and its files, or only plan that, and report it.
+
+    `policy` is the one for files in the way.
+    """
     stated = Run(settings.get("python"), settings.get("limit", SECONDS))
     run = stated if found.generated.proof is not None else None
     write = not (showing.dry_run or showing.diff)
@@ -221,7 +231,7 @@ def _files(found: "Adoption", below: str) -> dict[str, str]:
 
 KINDS = 12  # choices of what tensors without a gradient hold that are tried at most
 ORIGINAL = "the original"  # the subject of a failure to run it
-UNRUN = (ORIGINAL, "process")
+UNRUN = (ORIGINAL, "process")  # subjects of failures that say nothing about the op
 SKIP = "to write it anyway: --no-verify"
 FREE = ("setup-context", "combined")  # the styles that are tried where none is said
 
@@ -248,6 +258,7 @@ class Source(NamedTuple):
 
     @property
     def place(self) -> Location:
+        """Return where the class begins."""
         node = self.function.node
         return Location(self.path, node.lineno, node.col_offset + 1)
 
@@ -255,10 +266,12 @@ class Source(NamedTuple):
 def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
     """Return the first op with the same values and gradients as the Function, over choices of input kinds and styles.
 
-    Without a run, a choice that is a guess is not taken. Raise if none fits, with the likeliest reason; WrongGradientError at once.
+    Without a run, a choice that is a guess is not taken. Raise an error if none fits, with the likeliest reason; WrongGradientError
+    at once, since another form of the op has the same gradient.
     """
     reasons: list[Unfit | ScaffoldError] = []
     styles = (settings["style"],) if "style" in settings else FREE
+    # `reasons` is filled on the way, by `_ops` too.
     for op in itertools.islice(_ops(source, settings, reasons), KINDS):
         if op.assumed and not (settings.get("verify", True) and proving.interpreter):
             continue  # only a run tells whether a guess is right
@@ -281,15 +294,16 @@ class WrongGradientError(VerificationError):
 
 
 class NotComparedError(ScaffoldError):
-    """An op was not compared whose inputs are a guess."""
+    """An op could not be compared with its Function, and its inputs are a guess: it is not adopted."""
 
 
 def _ops(
     source: Source, settings: Values, reasons: list[Unfit | ScaffoldError]
 ) -> Iterator[Adopted]:
-    """Yield the op read from the Function's text, once for each choice of kinds of its tensors without a gradient, the likeliest first.
+    """Yield the op read from the Function's text, once for each choice of kinds of its tensors without a gradient.
 
-    A text that cannot be adopted adds its reason to `reasons`, and ends it.
+    The kinds are int, bool or float; the likeliest choice comes first. A text that cannot be adopted adds its reason to `reasons`,
+    and ends the choices.
     """
     package = find_places(configuration_here(), settings).directories.package or ""
     wanted = Wanted(source.module, package, settings.get("name") or "")
@@ -303,11 +317,14 @@ def _ops(
 
 
 def _sources(target: str, every: bool) -> list[Source]:
-    """Return the Function named by a target, the only public one of a file, or with `every` all in it; raise if it is not clear."""
+    """Return the Function named by a target, the only public one of a file, or with `every` all in it.
+
+    Raise a ScaffoldError if there are several, or none.
+    """
     found = find_functions((target,)).meant
-    each = [(meant, function) for meant in found for function in meant.functions]
-    public = [item for item in each if not item[1].name.startswith("_")]
-    functions = each if every else public or each
+    every_one = [(meant, function) for meant in found for function in meant.functions]
+    public = [item for item in every_one if not item[1].name.startswith("_")]
+    functions = every_one if every else public or every_one
     if not every and len(functions) != 1:
         names = ", ".join(function.qualname for _, function in functions)
         hint = f"one of: {names}; all of them: --all"
@@ -325,9 +342,9 @@ def _sources(target: str, every: bool) -> list[Source]:
 
 def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
     """Return the error for a Function not adopted: its reason is a failed run's or a conflict's, else the first one found."""
-    telling = (VerificationError, ConflictError)
-    shown = (reason for reason in reasons if isinstance(reason, telling))
-    reason = next(shown, reasons[0])
+    decisive = (VerificationError, ConflictError)
+    decisive_reasons = (reason for reason in reasons if isinstance(reason, decisive))
+    reason = next(decisive_reasons, reasons[0])
     node: ast.AST = source.function.node
     details: tuple[str, ...] = ()
     if isinstance(reason, Unfit):
@@ -343,7 +360,8 @@ def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldEr
 def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> Adoption:
     """Return the adoption of an op, if a run shows the Function's values and gradients; raise if they differ.
 
-    If the Function cannot be run, a note says so, and the op is made safe by its text; NotComparedError if its inputs are a guess.
+    If the Function cannot be run, a note says so, and only promises that its text supports are made; NotComparedError if its inputs
+    are a guess.
     """
     found = Adoption(op, _generated(source, op, settings))
     if not settings.get("verify", True):
@@ -394,23 +412,27 @@ def _untyped_note(spec: OpSpec) -> Iterator[str]:
 
 
 def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
-    """Return the op's generated files, as `new-op` makes them from its table; raise ConflictError if one would replace the Function's own."""
+    """Return the op's generated files, as `new-op` makes them from its table.
+
+    Raise ConflictError if one would replace the file of the Function while the op imports from it.
+    """
 
     def companions(where: Places) -> tuple[Companion, ...]:
+        """Return the file with the author's code, in the directory of the op."""
         stem = op.file.removesuffix(".py")
         package = where.directories.package
         module = f"{package}.{stem}" if package else stem
         path = Path(where.directories.source, op.file).as_posix()
         return (Companion(path, module, op.text),)
 
-    # The text has the one table just written.
+    # One table: the op's.
     (entry,) = read_ops(op.toml(), f"{op.name}.toml")
-    said = Merged(entry, Given(), _directory(settings))
-    generated = generate_table(op.name, said, settings, companions)
+    merged = Merged(entry, Given(), _directory(settings))
+    generated = generate_table(op.name, merged, settings, companions)
     for path in generated.files:
         place = generated.root / path
-        same = place.exists() and os.path.samefile(place, source.path)
-        if same and f"from {source.module} import" in op.text:
+        is_own = place.exists() and os.path.samefile(place, source.path)
+        if is_own and f"from {source.module} import" in op.text:
             hint = "give the op another name: --name NAME"
             message = "the op's file would overwrite its own"
             raise ConflictError(message, None, hint)
@@ -424,7 +446,10 @@ def _directory(settings: Values) -> Path:
 
 
 def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict:
-    """Return the verdict on the op and the Function, called with the same inputs in another process."""
+    """Return the verdict on the op and the Function, called with the same inputs in another process.
+
+    A Function that cannot be imported, or no PyTorch to run it, is a failure with the subject ORIGINAL.
+    """
     function = source.function
     if function.nested:
         words = f"is defined inside {function.qualname.split('.')[0]}"
@@ -432,6 +457,7 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
     if proving.interpreter is None:
         return Verdict(0, Failure(ORIGINAL, f"is not run: {NONE_FOUND} ({ANOTHER})"))
     derived = frozenset(item.name for item in generated.spec.differentiable)
+    # The first is the proof of the op as it stands, the others try further shapes.
     first, *more = _checks(generated, derived)
     original = Original(
         source.module,
@@ -446,25 +472,28 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
 
 
 def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
-    """Yield a module of checks for the op as declared; if it declares no shapes, further ones with common shapes."""
+    """Yield a module of checks, as text, for the op as declared; if it declares no shapes, further ones with common shapes.
+
+    The Function may accept only some: a matrix and a vector, say. `derived` are the inputs with a gradient to check.
+    """
     spec = generated.spec
     yield verification(spec, generated.derivation, derived).checks
     tensors = [item.name for item in spec.tensors]
-    plain = spec.samples is None and not any(item.variadic for item in spec.tensors)
-    if not plain or any(spec.dims(name) is not None for name in tensors):
+    may_vary = spec.samples is None and not any(item.variadic for item in spec.tensors)
+    if not may_vary or any(spec.dims(name) is not None for name in tensors):
         return
     for shapes in shapes_for(tensors):
-        known = dict(zip(tensors, shapes, strict=True))
+        dims = dict(zip(tensors, shapes, strict=True))
         inputs = tuple(
             (
-                item._replace(dims=known[item.name])
+                item._replace(dims=dims[item.name])
                 if isinstance(item, TensorInput)
                 else item
             )
             for item in spec.inputs
         )
-        tried = replace(spec, inputs=inputs, conventional=())
-        yield verification(tried, generated.derivation, derived).checks
+        with_shapes = replace(spec, inputs=inputs, conventional=())
+        yield verification(with_shapes, generated.derivation, derived).checks
 
 
 # What the op is where it is not proven as the Function stands, and what is then said of it.
@@ -479,9 +508,10 @@ LESSER: tuple[tuple[str, Value | None, str], ...] = (
 def _proven(
     source: Source, found: Adoption, settings: Values, proving: Proving
 ) -> Adoption:
-    """Return the adoption with a proof as `new-op` makes it, and with as few of the weaker claims in `LESSER` as needed; `loose`: a surrogate.
+    """Return the adoption with a proof as `new-op` makes it, and with as few of the weaker claims in `LESSER` as needed.
 
-    A gradient proven as a surrogate alone needs consent. If no claim passes, a note says so: the op agrees with its Function all the same.
+    A gradient proven only as a surrogate (`loose`) needs consent. If no claim passes, a note says so: the op agrees with its Function
+    all the same. Shapes suggested by a failed proof are tried once, as `test-shapes`.
     """
     reasons: list[ScaffoldError] = []
     stated = bool(found.op.keys.keys() & {"grad", "backward"})
@@ -497,8 +527,8 @@ def _proven(
             except ScaffoldError as refused:
                 reasons.append(refused)
                 continue
-            first = (*differs, *(r.message for r in reasons), "")[0]
-            why = first.split(";")[0]
+            reason = (*differs, *(r.message for r in reasons), "")[0]
+            why = reason.split(";")[0]
             if loose:
                 _need_consent(source, why, settings)
             notes = [f"{words} ({why})" for _, _, words in chosen]
@@ -508,15 +538,18 @@ def _proven(
     shapes = re.search(r"test-shapes = '(.+?)'", last.hint or "")
     if shapes and "test-shapes" not in found.op.keys:
         op = found.op.stating({"test-shapes": shapes[1]})
-        again = found._replace(op=op, generated=_generated(source, op, settings))
-        return _proven(source, again, settings, proving)
+        with_shapes = found._replace(op=op, generated=_generated(source, op, settings))
+        return _proven(source, with_shapes, settings, proving)
     note = f"scaffold new-op would refuse it: {last.message.split(';')[0]}"
     hint = (last.hint,) if last.hint else ()
     return found._replace(notes=(*found.notes, note, *hint))
 
 
 def _need_consent(source: Source, why: str, settings: Values) -> None:
-    """Raise WrongGradientError unless the Function's text, or `--surrogate`, says the gradient is meant to differ; `why` is the difference."""
+    """Raise WrongGradientError, unless the author or the user says that the gradient is meant to differ; `why` is the difference.
+
+    The author says so in the Function's text, the user by `--surrogate`.
+    """
     if settings.get("surrogate") or is_rough(source.facts):
         return
     name = source.function.name
@@ -528,13 +561,13 @@ def _need_consent(source: Source, why: str, settings: Values) -> None:
 
 
 def _gained(source: Source, op: Adopted) -> Iterator[str]:
-    """Yield notes on abilities of the op the Function lacks: vmap, torch.func, a registered name."""
-    was = "setup-context" if source.function.setup_context else "combined"
-    style, new = op.keys["style"], not source.function.generate_vmap_rule
-    if style == "setup-context" and op.keys.get("transforms") and new:
+    """Yield notes on what the op can do and the Function cannot: vmap, torch.func, a registered name."""
+    old_style = "setup-context" if source.function.setup_context else "combined"
+    style, unmapped = op.keys["style"], not source.function.generate_vmap_rule
+    if style == "setup-context" and op.keys.get("transforms") and unmapped:
         adds = (
             "vmap"
-            if was == "setup-context"
+            if old_style == "setup-context"
             else "torch.func (grad, vjp, jacrev) and vmap"
         )
         yield f"style setup-context adds {adds}"

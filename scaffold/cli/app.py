@@ -1,5 +1,11 @@
 """The application: its commands, and the handling of errors.
 
+`scaffold/cli/__init__.py` calls `main`. Typer (on Click) parses the words; its classes are extended for our help pages, for hints on
+wrong options, and so that a run imports its own command alone.
+
+Words: an option is *gone* if it existed in an older version; a *refusal* is an error with a hint, as ours look; `every` asks for
+all options, the common ones else.
+
 Invariant: whatever a user or the system does, a run ends with a message and an exit code, never a traceback.
 """
 
@@ -105,7 +111,10 @@ def _with_format(args: list[str]) -> list[str]:
 
 
 class _AsTyped:
-    """A replacement for Typer's parser of a parameter: words stay as they were typed."""
+    """A replacement for Typer's parser of a parameter: words stay as they were typed.
+
+    Typer calls `coerce` with the words; our options are texts, switches and lists of texts, and need no conversion.
+    """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return a word or a list of words unchanged; values of other types are left to Typer."""
@@ -186,6 +195,7 @@ def _circumstances() -> "Iterator[str]":
 
 
 def _first_line(text: str | None) -> str:
+    """Return the first line of a command's help, for the list of commands."""
     return (text or "").strip().split("\n", 1)[0]
 
 
@@ -194,14 +204,17 @@ def _shared_options() -> list[Any]:
     """Return the options of every command, from a function: Typer's class differs by version."""
 
     def show_all(ctx: Any, asked: bool) -> None:
+        """Print the help page with all options and exit, for --help-all."""
         if asked and not ctx.resilient_parsing:
             typer.echo(_help_of(ctx.command, ctx, every=True), color=ctx.color)
             raise typer.Exit
 
     def say_little(asked: bool) -> None:
+        """Note --quiet; without it the verbosity stays."""
         SAYING.set("little" if asked else SAYING.get())
 
     def say_much(asked: bool) -> None:
+        """Note --verbose; without it the verbosity stays."""
         SAYING.set("much" if asked else SAYING.get())
 
     def shared(
@@ -209,7 +222,7 @@ def _shared_options() -> list[Any]:
         verbose: Annotated[bool, _switch("-v", "--verbose", callback=say_much)] = False,
         help_all: Annotated[bool, _switch("--help-all", callback=show_all)] = False,
     ) -> None:
-        """Stand for any command."""
+        """Stand for any command: Typer reads the options from its signature."""
 
     holder = typer.Typer(add_completion=False)
     holder.command(context_settings={"help_option_names": []})(shared)
@@ -228,7 +241,10 @@ def _switch(*names: str, callback: "Callable[..., None]") -> Any:
 
 
 def application(asked: str | None) -> typer.Typer:
-    """Return the application: with the one command asked for imported, and of the others the line of help alone; None imports all."""
+    """Return the application with its commands; of those not asked for only the line of help, since importing them takes time.
+
+    `asked` is the first word of the command line; None imports all commands.
+    """
     app = typer.Typer(
         name="scaffold",
         cls=Group,
@@ -331,7 +347,10 @@ def _not_asked() -> None:
 
 
 def _first_word() -> str:
-    """Return the first word of this run's command line, or of a line to complete for a shell; "" if there is none."""
+    """Return the command named on this run's command line, or on a line to complete for a shell; "" if there is none.
+
+    Options are left out, and `help` stands for the command after it.
+    """
     words = sys.argv[1:]
     if "_SCAFFOLD_COMPLETE" in os.environ:
         typed = (os.environ.get(name, "") for name in TYPED)
@@ -368,7 +387,10 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Run the command and return its exit code; raise errors of Typer as ours."""
+    """Run the command and return its exit code; raise Typer's errors about arguments as ours, with a hint.
+
+    With --format json the error is printed as JSON first.
+    """
     try:
         found = application(_first_word())(prog_name="scaffold", standalone_mode=False)
     except typer.Abort:
@@ -422,14 +444,17 @@ MEANT_COMMANDS = {
 
 
 def _gone(option: str) -> str | None:
-    """Return advice for a removed option; None for any other."""
+    """Return advice for an option that existed in an older version; None for any other."""
     from scaffold.spec.keys import GONE as KEYS  # slow, and only read after a mistake
 
     return GONE.get(option) or KEYS.get(option.removeprefix("--"))
 
 
 def _refusal(error: Any) -> ScaffoldError | None:
-    """Return an error for wrong arguments, with a hint on the likely intention; None if no command was given: help is shown then."""
+    """Return an error for wrong arguments, with a hint on the likely intention; None if no command was given.
+
+    `error` is Typer's; its text is taken apart: the message, similar options, a suggestion (`meant`).
+    """
     said = error.format_message().rstrip(".")
     if said.startswith("Usage: "):
         return None
@@ -468,7 +493,10 @@ def _refusal(error: Any) -> ScaffoldError | None:
 
 
 def _in_quotes(context: Any) -> str:
-    """Return an option with its value in quotes, `--forward 'x * 2'`, for one the shell split at its spaces; an example if there is none."""
+    """Return an option with its value in quotes, `--forward 'x * 2'`, for one that the shell split at its spaces.
+
+    That is an option with several words after it on the command line; an example if there is none.
+    """
     options = (one for one in context.command.params if isinstance(one, TyperOption))
     taking = {name for one in options for name in one.opts if not one.is_flag}
     for at, word in enumerate(sys.argv):

@@ -1,5 +1,9 @@
 """`scaffold bench`: time and memory of an op, plain autograd, torch.compile and another operator.
 
+Words: a *variant* is one way to compute the same: the op, plain autograd, torch.compile of it, another operator; a *round* measures
+each variant once, in turn; the *spread* of times is their median and quartiles; a *setting* is a choice of sizes and dtype; `given`
+are the options typed, by name, of which `values` describe the op and `settings` the run.
+
 In: an op of the manifest, or the options of `new-op` about the maths; sizes, dtypes, a device. Out: a table on stdout, or one JSON
 object; a picture.
 Invariant: a difference within the spread of the rounds is called noise; an impossible measurement is reported with the reason.
@@ -36,7 +40,8 @@ Example: scaffold bench swish --inputs 'x' --forward 'x * torch.sigmoid(x)' --ag
 Example: scaffold bench rms_norm --sizes '...=512, D=1024' --sizes '...=8, D=64' --dtype float32 --dtype bfloat16
 """
 DEFAULTS = {"device": "cpu", "threads": 1, "rounds": ROUNDS, "create-graph": False}
-LEAST = {"threads": 1, "rounds": ROUNDS, "limit": LIMIT}  # 1, and a suggestion
+# Options whose value is at least 1, each with a value to suggest.
+LEAST = {"threads": 1, "rounds": ROUNDS, "limit": LIMIT}
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 HEAD = ("", *PARTS, "over plain", "peak", "saved")
 
@@ -99,7 +104,10 @@ def _cannot_draw(plot: str) -> list[ScaffoldError]:
 def _measured(
     work: "Workload", python: str, settings: "Values", said: Mapping[str, Any]
 ) -> "tuple[str, list[Table]]":
-    """Return the version of PyTorch, and a table for each choice of sizes and dtype; `said` are the options with their defaults."""
+    """Return the version of PyTorch, and a table for each choice of sizes and dtype.
+
+    `python` is the interpreter with PyTorch; `said` are the options with their defaults.
+    """
     from scaffold.project.measuring import measure
     from scaffold.verify.bench import Bench, Setting
 
@@ -196,7 +204,7 @@ def _lines(table: "Table") -> "Iterator[str]":
 
 
 def _times(spread: "Spread", unit: float) -> list[str]:
-    """Return the median and the quartiles as text, with three digits."""
+    """Return a spread (median, lower and upper quartile, in seconds) as texts in a unit, with three digits."""
     values = [one / unit for one in spread]
     return [f"{value:.{max(0, 3 - len(str(int(value))))}f}" for value in values]
 

@@ -1,5 +1,9 @@
 """`scaffold check`: compare the files with manifest, templates and configuration.
 
+In CI it fails a commit that changed the manifest and not the files, or a file and not its proof.
+
+Words: the *status* of a file says how it differs: edited, stale, missing, ...; it *passes* if the exit code may be 0.
+
 In: ops. Out: a line for each differing file, with `--diff` the difference; hints on stderr; an exit code. The status of a file
 is found by `project/file_status.py`. Invariant: nothing is written.
 """
@@ -67,7 +71,10 @@ def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
 
 
 def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
-    """Print each file not ok with its reason, on request their diff, then counts; and on stderr each hint once."""
+    """Print each file that is not ok with its reason, with `diff` the differences, then counts; and on stderr each hint once.
+
+    Hints to remove a file come first, hints about proofs last.
+    """
     from scaffold.project.file_status import PROOF, STATUSES
 
     told = [item for item in found if item.status != "ok"]

@@ -1,6 +1,9 @@
 """`scaffold derive`: print the Function of an op, and with --explain its derivation.
 
 In: the options of `new-op` about the maths, sizes for its dims. Out: text, or one JSON object.
+Words: `given` are the options typed, by key, of which `values` describe the op and `settings` the run; a gradient is *missing* if the
+user has to write it.
+
 Invariant: no file is changed, and nothing is run.
 """
 

@@ -1,5 +1,7 @@
 """`scaffold new-op` without arguments, on a terminal: ask for name, forward and inputs.
 
+For a newcomer, who learns the options from the command that it prints at the end.
+
 In: answers, and inputs inferred from the forward. Out: the equivalent arguments, after the Function was shown.
 Invariant: nothing is written here, and nothing is asked without a terminal; an invalid answer is asked for again.
 """
@@ -40,7 +42,7 @@ def asked_arguments() -> list[str]:
 
 
 def _asked() -> "Values":
-    """Return name, inputs and forward, asked until the user approves of the derived Function."""
+    """Return name, inputs and forward as keys of a specification, asked until the user approves of the derived Function."""
     name = _answer("What is the op called, such as rms_norm? ", _check_name)
     while True:
         forward = prompt(FORWARD).strip()
@@ -72,7 +74,7 @@ def _check_name(name: str) -> None:
     from scaffold.spec.names import check_class_name, op_names
 
     place = Location("NAME")
-    _, klass = op_names(name, place, packaged=False)
+    _, klass = op_names(name, place, packaged=False)  # raises for the op's own
     amiss = check_class_name(klass, place)
     if amiss is not None:
         raise amiss
@@ -81,7 +83,8 @@ def _check_name(name: str) -> None:
 def _inputs(name: str, values: "Values") -> "Values":
     """Return the key `inputs` as answered; {} if the user accepts the ones inferred from the forward: they need no option.
 
-    `Unsaid`, an input of unclear kind, is shown with a proposal to answer; any other error of the specification is raised.
+    `values` has the forward, if there is one. `Unsaid`, an input of unclear kind, is shown with a proposal to answer; any other error
+    of the specification is raised.
     """
     found, default = None, ""
     if values:

@@ -47,7 +47,7 @@ def read_examples() -> dict[str, Example]:
 
 
 def _example(name: str, table: dict[str, str | dict[str, str]]) -> Example:
-    """Return an example of the file of examples; it is found by the words of its name, its description and its list."""
+    """Return an example, given its table in the file; it is found by the words of its name, its description and its list of words."""
     about, words, command = (str(table[key]) for key in ("about", "words", "command"))
     said = f"{name} {name.replace('_', ' ')} {about} {words}".lower()
     files = table.get("file", {})
@@ -57,7 +57,10 @@ def _example(name: str, table: dict[str, str | dict[str, str]]) -> Example:
 
 
 def find_examples(asked: list[str], known: dict[str, Example]) -> list[Example]:
-    """Return the example of this name; else the ones with all these words, else with words beginning like them; [] without a match."""
+    """Return the example of this name; else the ones with all these words, else with words beginning like them.
+
+    `asked` are the words typed, `known` all examples; [] without a match.
+    """
     words = [word.lower() for word in asked]
     if len(words) == 1 and words[0] in known:
         return [known[words[0]]]
@@ -110,7 +113,7 @@ def examples(words: WORDS = None, format_: FORMAT = "text") -> None:
 
 
 def _unknown(words: list[str], known: dict[str, Example]) -> ScaffoldError:
-    """Return the error for words no example has."""
+    """Return the error for words that no example has, with the most similar one that some has."""
     all_ = sorted({word for item in known.values() for word in item.words})
     close = did_you_mean(words[-1].lower(), all_)
     hint = f"{close} " if close else ""

@@ -1,5 +1,11 @@
 """Excerpts of the user's text: the line of an error, and carets below the place.
 
+So a user sees the wrong word itself, as compilers show it:
+
+    --forward, line 1, column 5: unknown name 'sigmod'
+        1 | x * sigmod(x)
+          |     ^^^^^^
+
 In: an error whose place is in a file or in the value of an option. Out: two lines to print below its message.
 Invariant: an error about a text as a whole (line 1, column 1, where the text does not begin with what the error quotes) has none,
 and neither has a place that cannot be read.
@@ -20,7 +26,10 @@ BEFORE = 60  # characters of such a part before the place
 
 
 def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
-    """Return the line of an error's place behind its number, an empty margin below, and carets; None if the line is unknown or unclear."""
+    """Return the line of an error's place behind its number, the margin and spaces below, and carets; None if the line is unclear.
+
+    It is unclear if an option is given twice, and the place may be in either value. `name` is what the message quotes.
+    """
     place = error.location
     if place is None:
         return None
@@ -37,7 +46,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
     whole = (place.line, place.column) == (1, 1)
     found = named or (set() if whole else {*lines})
     if len(found) != 1 or not (line := found.pop()).strip():
-        return None  # or an option is given twice, and the place may be in either
+        return None
     column, count = _marked(line, column, name)
     line, column = _part(line, column)
     shown = "".join(letter if letter.isprintable() else " " for letter in line)

@@ -1,5 +1,10 @@
 """Help pages: commands in groups, options in panels, the commonest ones first.
 
+`app.py` fills a `Page` from Typer's commands, and shows what `page` makes of it in place of Typer's own help.
+
+Words: a *row* is a name with its meaning; a *panel* a heading with some options of a command, *common* if it is shown without
+--help-all; `every` asks for all options.
+
 In: rows of names and their meanings. Out: text of the terminal's width.
 Invariant: an option or a command in no panel is shown too, in a panel of its own behind `--help-all`. Slow imports are avoided: the
 first page is shown without Typer.
@@ -210,6 +215,7 @@ class Page(NamedTuple):
 
     @property
     def name(self) -> str:
+        """Return the command's name, `new-op` or `rules list`."""
         return self.path.removeprefix("scaffold ")
 
 
@@ -270,10 +276,12 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 
 def _usage(text: str) -> list[str]:
+    """Return the line `Usage: ...` and a blank one."""
     return [f"{paint('Usage:', 'heading', sys.stdout)} {text}", ""]
 
 
 def _width() -> int:
+    """Return the columns for text: those of the terminal, within limits for reading."""
     return max(50, min(width_of(sys.stdout), 100) - 2)
 
 

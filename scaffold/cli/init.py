@@ -1,5 +1,8 @@
 """`scaffold init`: start a project: configuration, empty manifest, schema for editors, CI job.
 
+Words: the *places* of a project are the directories of its ops and tests, and the package that imports them; *said* are the values
+to be written, `given` those typed as options; the *manifest* is the TOML file with the tables of all ops.
+
 In: a directory and options. Out: files, through a plan.
 Invariant: existing content stays: a key is never changed, and the rest of a pyproject.toml keeps its text, comments too. With the
 addition the configuration loads. A second run changes nothing. Only names of files are read from the tree.
@@ -112,6 +115,7 @@ def init(
     settle = look if dry_run or diff else write_once
 
     def attempt() -> "tuple[Start, Settled]":
+        """Read the directory and write, or plan; it is repeated if a file changes in between."""
         start = start_project(root, given, ci)
         known = Known(start.changed, start.kept, start.reads)
         return start, settle(start.files, root, on_conflict, known, TERMINAL)  # type: ignore[arg-type]
@@ -152,7 +156,7 @@ WORKFLOW = ".github/workflows/scaffold.yml"
 ATTRIBUTES = ".gitattributes"
 RECORDS = f"/{STATE}/*.json linguist-generated -diff"  # reviews fold them up
 WILD = frozenset("*?[")
-MARK = "\ufeff"
+MARK = "\ufeff"  # a byte-order mark, which some editors write first
 
 JOB = """\
 name: scaffold
@@ -192,7 +196,11 @@ class Start(NamedTuple):
 
 
 def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> Start:
-    """Return the files of a new project, or of one to complete; `given` are keys of the configuration, `ci` "github", "none" or the usual (None)."""
+    """Return the files of a new project, or of one to complete.
+
+    `given` are keys of the configuration; `ci` is "github", "none", or None for github if there is a .github. Raise a ScaffoldError if the
+    configuration cannot be written, or says otherwise already.
+    """
     reads = {name: _read(directory / name) for name in (PROJECT, ATTRIBUTES)}
     before = _text(reads[PROJECT], PROJECT)
     tables = parse_toml(before.removeprefix(MARK), PROJECT)
@@ -247,6 +255,7 @@ def _text(data: bytes | None, name: str) -> str:
 
 
 def _in_git(directory: Path) -> bool:
+    """Return whether the directory is inside a git repository."""
     above = (directory, *directory.parents)
     return any((place / ".git").exists() for place in above)
 
@@ -259,7 +268,7 @@ def _with_records(before: str) -> str:
 
 
 def _check(said: Mapping[str, str], directory: Path) -> None:
-    """Raise the errors of the values to be written as if they stood in a configuration, each at its option."""
+    """Raise the errors that these values would give in a configuration, each at its option, before they are written."""
     stated = {key: Said(value, always_at(f"--{key}")) for key, value in said.items()}
     read_sources(Sources(str(directory), "", stated, Surroundings()))
 
@@ -302,11 +311,15 @@ def _empty_manifest(path: str) -> str:
 
 
 def _usual_ci(directory: Path) -> str:
+    """Return "github" if the directory has a .github, else "none"."""
     return "github" if (directory / ".github").is_dir() else "none"
 
 
 def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
-    """Return a note if a project above contains the directory; raise ScaffoldError unless it has its `own` pyproject.toml."""
+    """Return a note if a project in a directory above contains this one; raise ScaffoldError unless it has its `own` pyproject.toml.
+
+    The nearest pyproject.toml counts: without one here, ops would go on to belong to the project above.
+    """
     found = None
     with suppress(ScaffoldError):  # a broken file above contains nothing
         found = find_sources(directory.parent)
@@ -347,7 +360,7 @@ def _same(one: str, other: Any) -> bool:
     )
 
 
-# Packages beside the shipped one.
+# Names of packages that a project has beside the one it ships.
 BESIDE = frozenset(
     {"benchmarks", "build", "dist", "docs", "examples", "scripts", "test", "tests"}
 )
@@ -356,9 +369,9 @@ BESIDE = frozenset(
 def guess_places(
     directory: Path, project: str | None, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return "source", "tests" and "package" as given, or by the directories there; a key without a likely value is left out.
+    """Return the keys "source", "tests" and "package" of the configuration as given, or by the directories there.
 
-    `project` is the name in pyproject.toml.
+    A key without a likely value is left out. `project` is the name in pyproject.toml.
     """
     found = dict(given)
     package = _package(directory, project)

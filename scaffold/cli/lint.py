@@ -1,5 +1,8 @@
 """`scaffold lint`: what is wrong with the Functions of a code base, and with --fix the mended files.
 
+Words: a *code* is a rule's id or the beginning of one; a file is *unread* if it is no Python, or cannot be opened; a *baseline* is a
+file with the findings of old code, which are left out; to *mend* is to apply fixes; `left` are the findings after that.
+
 In: paths and codes of rules. Out: findings, or an exit code; with --fix also files.
 Invariant: the findings are those of the files as they stand on the disk when the run ends. A file that no rule could look
 at is told, whatever rules were asked for.
@@ -191,11 +194,11 @@ def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
 
 
 def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> None:
-    """Print on stderr the number of findings, and of these the ones --fix would mend; `left` are the others."""
+    """Print on stderr, for --diff, the number of findings, and how many --fix would mend; `left` would remain."""
     mended = max(0, len(findings) - len(left))
     if findings:
-        many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
-        show_notes([f"{many}, of which --fix can fix {mended}"])
+        counted = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
+        show_notes([f"{counted}, of which --fix can fix {mended}"])
 
 
 class Choice(NamedTuple):
@@ -234,15 +237,19 @@ class Run(NamedTuple):
 def find(
     paths: tuple[str, ...], selected: tuple[str, ...], ignored: tuple[str, ...]
 ) -> Run:
-    """Return the findings in all files at or below the paths, by the selected rules (() for the configured ones) without the ignored."""
+    """Return the findings in all files at or below the paths.
+
+    `selected` and `ignored` are codes of rules; with no selected ones, those of the configuration, or all by default. The files are read
+    in several processes.
+    """
     choice = _choice(split_codes(selected), split_codes(ignored))
     tree = look_through(paths)
     choice = choice._replace(known=tree.known, named=tree.named)
     linted = [_not_linted(choice, _unreadable(error)) for error in tree.unread]
     unread = {unread.path for file in linted if (unread := file.unread)}
     # Not the ones worth linting alone: a syntax error in any file is a finding (AF00).
-    every = tree._replace(relevant=tuple(p for p in tree.paths if p not in unread))
-    linted += each(partial(_lint_file, choice), every, TERMINAL)
+    parsed = tree._replace(relevant=tuple(p for p in tree.paths if p not in unread))
+    linted += each(partial(_lint_file, choice), parsed, TERMINAL)
     return Run(
         tuple(finding for file in linted for finding in file.findings),
         tuple(file.unread for file in linted if file.unread is not None),
@@ -252,6 +259,7 @@ def find(
 
 
 def _unreadable(error: ScaffoldError) -> Unreadable:
+    """Return an error of reading a file as the linter's record of an unread file."""
     place = error.location or Location("")
     return Unreadable(place.source, place.line, place.column, error.message)
 
@@ -292,7 +300,7 @@ def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
 
 
 def _lint_file(choice: Choice, path: str) -> Linted:
-    """Return the findings of one file; it runs in any of several processes."""
+    """Return the findings of one file, or why it was not read; it runs in any of several processes."""
     try:
         text = read_source(path)
     except ScaffoldError as error:
@@ -325,7 +333,7 @@ ROUNDS = 20  # of edits to one file: what two findings would change is changed i
 
 
 def mend(run: Run, write: bool) -> Run:
-    """Apply the fixes of all findings, or show their diff unless `write`; return the run with the findings left."""
+    """Write all files with their fixes applied, or show the diff unless `write`; return the run with the findings left."""
     paths = dict.fromkeys(finding.path for finding in run.findings)
     mended: dict[str, Mended] = {}
     with TERMINAL.progress(len(paths), "files edited") as update:
@@ -377,7 +385,7 @@ def _mended(run: Run, path: str) -> Mended:
 
 
 def _without_edits(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Return the findings without their edits: they could not be applied, so no output may offer them."""
+    """Return the findings left after fixing without their edits: these could not be applied, so no output may offer them."""
     return tuple(finding._replace(edits=()) for finding in findings)
 
 

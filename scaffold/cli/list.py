@@ -1,4 +1,11 @@
-"""`scaffold list`: the ops of a project, where each is written down, and its files."""
+"""`scaffold list`: the ops of a project, where each is written down, and its files.
+
+Words: a *row* is what is shown of an op; its *place* is that of its table in the manifest; a file's *standing* is its condition
+compared with the record of what was written: edited, missing, ...; a *skeleton* has parts left to write; an *orphan* is an op on
+record that no manifest has any more.
+
+In: the manifests and records of the project. Out: lines, or one JSON object. Invariant: nothing is written.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -63,7 +70,10 @@ def _show(rows: list[Row]) -> None:
 
 
 def _broken(project: "Project", ops: "list[Op]") -> Iterator[ScaffoldError]:
-    """Yield the errors in tables changed since their files were written: unchanged ones were read before."""
+    """Yield the errors in the tables of ops, to be raised after the list.
+
+    A table unchanged since its files were written (`settled`) was read without an error then.
+    """
     from scaffold.project.specification import specification
 
     for op in ops:
@@ -92,7 +102,7 @@ def _row(project: "Project", op: "Op") -> Row:
 
 
 def _words(condition: str) -> str:
-    """Describe the condition of a file; "" for an unremarkable one."""
+    """Return the condition of a file in words; "" for an unremarkable one: as written, or only reformatted."""
     said = {"untouched": "", "reformatted": "", "conflict-markers": "conflict markers"}
     return said.get(condition, condition)
 

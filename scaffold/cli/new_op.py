@@ -1,5 +1,9 @@
 """`scaffold new-op`: one op, from its specification to its files.
 
+Words: `values` are the keys of the op's specification, `settings` the options about the run; an op is *generated* when its files are
+texts, *proven* when a process with PyTorch found its gradients right, *settled* when the files are written or the plan is made;
+a run is *refused* if files in the way forbid writing; it is *looking* if nothing is to be written.
+
 In: options, which are rows of `spec/keys.py`, or of `cli/op_options.py` if they are about the run. Out: files (`project/rendering.py`,
 `project/writing.py`; in a project `project/adding.py`), and messages about them. Invariant: a derived op is proven before it is
 written, unless that is switched off.
@@ -51,9 +55,9 @@ def _run(name: str, values: "Values", settings: "Values") -> None:
 def _proven(
     name: str, values: "Values", settings: "Values"
 ) -> "tuple[Generated, Settled | None]":
-    """Return the op, proven on request, or if gradients were derived and a proof is not forbidden.
+    """Return the op, proven if that is asked for, or if gradients were derived and a proof is not forbidden; and None.
 
-    If its files cannot be written it needs no proof: then the reason is returned, too, in place of None.
+    If its files cannot be written it needs no proof: then the second value is the plan with the reason.
     """
     from scaffold.cli.output import TERMINAL
     from scaffold.project.interpreter import proving
@@ -83,6 +87,7 @@ def _generated(
     from scaffold.project.rendering import generate
 
     generated = generate(name, values, settings, problems)
+    # By default a proof is made if there is a gradient to prove.
     begun = not generated.missing or bool(generated.derived)
     if not settings.get("verify", begun):
         return generated, None
@@ -95,7 +100,10 @@ def _generated(
 
 
 def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
-    """Return the plan with the reason it cannot be written, known before the proof; None without one, or if nothing would be written."""
+    """Return the plan with the reason why it cannot be written, found before the proof, which takes seconds; None without one.
+
+    None too if nothing would be written, if a dialogue may decide, or if an interrupted run has to be undone first.
+    """
     from scaffold.cli.output import has_terminal
     from scaffold.workspace import interrupted
 
@@ -127,7 +135,7 @@ def _report(
 
 
 def _settle(generated: "Generated", settings: "Values") -> "Settled":
-    """Write the op's files, in a project its table and record too; or only plan them."""
+    """Write the op's files, in a project its table and record too, or only plan that (--dry-run, --diff); return the outcome."""
     from scaffold.cli.output import TERMINAL
     from scaffold.project.writing import NOTHING, look, write
 

@@ -1,5 +1,11 @@
 """Options of an op: those of `new-op` as data, made into a Typer command.
 
+The commands about one op, new-op, derive, show and bench, share these options; a hundred of them are not written as parameters of
+a function, but made from data.
+
+Words: a *key* is one of an op's table in TOML, `save-policy`; a *setting* is an option about the run; `given` are the options typed, by
+key.
+
 In: the keys of the specification (`spec/keys.py`: a new option is a row there), rows for options about a run. Out: a signature for
 Typer.
 Invariant: an option of the specification is made from the key of its TOML form, so the command line accepts the same values as a
@@ -45,7 +51,7 @@ TAKEN = ((SWITCH, bool), (EITHER, bool), *((kind, list) for kind in LISTED))
 
 
 def _option(name: str, key: Key) -> Option:
-    """Return the option for a key of the specification: a switch, a text, or a repeatable one."""
+    """Return the option for a key of the specification: a switch, `--derive/--no-derive`, a text, or a repeatable one."""
     kind = key.kind
     taken = next((taken for known, taken in TAKEN if known is kind), str)
     flags = f"--{name}/--no-{name}" if taken is bool else f"--{name}"
@@ -180,6 +186,7 @@ def command(
     """Return a Typer command `NAME [options]`: it calls `run` with the name, the given keys and the given settings."""
 
     def split(name: str, given: "Values") -> None:
+        """Call `run` with keys and settings apart."""
         run(name, *split_settings(given))
 
     return make_command(split, help_text, NAME, (*SPECIFICATION, *SETTINGS))
@@ -191,13 +198,14 @@ def make_command(
     argument: Any,
     options: tuple[Option, ...],
 ) -> Callable[..., None]:
-    """Return a Typer command with one argument and these options, as data; it calls `run` with the argument and the given values by key.
+    """Return a Typer command with one argument and these options; it calls `run` with the argument and the values given, by key.
 
-    Typer reads a command's options from its signature, so one is made and set.
+    Typer reads a command's options from its signature, so one is made of the data and set.
     """
     keys = {_identifier(option): option.name for option in options}
 
     def invoke(argument_: Any, **values: Any) -> None:
+        # None or [] is an option not given.
         given = {
             keys[key]: value for key, value in values.items() if value not in (None, [])
         }

@@ -41,7 +41,7 @@ def check_choice(option: str, given: str, words: Iterable[str]) -> list[Scaffold
 
 
 def check_format(given: str, words: Iterable[str] = FORMATS) -> None:
-    """Raise unless the value of --format is known."""
+    """Raise a ScaffoldError unless the value of --format is one of `words`."""
     raise_all(check_choice("--format", given, words))
 
 
@@ -146,6 +146,6 @@ def proofs_wanted(
     raise_all(problems)
     if verify is False:
         return None
-    # The option for which a missing PyTorch is an error, not a note.
+    # The option, if typed, that makes a missing PyTorch an error instead of a note.
     insists = "--prove" if every else "--verify" if verify else ""
     return Run(python, limit, every, insists)

@@ -1,5 +1,10 @@
 """Output of commands: one verb a file, notes, the diff, progress, questions; or all as JSON.
 
+Every command reports through it, so that all look alike and --quiet, --verbose and --format json mean the same in each.
+
+Words: a *verb* says what happens to a file: create, update, ...; `settled` is the outcome of writing files, or of planning it, with its
+`refusal`, the error for which nothing was written; a *note* is a remark on stderr, a *hint* advice, *details* are for --verbose.
+
 In: results and outcomes. Out: stdout for the requested result, stderr for messages about it; an exit code.
 Invariant: with `--format json` stdout is one JSON object, whatever happens. Every object has a `version`, and a problem looks the
 same in all of them. Errors propagate to the code that prints them for people, so stderr and the exit code are the same in every format.
@@ -58,10 +63,11 @@ def as_problem(problem: ScaffoldError) -> dict[str, Any]:
 
 
 def telling(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with its errors printed as JSON if `--format json` is given; they are raised all the same, for the exit code."""
+    """Return the command with its errors printed as JSON if `--format json` is given; they are still raised, for the exit code."""
 
     @functools.wraps(command)
     def told(*arguments: object, **options: object) -> None:
+        """Run the command; an error of stdout itself cannot be printed there."""
         try:
             command(*arguments, **options)
         except (ScaffoldError, OSError) as error:
@@ -74,7 +80,7 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def leave(refusal: ScaffoldError) -> NoReturn:
-    """Exit with the error's code; its JSON is printed already, so it is printed on stderr alone, and not raised."""
+    """Print an error on stderr and exit with its code; used where its JSON is on stdout already, so that raising would repeat it."""
     say_error(refusal)
     sys.exit(refusal.exit_code)
 
@@ -95,7 +101,7 @@ def say_error(error: ScaffoldError) -> None:
 
 @contextmanager
 def beside(notes: Sequence[str]) -> Iterator[None]:
-    """Attach the notes to an error raised within, to be printed after it; without an error they are not printed here."""
+    """Attach the notes to an error raised within, to be printed after it; without an error the caller prints them."""
     try:
         yield
     except ScaffoldError as error:
@@ -167,9 +173,10 @@ class Terminal(Console):
             return super().progress(total, things)
 
         def words(done: int) -> str:
-            whole = done % OFTEN == 0 or done == total
-            shown = terminal.bar(done, total, f"{done}/{total} {things}")
-            return shown if whole else ""
+            """Return the line for a number done, "" between two updates."""
+            is_shown = done % OFTEN == 0 or done == total
+            text = terminal.bar(done, total, f"{done}/{total} {things}")
+            return text if is_shown else ""
 
         return line(words)
 
@@ -179,6 +186,7 @@ class Terminal(Console):
         """Show a line with the op being proven, or of several the number done; the context yields the function to update it."""
 
         def words(done: int) -> str:
+            """Return the line for a number done."""
             total = len(names)
             if total > 1:
                 return terminal.bar(done, total, f"{verb} {done}/{total} ops")
@@ -199,6 +207,7 @@ def line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
     shown = is_terminal()
 
     def update(done: int) -> None:
+        """Overwrite the line by that for a number done."""
         text = words(done)
         if shown and text:
             typer.echo(f"\r{text}", nl=False, err=True)
@@ -218,7 +227,7 @@ def is_terminal() -> bool:
 
 
 def has_terminal() -> bool:
-    """Return whether questions can be asked; a closed stream is None."""
+    """Return whether questions can be asked: stdin and stderr are terminals; a closed stream is None."""
     return all(map(terminal.is_terminal, (sys.stdin, sys.stderr)))
 
 
@@ -250,7 +259,7 @@ def show_notes(notes: Iterable[str]) -> None:
 
 
 def show_proven(said: str) -> None:
-    """Print the extent of a proof on stderr."""
+    """Print on stderr what a proof covered (`said`), unless it is empty or --quiet is given."""
     if said and SAYING.get() != "little":
         typer.echo(f"proven: {said}", err=True)
 
@@ -310,7 +319,10 @@ def tell(
     notes: Iterable[str] = (),
     more: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """Report the files of a run, as verbs, a diff or JSON (with `more`); exit with 1 if a conflict is left, and raise its refusal."""
+    """Report the files of a run, as verbs, a diff or JSON, which has the entries `more` too.
+
+    Raise the refusal of the run, if nothing could be written (with JSON, exit instead); exit with 1 if a conflict is left.
+    """
     said = [*notes, *settled.notes]
     if format_ == "json":
         told = _changes(settled.plan, with_diff)
@@ -326,7 +338,7 @@ def tell(
 
 
 def show_next(commands: Sequence[str]) -> None:
-    """Print what a user types next, unless little was asked for."""
+    """Print the commands a user may type next, unless --quiet is given."""
     if SAYING.get() != "little":
         _print("".join(["next:\n", *(f"  {command}\n" for command in commands)]))
 
@@ -347,7 +359,10 @@ def put(
     showing: Showing,
     notes: Sequence[str] = (),
 ) -> None:
-    """Write the files, or print or plan them, as `showing` says; report them with the notes."""
+    """Write the files below `root`, or print or plan them, as `showing` says; report them with the notes.
+
+    `policy` is that of --on-conflict for a file that exists with another text.
+    """
     from scaffold.project.writing import NOTHING, look, write
 
     if showing.stdout and showing.format_ == "json":
@@ -376,6 +391,7 @@ def of_op(generated: "Generated") -> dict[str, Any]:
 
 
 def _text(root: Path, path: str, text: str) -> dict[str, Any]:
+    """Return a file that is not written as a JSON object."""
     return {"path": from_here(root, path), "text": text}
 
 
@@ -410,11 +426,14 @@ def _show_json(
 # --- A run over the ops of a project.
 
 
-SAID = 20  # at most so many notes are shown
+SAID = 20  # at most so many notes are shown, without --verbose
 
 
 def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
-    """Carry out a run over a project's ops and report it, as text or JSON; exit with 1 if a conflict or an edited op is left."""
+    """Carry out a run over a project's ops and report its outcome, as text or JSON.
+
+    Exit with 1 if a conflict, or an op that needed an update but was edited, is left.
+    """
     from scaffold.project.writing import undisturbed
 
     outcome = undisturbed(run)
@@ -427,9 +446,9 @@ def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
 def _for_people(outcome: "Outcome", diff: bool) -> None:
     """Print an outcome as text, its notes cut to `SAID`; raise its refusal, if it has one."""
     notes = (*outcome.settled.notes, *outcome.notes)
-    said = len(notes) if SAYING.get() == "much" else SAID
-    more = (f"and {len(notes) - said} more",) * (len(notes) > said)
-    with noting((*notes[:said], *more)):
+    count = len(notes) if SAYING.get() == "much" else SAID
+    more = (f"and {len(notes) - count} more",) * (len(notes) > count)
+    with noting((*notes[:count], *more)):
         if outcome.settled.refusal:
             raise outcome.settled.refusal
     plan = outcome.settled.plan

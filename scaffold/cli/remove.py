@@ -1,5 +1,8 @@
 """`scaffold remove`: remove ops from a project: their files, records, and manifest tables.
 
+Words: a *record* is what .scaffold/ keeps of the files written for an op; an *objection* is a reason not to remove a file without
+--force; `shared` are files of several ops, as the helpers of their tests.
+
 In: the names of ops in a manifest, or only on record. Out: an `Outcome`.
 Invariant: everything is removed or nothing; an edited file only with --force, a file not written by scaffold never.
 """
@@ -66,7 +69,10 @@ class _File(NamedTuple):
 
 
 def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
-    """Return the outcome of removing the ops, or without `write` its plan; raise if a file was edited, unless `force`."""
+    """Remove the ops, or without `write` only plan it, and return the outcome; raise an error if a file was edited, unless `force`.
+
+    Exports and shared files are brought up to date without them. A run that was interrupted before is undone first.
+    """
     project = open_project(may_lack=True)
     undone = recover(project.root) if write else ()
     if undone:
@@ -84,6 +90,7 @@ def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
         listed=left,
         records={op: item for op, item in project.records.items() if op not in names},
     )
+    # The project as it will be, `later`, decides what is exported and shared.
     changed |= exports_of(later, gone.keys())
     shared = kept_in_step(later, forced=force, only_drop=True)
     changed |= shared.texts
@@ -130,7 +137,7 @@ def _recorded(project: Project, record: Record) -> Iterator[_File]:
 
 
 def _unrecorded(project: Project, name: str) -> Iterator[_File]:
-    """Yield the existing files an op without a record would have; one with another text may be anybody's, an objection."""
+    """Yield the existing files that an op without a record would have; one with another text may be anybody's, so it has an objection."""
     for work in weigh(project, survey(project, [name])):
         for item in work.prospects:
             if item.need == "collide":

@@ -1,5 +1,9 @@
 """`scaffold rename`: rename an op: its files, names in them, record, and manifest table.
 
+Words: the *base* of a file is its text as last written by scaffold, `mine` the present text, which may have edits; `wanted` is a file
+as generated under the new name; a file's *role* is op, test, ...; a *record* is what .scaffold/ keeps of an op; `later` is the
+project after the renaming.
+
 In: an op of the project and its new name. Out: an `Outcome`.
 Invariant: everything moves or nothing; edits by hand are kept, with the op's names changed in them, and merged with the code
 generated under the new name. A `class-name` in the table is the user's, and stays.
@@ -92,7 +96,7 @@ class _Moved(NamedTuple):
 
 
 def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
-    """Return the outcome of renaming an op, or without `write` its plan."""
+    """Rename an op, or without `write` only plan it, and return the outcome; raise an error if something is in the way."""
     project = open_project()
     undone = recover(project.root) if write else ()
     if undone:
@@ -151,7 +155,10 @@ def _new_name(project: Project, listed: Listed, new: str) -> str:
 
 
 def _files(project: Project, op: str) -> dict[str, _File]:
-    """Return the existing files of the op, by role, with their texts; raise ConflictError if one was not written by us, as far as known."""
+    """Return the existing files of the op, by role, with their texts.
+
+    Raise ConflictError for one whose generated text is unknown: edits in it could not be told from what was written.
+    """
     found = {}
     problems: list[ScaffoldError] = []
     for role, path, base in _known(project, op):
@@ -220,7 +227,10 @@ def _check_free(
 
 
 def _renaming(project: Project, before: Listed, after: Listed) -> Renaming:
-    """Return the op's names before and after, and the words in its signature: an argument named like the op is renamed only if called."""
+    """Return the op's names before and after, and the words in its signature.
+
+    By these an argument with the name of the op is recognized: such a word is renamed only where it is called.
+    """
     return Renaming(
         _names(project, before),
         _names(project, after),
@@ -283,7 +293,10 @@ def _state(
 def _proof(
     proof: Proof, files: Mapping[str, _File], renaming: Renaming
 ) -> Proof | None:
-    """Return the proof for the renamed code; None if no text is the proven one."""
+    """Return the proof on record for the renamed code, as names do not change what it computes.
+
+    None if neither the written nor the present text is the proven one.
+    """
     before, after = (
         definitions_of(names.op, names.classes[0])
         for names in (renaming.before, renaming.after)

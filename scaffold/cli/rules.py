@@ -1,5 +1,8 @@
 """`scaffold rules`: show the table of differentiation rules; check a team's own table.
 
+A *rule* is a section of a table in TOML: the spellings of a primitive and its gradient as a formula; a team's tables lie on top of
+ours, and are *in effect* if the configuration lists them.
+
 In: a rule's name, or files. Out: text on stdout, or one JSON object. Invariant: exit 0 of `check` means that every formula agrees with
 autograd on every sample, or with differences if autograd has no gradient; no file is changed.
 """
@@ -121,9 +124,10 @@ def _table_with(files: "tuple[RuleFile, ...]") -> "Table":
 
 
 def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...]]":
-    """Return two lists of tables: the ones in effect below, for rules the checked ones may use, and the checked ones.
+    """Return the tables below the checked ones, whose rules these may use, and the tables to check.
 
-    A named file is checked over the configured tables before it; without one all configured tables are checked.
+    A named file is checked over the configured tables listed before it; without one all configured tables are checked. Raise a
+    ScaffoldError if there is none, or if it cannot be read.
     """
     from scaffold.spec import RuleFile
 
@@ -147,7 +151,10 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
 
 
 def _heads(table: "Table", name: str) -> tuple[str, ...]:
-    """Return the spellings of a rule, as its section has them, the one to print first."""
+    """Return the spellings of a rule, as its section has them, the one to print first: `F.relu(x)`, `x.relu()`.
+
+    A rule that the table does not have itself is one of the table below it (`base`).
+    """
     if name in table.heads or table.base is None:
         return table.heads[name]
     return _heads(table.base, name)

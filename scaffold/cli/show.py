@@ -2,6 +2,9 @@
 
 In: an op of the manifest, or the options of `new-op` about the maths. Out: an SVG or Mermaid file, or the same on stdout; the
 graph as one JSON object.
+Words: a *diagram* is what the picture shows, boxes with code and the arrows between them, without places; `given` are the options
+typed, of which `values` describe the op and `settings` the run.
+
 Invariant: the picture loads nothing, nothing but its file is written, and an existing file is a conflict as for other commands.
 """
 

@@ -1,5 +1,10 @@
 """`scaffold templates`: list, start, compare and check templates.
 
+A team changes generated files by templates (Jinja) of its own, which replace *blocks* of ours.
+
+Words: a template *extends* the one below it, its *parent*; templates lie in *layers*: --template-dir, the directories of the
+configuration, ours at the bottom; an *outline* is a template's blocks; a *house* is how a team's files look.
+
 In: the configuration and `--template-dir`. Out: text on stdout, or one JSON object; `eject` writes one file.
 Invariant: exit 0 of `lint` means that the templates render the sample ops to Python. Each problem is reported once, not for each
 op.
@@ -201,35 +206,35 @@ def _row(source: Source, templates: Templates) -> Row:
 
 
 def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
-    """Return the text of a template to start from: a copy of the one in effect below the directory, or an extension of it by `blocks`.
+    """Return the text of a template to start from: a copy of the one in effect below the directory, or an extension with some `blocks`.
 
-    Blocks are added to an existing template, if it extends another.
+    Blocks are added to a template that exists in the directory, if it extends another. Nothing is written here.
     """
     target = directory / name
     before = read_bytes(target) if target.is_file() else None
     own = read_templates([(directory, Location("--template-dir"))] * directory.is_dir())
-    there = own.source(name) if own.find(name) is not None else None
+    mine = own.source(name) if own.find(name) is not None else None
     lower = _below(directory)
     parent = lower.source(name)
     root = directory
-    while not root.is_dir():
+    while not root.is_dir():  # files are written below a directory that exists
         root = root.parent
     path = target.relative_to(root).as_posix()
     if not blocks:
         return Ejected(root, path, parent.text, False, before)
-    extended = there is not None and outline(there, own).extends is not None
-    head = there.text.rstrip("\n") + "\n" if there and extended else _extends(parent)
-    have = {block.name for block in outline(there, own).blocks} if there else set()
+    extended = mine is not None and outline(mine, own).extends is not None
+    head = mine.text.rstrip("\n") + "\n" if mine and extended else _extends(parent)
+    present = {block.name for block in outline(mine, own).blocks} if mine else set()
     texts = [
         _text(block, parent, lower)
         for block in dict.fromkeys(blocks)
-        if not (extended and block in have)
+        if not (extended and block in present)
     ]
     return Ejected(root, path, "\n".join([head, *texts]), extended, before)
 
 
 def _below(directory: Path) -> Templates:
-    """Return the templates in effect without the directory's own, and without configured directories above it."""
+    """Return the templates that one in this directory may extend: those of configured directories listed after it, and ours."""
     listed = configured_directories(configuration_here())
     resolved = [path.resolve() for path in listed]
     own = directory.resolve()
@@ -240,7 +245,7 @@ def _below(directory: Path) -> Templates:
 
 
 def _extends(parent: Source) -> str:
-    """Return the first line of a template to extend another."""
+    """Return the first line of a template that extends `parent`: ours by its full name, a team's by its file name."""
     ours = parent.path.startswith(BUILT_IN_NAME)
     return f'{{% extends "{parent.path if ours else parent.name}" %}}\n'
 
@@ -281,7 +286,7 @@ def _of_blocks(found: Outline, below: Outline) -> Iterator[str]:
 
 
 def _difference(before: str, after: str, source: Source, block: str) -> str:
-    """Return the unified diff from our text to the user's; `block` is added to the names of both."""
+    """Return the unified diff from the text `before` to the user's `after`, in a template `source`; `block` is added to both names."""
     old, new = f"{BUILT_IN_NAME}{source.name}{block}", f"{source.path}{block}"
     lines = unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), old, new
@@ -292,16 +297,19 @@ def _difference(before: str, after: str, source: Source, block: str) -> str:
 def problems_of(templates: Templates) -> list[ScaffoldError]:
     """Return the errors of rendering sample ops with these templates, each problem once, sorted by place."""
     start_rendering()
-    told: dict[tuple[Location | None, str], ScaffoldError] = {}
+    by_place: dict[tuple[Location | None, str], ScaffoldError] = {}
     with TERMINAL.proving(["templates"], "checking"):
         found = within_limits(House(templates), lambda: _of_rendering(templates))
-    for problem in found:  # the text after a comma is about one op
-        told.setdefault((problem.location, problem.message.split(",")[0]), problem)
-    return sorted(told.values(), key=lambda item: item.location or Location(""))
+    for problem in found:  # the words after a comma are about one op
+        by_place.setdefault((problem.location, problem.message.split(",")[0]), problem)
+    return sorted(by_place.values(), key=lambda item: item.location or Location(""))
 
 
 def _of_rendering(templates: Templates) -> list[ScaffoldError]:
-    """Return the errors of rendering sample ops, in two styles in turn; too long a run ends it."""
+    """Return the errors of rendering sample ops, in two styles in turn: plain, and with a header and NumPy's docstrings.
+
+    A template that takes too long ends the run, since it would for each op.
+    """
     found: list[ScaffoldError] = []
     houses = (
         House(templates),

@@ -1,5 +1,7 @@
 """Terminal output: colours, messages wrapped to the width, a progress bar.
 
+Words: a *stream* is stdout or stderr, None if closed; a *style* is a meaning with a colour, a key of STYLES.
+
 In: a text, and its stream. Out: the text to show there.
 Invariant: without a terminal a text stays the same, byte for byte, unless FORCE_COLOR asks for colours. Heavy imports are
 avoided: help needs colours too.
@@ -66,7 +68,7 @@ def width_of(stream: TextIO | None) -> int:
 
 
 def message(text: str, stream: TextIO | None) -> str:
-    """Format lines `place: error` and `hint: advice`: wrapped and coloured on a terminal."""
+    """Return a message, lines `place: error` and `hint: advice`, for a stream: wrapped and coloured on a terminal."""
     lines = text.split("\n")
     if is_terminal(stream):
         lines = [wrapped(line, width_of(stream)) for line in lines]
@@ -99,6 +101,7 @@ def wrapped(line: str, width: int) -> str:
 def _words(line: str) -> list[str]:
     """Return the words of a line; text in quotes is one word. A single quote without a partner is an apostrophe."""
     found, open_ = [""], ""
+    # Each letter with the one before it: a quotation begins after no letter.
     for before, letter in zip(f" {line}", line, strict=False):
         if letter == " " and not open_:
             found.append("")

@@ -1,5 +1,8 @@
 """`scaffold test-stub`: gradient tests for Functions you already have.
 
+Words: a *stub* is a test file for the Functions of one source file; a Function is *ready* if its arguments are known, *tried* if some
+that may fit are tried, *waiting* if the user has to fill them in; *recorded* calls are those that the user's own tests make.
+
 In: what the user points at, and a directory. Out: test files; notes on how they import what they test, and what they lack.
 Invariant: no two files of a run have one name; the text is formatted and parses.
 """
@@ -124,7 +127,10 @@ def stubs_for(
     recorder: "Recorder | None" = None,
     compiled: bool = False,
 ) -> Stubs:
-    """Return the test files for the targets' Functions, one for each source file; `recorder` gives arguments for them, if asked for."""
+    """Return the test files for the targets' Functions, one for each source file, with notes on what they lack.
+
+    `recorder`, with --record, runs the user's tests for arguments; `compiled` asks for checks of torch.compile.
+    """
     found = find_functions(targets)
     with TERMINAL.proving(["tests"], "running") if recorder else nullcontext():
         recorded = recorder() if recorder else None

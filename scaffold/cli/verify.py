@@ -1,5 +1,8 @@
 """`scaffold verify`: run the generated tests.
 
+Words: a *suite* is a test file to run, its *report* the outcome; a file's *standing* is its status compared with the manifest: stale,
+edited, ...; an op is *proven* if its tests passed for the code as it is; `for_programs` means JSON.
+
 In: ops of the manifest, or test files; Functions, shown by `verify_functions`. Out: a table on stdout, one line a file, then the failures; an exit code.
 Invariant: all missing names are reported together as errors. A test that could not run, failed or is not written yet is never
 reported as passed; exit 0 means that all passed. No file is changed; passed tests go on record.
@@ -134,7 +137,10 @@ TEST_LIMIT, FUNCTION_LIMIT = 600, 60  # seconds
 
 
 def names_functions(name: str) -> bool:
-    """Return whether an argument names hand-written Functions: FILE.py:CLASS, a directory, or a file with Functions, but no test file."""
+    """Return whether an argument names hand-written Functions rather than an op or tests.
+
+    It does as FILE.py:CLASS, as a directory, and as a file that holds Functions and is no test file.
+    """
     path = name.rpartition(":")[0]
     if path.endswith(".py") or Path(name).is_dir():
         return True
@@ -205,6 +211,7 @@ def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
     """Return the tests of the named ops and files, of all ops without names; raise if one is missing."""
     files = [name for name in names if _is_path(name)]
     ops = tuple(name for name in names if not _is_path(name))
+    # By whether the path exists.
     absent = ("No such file or directory", "it is not a regular file")
     problems: list[ScaffoldError] = [
         ScaffoldError(
@@ -225,6 +232,7 @@ def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
 
 
 def _is_path(name: str) -> bool:
+    """Return whether an argument is a path of a test file rather than the name of an op."""
     return name.endswith(".py") or "/" in name
 
 
@@ -255,7 +263,10 @@ def _unlisted(name: str) -> ScaffoldError:
 
 
 def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
-    """Return the test of an op, with the unusual statuses among its checked files, `roles`."""
+    """Return the test of an op, with the statuses of its files that a reader must know to trust the result.
+
+    `roles` are its checked files by role.
+    """
     test, file = roles.get("test"), roles.get("op")
     return Tested(
         op,
@@ -312,7 +323,7 @@ class Proof(NamedTuple):
 
 
 def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
-    """Run the tests, report and record the outcomes; exit with 1 unless all passed."""
+    """Run the tests, report the outcomes, and record an op whose tests passed as proven; exit with 1 unless all passed."""
     from scaffold.project.proofs import begin, record_passed
 
     stale = {
@@ -369,7 +380,10 @@ def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
 
 
 class _Line:
-    """A progress line on the terminal; nothing without a terminal."""
+    """A progress line on the terminal, which results overwrite; nothing without a terminal.
+
+    `files` is the number of test files, `done` how many have ended, `tests` the tests ended as last shown, -1 if cleared.
+    """
 
     def __init__(self, files: int) -> None:
         self.files, self.done, self.tests = files, 0, -1
@@ -417,7 +431,7 @@ def _show_failures(proofs: Sequence[Proof]) -> None:
 
 
 def _hint_of_uninstalled(proofs: Sequence[Proof]) -> None:
-    """Print a hint to install the project's package if tests do not find it."""
+    """Print a hint to install the project's package if tests cannot import it."""
     for proof in proofs:
         project = proof.tested.project
         package = project.configuration.package if project else None

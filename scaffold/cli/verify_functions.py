@@ -1,5 +1,11 @@
 """`scaffold verify FILE:CLASS`: judge hand-written Functions.
 
+Each Function is called with suitable inputs in a process of its own; its gradients are compared with finite differences, or with a
+reference.
+
+Words: a *question* is a Function to judge, in its file, with what the user stated of it; its *verdict* has the checks made; a Function is
+*not judged* if no call worked; `run` is how processes are run.
+
 In: files, their classes, directories; the user's declarations. Out: a line for each Function, then the failures, each with its
 line; an exit code.
 Invariant: exit 0 means that every Function was called and no check failed; a Function without accepted inputs is reported, with exit 2.
@@ -52,6 +58,7 @@ class Judged(NamedTuple):
 
     @property
     def failed(self) -> list[Checked]:
+        """Return the checks that failed."""
         return [one for one in self.verdict.checks if one.status == "failed"]
 
     @property
@@ -63,7 +70,7 @@ class Judged(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the status in words."""
+        """Return the status in words, with numbers of checks, or the reason why it was not judged."""
         failure = self.verdict.failure
         if failure is not None:
             subject = SUBJECTS.get(failure.subject, "")
@@ -91,18 +98,19 @@ def show_verdicts(
 ) -> None:
     """Judge the named Functions and report; exit with 1 if a check failed, with 2 if a Function could not be called.
 
-    `said` are the user's options about inputs and reference, by name. Functions no call could judge are skipped, with a note.
+    `said` are the user's options about inputs and reference, by name. Functions that no call could judge, nested in a function or
+    without a backward of their own, are skipped with a note.
     """
     stated = Stated(**said)
     raise_all(unnamed(stated))
     found = find_functions(tuple(_target(name) for name in names))
-    every = [Question(x, each, stated) for x in found.meant for each in x.functions]
+    named = [Question(x, each, stated) for x in found.meant for each in x.functions]
     questions, notes = [], [*found.notes]
-    for asked in every:
+    for asked in named:
         function = asked.function
-        why = NESTED if function.nested else BASE if function.is_base else ""
-        if why:
-            notes.append(f"skipped: {function.qualname}, {why}")
+        reason = NESTED if function.nested else BASE if function.is_base else ""
+        if reason:
+            notes.append(f"skipped: {function.qualname}, {reason}")
         else:
             questions.append(asked)
     processes = run.jobs or processes_for(len(questions))
@@ -123,7 +131,7 @@ def show_verdicts(
 
 
 def _target(name: str) -> str:
-    """Return a name typed as `FILE.py:CLASS` with two colons, as `find_functions` takes it; others as they are."""
+    """Return a name as `find_functions` takes it: `FILE.py::CLASS` for `FILE.py:CLASS`, others as they were typed."""
     path, colon, last = name.rpartition(":")
     if colon and path.endswith(".py"):
         return f"{path}::{last}"

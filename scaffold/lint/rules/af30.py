@@ -40,10 +40,7 @@ def _in_function(module: Module, scope: ast.FunctionDef) -> Iterator[Found]:
 
 
 def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[Found]:
-    """Yield arguments of a gradcheck (`call`) created without a dtype, as `torch.randn(3)`, with the edit to add double.
-
-    `step` is its statement, in a function with this `flow`.
-    """
+    """Yield arguments of a gradcheck (`call`, in the statement `step`) created without a dtype, with the edit to add double."""
     given = call.args[1]
     for item in given.elts if isinstance(given, ast.Tuple | ast.List) else [given]:
         made: ast.expr | None = item
