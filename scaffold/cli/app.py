@@ -49,7 +49,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
 def _show_version(asked: bool) -> None:
-    """Print the version and exit, if asked to."""
+    """Print the version and exit, if --version is given (`asked`)."""
     if asked:
         typer.echo(f"scaffold {__version__}")
         raise typer.Exit
@@ -104,7 +104,7 @@ class Command(TyperCommand):
 
 
 def _with_format(args: list[str]) -> list[str]:
-    """Return the arguments with `--json`, before any `--`, written in full: `--format=json`."""
+    """Return the arguments with the short form `--json` written in full, `--format=json`; words after `--` are no options."""
     options = list(takewhile(lambda word: word != "--", args))
     full = ["--format=json" if word == "--json" else word for word in options]
     return [*full, *args[len(options) :]]
@@ -150,7 +150,7 @@ class Group(TyperGroup):
 
 
 def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
-    """Return the help page of a command, or of the tool itself; with `every` option or the common ones."""
+    """Return the help page of a command, a group, or the tool itself, with `every` option or the common ones, from Typer's data."""
     ctx.color = has_colours(sys.stdout) or None  # else Typer strips our colours
     if isinstance(command, Group) and ctx.parent is None:
         return first_page(every)
@@ -268,7 +268,7 @@ def application(asked: str | None) -> typer.Typer:
 
 
 def _all_telling(group: typer.Typer) -> typer.Typer:
-    """Return a group of commands (`rules`), each printing its errors as JSON if --format json is given."""
+    """Return a copy of a group of commands (`rules`) in which each prints its errors as JSON if --format json is given."""
     told = typer.Typer(
         cls=Group, help=group.info.help, rich_markup_mode=None, no_args_is_help=True
     )

@@ -47,7 +47,7 @@ HEAD = ("", *PARTS, "over plain", "peak", "saved")
 
 
 def _run(name: str, given: "Values") -> None:
-    """Measure an op in all requested settings, and print or draw the tables."""
+    """Measure an op in all requested settings, and print the tables, as text or JSON, and draw them if --plot is given."""
     from scaffold.project.interpreter import need_interpreter
     from scaffold.project.measuring import workload
     from scaffold.project.specification import specified
@@ -123,7 +123,7 @@ def _measured(
 
 @contextmanager
 def _progress(steps: int) -> "Iterator[Callable[[], None]]":
-    """Show a progress line; the context yields a function to call after each step."""
+    """Show a progress line of `steps` measurements; the context yields a function to call after each."""
     done = count(1)
     with line(lambda now: bar(now, steps, f"measuring {now}/{steps}"), True) as update:
         yield lambda: update(next(done))

@@ -61,7 +61,10 @@ def check(
 
 
 def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
-    """Return the statuses with exit code 0: unproven ops fail if the configuration requires proofs, edited files if it is `strict`."""
+    """Return the statuses that let the command exit with 0.
+
+    Unproven ops fail if the configuration requires proofs, edited files if it is `strict` (--strict).
+    """
     from scaffold.project.file_status import PASSING, PROOF
     from scaffold.spec import requirements
 
@@ -97,7 +100,7 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
 
 
 def _difference(project: "Project", item: "Checked") -> str:
-    """Return the diff from the last written text to the file; for a stale file, to the wanted text."""
+    """Return the diff of a file from the text last written to its present one; of a stale file, to the text it should have."""
     from scaffold.project.file_status import difference
 
     return difference(project, item)

@@ -48,7 +48,7 @@ def _run(name: str, given: "Values") -> None:
 def _printed(
     name: str, values: "Values", settings: "Values"
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the printed parts of an op, and the notes."""
+    """Return what is printed of an op, the entries of its JSON, and the notes: on inferred inputs, on what is left to autograd."""
     from scaffold.derive import derive
     from scaffold.project.rendering import function_shown, inferred_note, notes_of
     from scaffold.project.specification import specified
@@ -65,7 +65,7 @@ def _printed(
 
 
 def _steps(spec: "OpSpec", derivation: "Derivation", settings: "Values") -> str:
-    """Return the explanation of the derivation; "" without --explain."""
+    """Return the explanation of the derivation, with bytes for the sizes of --sizes; "" without --explain."""
     if not settings.get("explain"):
         return ""
     from scaffold.project.explanation import explained, read_sizes

@@ -108,7 +108,7 @@ def _inputs(name: str, values: "Values") -> "Values":
 
 
 def _show(name: str, values: "Values") -> None:
-    """Print the derived Function; nothing without a forward."""
+    """Print the derived Function, for the user to approve; nothing without a forward. Raise the errors of the specification."""
     if "forward" not in values:
         return
     from scaffold.project.rendering import function_shown, generate

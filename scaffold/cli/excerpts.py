@@ -54,7 +54,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
 
 
 def _texts(source: str) -> Iterator[str]:
-    """Yield the text of a file, or each value given for an option on this command line."""
+    """Yield the text that an error's place counts in: that of a file, or each value given for an option on this command line."""
     if not source.startswith("-"):
         try:
             yield read_text(source)
@@ -84,7 +84,7 @@ def _marked(line: str, column: int, name: str) -> tuple[int, int]:
 
 
 def _part(line: str, column: int) -> tuple[str, int]:
-    """Return `LONG` characters of a line around a column, with dots for the rest, and the column in them."""
+    """Return a line of at most about `LONG` characters, cut around a column with dots for the rest, and the column in it."""
     if len(line) <= LONG:
         return line, column
     start = max(0, column - BEFORE)

@@ -267,7 +267,7 @@ def _panels(asked: Page) -> Iterator[Panel]:
 
 
 def _split(text: str) -> tuple[str, list[str]]:
-    """Split a command's text from its examples, the paragraphs `Example: scaffold ...`."""
+    """Return a command's text without its examples, and these: the paragraphs `Example: scaffold ...`."""
     paragraphs = textwrap.dedent(text).strip().split("\n\n")
     begin = "Example: "
     examples = [item for item in paragraphs if item.startswith(begin)]

@@ -127,7 +127,7 @@ def init(
 
 
 def _next_commands(directory: str) -> tuple[str, ...]:
-    """Return the commands to type next in the new project."""
+    """Return the commands to type next in the new project, each with `cd` if it is not here."""
     there = f"cd {shlex.quote(directory)} && " if directory != "." else ""
     return (
         f"{there}scaffold new-op swish --inputs x --forward 'x * torch.sigmoid(x)'",
@@ -261,7 +261,7 @@ def _in_git(directory: Path) -> bool:
 
 
 def _with_records(before: str) -> str:
-    """Return the text of .gitattributes with a line at its end to fold records in reviews; as it is if the line is there."""
+    """Return the text of .gitattributes with a line that folds the records of .scaffold/ in reviews; as it is if it has one."""
     if RECORDS in before.splitlines():
         return before
     return f"{before.rstrip()}\n{RECORDS}\n".lstrip()
@@ -283,7 +283,10 @@ def _with_table(before: str, said: Mapping[str, str]) -> str:
 
 
 def _configuration(text: str, directory: Path) -> Configuration:
-    """Return the configuration in a new pyproject.toml; raise ScaffoldError if `tool = {...}` in one line does not admit the table."""
+    """Return the configuration that a new text of pyproject.toml gives.
+
+    Raise ScaffoldError if the text is no TOML: a `tool = {...}` in one line admits no further table.
+    """
     plain = text.removeprefix(MARK)
     try:
         parse_toml(plain, PROJECT)
@@ -338,7 +341,10 @@ def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
 
 
 def _check_given(text: str, given: Mapping[str, str], table: Mapping[str, Any]) -> None:
-    """Raise ScaffoldError for options contradicting an existing [tool.scaffold], in `text`; `table` has its values."""
+    """Raise ScaffoldError for options (`given`) that contradict an existing [tool.scaffold], which is never changed.
+
+    `text` is the pyproject.toml, `table` the values in it.
+    """
     places = Places(text, PROJECT, ("tool", "scaffold"))
     raise_all(
         [
@@ -388,7 +394,7 @@ def guess_places(
 
 
 def _package(directory: Path, project: str | None) -> PurePosixPath | None:
-    """Return the directory of the package with the project's name, below `src` or here, else of the only one; None if unclear."""
+    """Return the directory of the project's package, in `src` or here: the one with its name, else the only one; None if unclear."""
     for top in ("src", "."):
         found = _packages(directory / top)
         named = re.sub(r"[-.]+", "_", project or "")

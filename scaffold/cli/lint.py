@@ -163,7 +163,7 @@ def _explanation(code: str) -> str:
 
 
 def _can_fix() -> bool:
-    """Return whether LibCST, an extra, is installed: fixes are made with it."""
+    """Return whether LibCST is installed, an optional dependency with which fixes are made."""
     from scaffold.verify.external_tools import is_installed
 
     return is_installed("libcst")
@@ -184,7 +184,7 @@ def _show(name: str, run: Any) -> None:
 
 
 def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
-    """Yield advice to run the Functions with findings; nothing without findings on Functions."""
+    """Yield the advice to run the Functions with findings by `scaffold verify`, which judges what lint only suspects."""
     from scaffold.lint.registry import RULES
 
     paths = dict.fromkeys(item.path for item in findings if RULES[item.rule].each)
@@ -312,7 +312,7 @@ def _lint_file(choice: Choice, path: str) -> Linted:
 
 
 def keep_baseline(run: Run, path: str) -> None:
-    """Write the findings to a file, for later runs to leave out."""
+    """Write the findings to a baseline file, for later runs to leave out, and print their number."""
     target = Path(os.path.abspath(path))
     write({target.name: write_baseline(run.findings)}, target.parent, "overwrite")
     typer.echo(f"{len(run.findings)} findings are in {path}")
@@ -390,7 +390,10 @@ def _without_edits(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 def _is_editable(path: str, findings: tuple[Finding, ...]) -> bool:
-    """Return whether the findings in a file have edits, and it may be edited; raise ScaffoldError if LibCST is missing."""
+    """Return whether the findings in a file have edits, and it may be edited; print a note if it is no plain UTF-8.
+
+    Raise a ScaffoldError if LibCST, which makes the edits, is not installed.
+    """
     if not any(finding.edits for finding in findings):
         return False
     if not is_plain_utf8(path):

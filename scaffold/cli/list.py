@@ -108,7 +108,7 @@ def _words(condition: str) -> str:
 
 
 def _is_skeleton(project: "Project", op: "Op") -> bool:
-    """Return whether the op's file still raises NotImplementedError for a missing part."""
+    """Return whether the op's file still has a part for the user to write, which raises NotImplementedError."""
     from scaffold.workspace.reconcile import present
 
     mark = f'NotImplementedError("{op.listed.name}: write '.encode()

@@ -119,7 +119,10 @@ def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
 def _report(
     generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
-    """Write the files and report them, or with --dry-run, --diff or --stdout only report; `refused` is the reason not to write."""
+    """Write the files and report them, or with --dry-run, --diff or --stdout only report.
+
+    `refused` is the plan with the reason why it cannot be written, if that is known already.
+    """
     from scaffold.cli.output import beside, of_op, show_proven, show_texts, tell
 
     format_, notes = settings.get("format", "text"), generated.notes
@@ -151,7 +154,7 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
 
 
 def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
-    """Return the settings to prove the project's ops this run changes; None if this op is not proven."""
+    """Return how to prove the ops of the project whose code this run changes; None if this op itself is not proven."""
     from scaffold.project.interpreter import Run
     from scaffold.verify.prover import LIMIT
 

@@ -58,7 +58,7 @@ def completing(words: Iterable[str]) -> Callable[[], list[str]]:
 
 
 def offer_ops() -> list[str]:
-    """Return the ops of the manifest for a shell's completion; none if it cannot be read."""
+    """Return the names of the ops of the manifest, for a shell's completion; none if it cannot be read."""
     from scaffold.project.project import open_project
 
     with suppress(ScaffoldError):

@@ -129,7 +129,7 @@ def _say(text: str) -> None:
 
 
 def as_ours(error: ScaffoldError | OSError) -> ScaffoldError:
-    """Return an error of the system as one of ours, with the file's name; ours are returned as they are."""
+    """Return an error of the system (a full disk, no permission) as one of ours, with the file's name; ours as they are."""
     if isinstance(error, ScaffoldError):
         return error
     about = "cannot write the output" if _of_output(error) else f"'{error.filename}'"
@@ -252,7 +252,7 @@ def prompt(question: str) -> str:
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Print notes on stderr, unless --quiet is given."""
+    """Print remarks about the result on stderr, unless --quiet is given."""
     if SAYING.get() != "little":
         for note in notes:
             _say(f"note: {note}")
@@ -287,7 +287,7 @@ def _show_verbs(plan: "Plan", changes: Sequence["Change"]) -> None:
 
 
 def show_diff(plan: "Plan") -> None:
-    """Print the diff, for `git apply` in the root."""
+    """Print the diff of a plan, as `git apply` takes it in the root of the project."""
     from scaffold.workspace import diff
 
     _print(terminal.difference(diff(plan), sys.stdout))

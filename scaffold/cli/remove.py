@@ -156,7 +156,7 @@ def _refusal(project: Project, file: _File) -> ScaffoldError:
 
 
 def _manifests(project: Project, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the path and new text of each manifest with one of the ops, now without it."""
+    """Return the new text of each manifest that lists one of the ops, without their tables, by path."""
     texts: dict[str, str] = {}
     for name in names:
         listed = project.listed.get(name)

@@ -239,7 +239,7 @@ def _renaming(project: Project, before: Listed, after: Listed) -> Renaming:
 
 
 def _signature(listed: Listed) -> str:
-    """Return the text of an op's inputs and outputs, with the names of arguments, types and sizes."""
+    """Return the text of an op's inputs and outputs: names in it are arguments, types and sizes."""
     raw = listed.entry.raw
     schema = str(raw.get("schema", "")).partition("(")[2]
     return f"{raw.get('inputs', '')} {raw.get('outputs', '')} {schema}"
@@ -310,7 +310,7 @@ def _proof(
 
 
 def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ...]:
-    """Return notes on other files importing the op's module: they are the user's to change. `own` are files changed already."""
+    """Return notes on other files that import the op's module under its old name, for the user to change; `own` are done already."""
     names = project.configuration.exports
     exporting = [exporting_path(project.places)] if names else []
     found = uses_of(project.root, renaming.before.module, [*own, *exporting])
@@ -339,7 +339,7 @@ def uses_of(root: Path, module: str, own: Collection[str]) -> Iterator[str]:
 
 
 def _imports(node: ast.AST, module: str) -> bool:
-    """Return whether a node imports a module of this name, from whatever package."""
+    """Return whether a statement imports a module of this name, from whatever package: `from ops import linear`."""
     match node:
         case ast.ImportFrom(str(name), names):
             found = name.rpartition(".")[2] == module

@@ -211,7 +211,7 @@ def _verdict(found: "Checked") -> dict[str, object]:
 
 
 def _show_verdict(file: "RuleFile", found: "Checked") -> None:
-    """Print each failed check of a rule file at its place, and one line on all checks."""
+    """Print each failed check of a table of rules, as an error at the formula's place, and one line on all checks."""
     from scaffold.spec.toml import Places
 
     places = Places(file.text, file.path)

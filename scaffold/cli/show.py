@@ -62,7 +62,7 @@ def _run(name: str, given: "Values") -> None:
 def _drawn(
     name: str, values: "Values", settings: "Values"
 ) -> "tuple[Diagram, tuple[str, ...]]":
-    """Return the graph of the op to draw, with bytes of its saved values, and notes."""
+    """Return the diagram of an op, with bytes of its saved values (for the sizes of --sizes), and notes; raise its errors together."""
     from scaffold.derive import derive
     from scaffold.derive.diagram import diagram
     from scaffold.project.explanation import bytes_in, read_sizes

@@ -161,7 +161,7 @@ def _templates(given: list[str] | None) -> "Templates":
 
 
 def first_directory(given: list[str] | None) -> Path:
-    """Return the directory for a new template: the option's, or the configuration's first."""
+    """Return the directory for a new template: that of --template-dir, or the first of the configuration; raise an error if none is."""
     if given:
         return Path(given[0])
     configuration = configuration_here()
@@ -266,7 +266,7 @@ def _text(block: str, source: Source, templates: Templates) -> str:
 
 
 def differences(templates: Templates) -> Iterator[str]:
-    """Yield the diff of each template's blocks from the template it extends; of a whole copy, the diff from ours."""
+    """Yield the diff of each template of the team: of its blocks from the template it extends, of a whole copy from ours."""
     for source in templates.sources:
         found = outline(source, templates)
         parent = parent_of(found, templates.layer_of(source), templates)

@@ -76,7 +76,7 @@ def message(text: str, stream: TextIO | None) -> str:
 
 
 def _coloured(line: str, stream: TextIO | None) -> str:
-    """Return a line with its head, as in `hint: advice`, in colour; a head of other words is a place."""
+    """Return a line with its head, the words before the colon in `hint: advice`, in colour; another head is a place."""
     head, colon, rest = line.partition(": ")
     if not colon:
         return line

@@ -253,7 +253,7 @@ def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
 
 
 def _unlisted(name: str) -> ScaffoldError:
-    """Return the error for an op's name outside a project: only files are known by name there."""
+    """Return the error for an argument outside a project: no op has a name there, so it must be a file."""
     tests = f"test_{name}.py"
     place = Path(tests)
     if not place.is_file():
@@ -314,7 +314,7 @@ class Proof(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the status in words."""
+        """Return the status in words, with numbers of tests or the reason for it."""
         if self.report is not None:
             return self.report.words
         if self.tested.test is None:
@@ -414,7 +414,7 @@ def _show(proof: Proof, width: int) -> None:
 
 
 def _show_failures(proofs: Sequence[Proof]) -> None:
-    """Print the failures of each test file, the first `SHOWN`, with the first line of the reason."""
+    """Print the failures of each test file, the first `SHOWN`, each with the first line of its reason, and what the run said."""
     for proof in proofs:
         report = proof.report
         if report is None or not (report.failures or report.said):

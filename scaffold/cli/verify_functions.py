@@ -66,7 +66,7 @@ class Judged(NamedTuple):
         """Return one of STATUSES."""
         if self.verdict.failure is not None or self.words.startswith(UNCALLED):
             return STATUSES[2]
-        return STATUSES[bool(self.failed)]
+        return STATUSES[bool(self.failed)]  # "passed" or "failed"
 
     @property
     def words(self) -> str:

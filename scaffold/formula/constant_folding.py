@@ -337,7 +337,7 @@ def folded(
 
 
 def without_empty(item: ast.If) -> list[ast.stmt]:
-    """Return an `if` without an empty first branch: its test negated, its `else` as the body; [] if both are empty."""
+    """Return an `if` without an empty first branch, which is no Python: its test negated, its `else` as the body; [] if both are empty."""
     if item.body:
         return [item]
     item.test, item.body, item.orelse = negated(item.test), item.orelse, []
@@ -347,7 +347,7 @@ def without_empty(item: ast.If) -> list[ast.stmt]:
 def negated(test: ast.expr) -> ast.expr:
     """Return the negation of a test: `n != 1` for `n == 1`, `x > 0` for `not x > 0`, else `not test`.
 
-    `x <= 0` is none for `x > 0`, since a NaN fails both.
+    Only `==`, `is` and `in` have an opposite: `x <= 0` is none for `x > 0`, since a NaN fails both.
     """
     match test:
         case ast.UnaryOp(ast.Not(), inner):

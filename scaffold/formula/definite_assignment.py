@@ -260,6 +260,7 @@ class TestFacts:
             for one, (_, other) in self.equal.items()
             if one.otherwise() in known and one.versions == fact.versions
         }
+        # Equal versions: about the same value of the name. Without choices none is last.
         choices = self.choices.get(name, ())
         return value in choices and {*choices} - {value} <= ruled_out
 

@@ -193,7 +193,7 @@ def full_name(value: ast.expr, imports: Meanings) -> str:
 
 
 def dotted_name(value: ast.expr) -> str | None:
-    """Return `F.relu` for a name with attributes, for a call the name of its callee; None for any other expression."""
+    """Return the text `F.relu` for a name with attributes, for a call the name of its callee; None for any other expression."""
     if isinstance(value, ast.Name):
         return value.id
     if isinstance(value, ast.Attribute) and (inner := dotted_name(value.value)):
@@ -235,7 +235,7 @@ def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
 
 
 def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements of a body without its docstring."""
+    """Return the statements of a body without its docstring, which a formula has no use for."""
     match body[:1]:
         case [ast.Expr(ast.Constant(str()))]:
             return body[1:]

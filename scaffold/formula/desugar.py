@@ -40,7 +40,7 @@ UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 def plain(
     body: Sequence[ast.stmt], taken: Collection[str] = frozenset()
 ) -> list[ast.stmt]:
-    """Split chained assignments and drop `pass` and bare annotations.
+    """Return statements with one target each: chained assignments split, `pass` and bare annotations dropped.
 
     `a = b = x` becomes two assignments. `v[0], a = x, y` gets names for the parts that are not
     `taken`, so that all values are computed before `v` changes.
@@ -257,7 +257,7 @@ def _last_resort(item: ast.If) -> list[ast.stmt]:
 
 
 def _is_rank(item: ast.expr) -> bool:
-    """Return whether an expression is the rank of a name: `x.ndim`, `x.dim()`, `len(x.shape)`."""
+    """Return whether an expression is the rank of a name: `x.ndim`, `x.dim()`, `len(x.shape)`; tests of it list modes, too."""
     match item:
         case (
             ast.Attribute(ast.Name(), "ndim")
@@ -376,7 +376,7 @@ RECORDS = ("enable_grad", "set_grad_enabled")
 
 
 def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Replace `with` blocks and growing lists by plain assignments.
+    """Return statements with `with` blocks and growing lists replaced by plain assignments; a `with` of another kind stays.
 
     `with torch.no_grad(): m = x.amax(-1)` becomes `m = x.amax(-1).detach()`, and
     `rows.append(x)` becomes `rows = [*rows, x]`.
@@ -584,7 +584,7 @@ def _is_of_two(call: ast.Call) -> bool:
 
 
 def _root(item: ast.expr) -> str | None:
-    """Return the name at the start of a chain of calls, attributes and subscripts: `x` for `x.view(-1)[0]`; else None."""
+    """Return the name that a chain of calls, attributes and subscripts starts with: `x` for `x.view(-1)[0]`; else None."""
     match item:
         case ast.Name(name):
             return name

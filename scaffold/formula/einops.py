@@ -36,7 +36,7 @@ class Group(NamedTuple):
 def with_patterns_written_out(
     module: ast.Module, kept: Collection[str] = ()
 ) -> ast.Module:
-    """Replace einops calls by PyTorch calls in a file, except calls of `kept` names.
+    """Return a file with einops calls replaced by PyTorch calls, except calls of `kept` names, which the op imports.
 
     The file stays as it is if it rebinds an imported name of einops: a call of the name may then be one of something else.
     """
@@ -311,7 +311,7 @@ class _Moving:
             if last > first or first == more
         }
         # First the group that contains `...`: for all others both ends are counted from
-        # the same side.
+        # the same side, so that flattening one does not shift another.
         mixed = [pair for pair in ends if pair[0] >= 0 > pair[1]]
         pairs = {pair[0]: pair for pair in ends if pair not in mixed}
         for pair in (*mixed, *(pairs[at] for at in _safe_order([*pairs]))):

@@ -164,9 +164,9 @@ def _call(node: Node) -> str:
 
 
 def _value(node: Node) -> str:
-    """Return the source of a value that is called, subscripted or has an attribute read.
+    """Return the source of a value that is called, subscripted or has an attribute read: in parentheses if it is an operation.
 
-    A number needs parentheses there.
+    A number needs them too: `(2).bit_length()`.
     """
     text = _within(node, ATOM)
     return f"({text})" if node.kind == "constant" and text[0].isdigit() else text

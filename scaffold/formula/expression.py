@@ -70,7 +70,7 @@ class ExpressionParser:
 
     @contextmanager
     def under(self, test: Node, *, holds: bool) -> Iterator[None]:
-        """Parse in the branch of a test in which it is true (`holds`) or false."""
+        """Note, for the parsing within this context, that it is in the branch of a test in which it is true (`holds`) or false."""
         self.tests.append((test, holds))
         yield
         self.tests.pop()
@@ -159,7 +159,7 @@ class ExpressionParser:
         return found, frozenset(asserted)
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
-        """Return the node of a name; assert or report one possibly None here, report an unknown one."""
+        """Return the node of a name; note an optional possibly None here to be asserted, or report it; report an unknown name."""
         if item.id in self.optional - present and self._comes_with_others(item):
             self.needed.setdefault(item.id, [*self.tests])
         elif item.id in self.optional - present:

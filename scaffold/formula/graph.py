@@ -105,7 +105,7 @@ class Graph:
         args: tuple[Node, ...] = (),
         keywords: tuple[str, ...] = (),
     ) -> Node:
-        """Return the node with these parts; equal parts always give the same object."""
+        """Return the node with these parts, as `Kind` lists them; equal parts always give the same object."""
         key = (kind, label, args, keywords)
         found = self._nodes.get(key)
         if found is None:
@@ -146,7 +146,7 @@ class Graph:
 
 
 def keywords(call: Node) -> dict[str, Node]:
-    """Return the keyword arguments of a call."""
+    """Return the keyword arguments of a call by name; those after `**` under "**"."""
     if not call.keywords:  # the usual case
         return {}
     count = len(call.keywords)
@@ -199,7 +199,7 @@ def rewritten(
     statements: Lines,
     change: Callable[[Node], Node | None],
 ) -> Lines:
-    """Rewrite every expression of statements by `Graph.rewrite`, targets included.
+    """Return statements with every expression rewritten by `Graph.rewrite`, targets included: names replaced, for example.
 
     `change` returns the new node for a node, or None to keep it.
     """
@@ -246,7 +246,7 @@ def unpacked(target: Node, value: Node) -> list[tuple[Node, Node]]:
 
 
 def changed_parts(target: Node) -> tuple[Node, ...]:
-    """Return the assigned parts of tensors: `v[0]` for the target `v[0], w`."""
+    """Return the parts of a target that change a tensor in place: `v[0]` for `v[0], w`; the name `w` only gets a new value."""
     if target.kind == "subscript":
         return (target,)
     inner = target.args if target.kind in ("tuple", "starred") else ()

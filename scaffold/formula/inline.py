@@ -708,7 +708,7 @@ class Sites(ast.NodeTransformer):
         return listed
 
     def _functions_in(self, node: ast.expr) -> list[ast.Name]:
-        """Return the names of functions of the file in an expression."""
+        """Return the names in an expression that mean functions to inline: of the file (`@name`), or nested ones."""
         return [
             item
             for item in ast.walk(node)

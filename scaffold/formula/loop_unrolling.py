@@ -53,7 +53,10 @@ def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
 
 
 def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None:
-    """Return the elements of a comprehension over a literal; None for any other expression."""
+    """Return the elements of a comprehension over a literal, written out; None for any other expression.
+
+    `inline` asks, since a call in a comprehension cannot be inlined. `taken` names hide builtin functions.
+    """
     if not isinstance(item, Comprehension):
         return None
     return _Unroller(frozenset(), frozenset(taken), {}).elements(item)

@@ -57,7 +57,7 @@ SEQUENTIAL = ("nn.Sequential", "torch.nn.Sequential")
 
 @cache
 def layers() -> Mapping[str, ast.ClassDef]:
-    """Return the classes of `torch.nn` the converter knows, by name, with `__init__` and forward as syntax."""
+    """Return the classes of `torch.nn` that can be members, by name, as syntax: our copies, with `__init__` and forward alone."""
     text = Path(__file__).with_name("torch_layers.txt").read_text("utf-8")
     body = ast.parse(text).body
     return {item.name: item for item in body if isinstance(item, ast.ClassDef)}
@@ -67,7 +67,7 @@ def layers() -> Mapping[str, ast.ClassDef]:
 def _module_defaults() -> Mapping[str, Mapping[str, object]]:
     """Return default arguments of the functions in PyTorch's forwards: `{"F.conv2d": {"stride": 1, "padding": 0, ...}}`.
 
-    They are the defaults in the `__init__` of the module that calls the function.
+    An argument equal to its default is left out of generated code. They are the defaults in the `__init__` of the module that calls the function.
     """
     found = dict[str, dict[str, object]]()
     for layer in layers().values():
@@ -431,9 +431,9 @@ def module_forward(
 
 
 def with_layer_names(module: ast.Module) -> ast.Module:
-    """Rename imported layers and functions of `math` to `nn.Linear` and `math.cos`.
+    """Return a file with imported layers and functions of `math` under their usual names: `nn.Linear` for `Linear`, `math.cos`.
 
-    For example after `from torch.nn import Linear`. A name also bound by the file itself stays as it is.
+    That is after `from torch.nn import Linear`. A name also bound by the file itself stays as it is.
     """
     own = {item.name for item in module.body if isinstance(item, ast.ClassDef)}
     names = {
@@ -451,7 +451,7 @@ def with_layer_names(module: ast.Module) -> ast.Module:
 
 
 def _is_layer(dotted: str) -> bool:
-    """Return whether a dotted name is a module of `torch.nn`, a function of `torch.nn.init` or of `math`."""
+    """Return whether an imported name is a module class of `torch.nn`, or a function of `torch.nn.init` or of `math`."""
     layer = dotted.rpartition(".")[2][:1].isupper()
     known = dotted.startswith(("torch.nn.init.", "math."))
     return known or layer and dotted.startswith("torch.nn.")
@@ -870,7 +870,7 @@ class _Reader(ast.NodeTransformer):
 
 
 def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
-    """Return the refusal of `self.name`, a module with an unknown forward; `made` is the expression assigned to it."""
+    """Return the error for a read of `self.name`, a module whose forward is unknown here; `made` is the expression assigned to it."""
     match made:
         case ast.Call(ast.Name(given)) if given[:1].islower():  # from a parameter
             hint = f"name the class in __init__: self.{name} = nn.GELU()"
@@ -1226,7 +1226,7 @@ class _Sizes:
         `dim` is another parameter. A parameter assigned again in `__init__` (`last`) has no one value.
         """
         filling = _Filling({**self.locals})
-        # The value of an attribute assigned twice is not known.
+        # The value of an attribute assigned twice (`more`) is not known.
         filling.of_self = {
             name: one for name, (one, *more) in self.values.items() if not more
         }
@@ -1235,6 +1235,7 @@ class _Sizes:
             found = filling.visit(copy.deepcopy(found))
         inside = [node for node in ast.walk(found) if isinstance(node, ast.Attribute)]
         owned = {node.attr for node in inside}  # `dim` of `config.dim`
+        # No parameter has one of these names: they can stand alone.
         filling.owners = self.names - self.last.keys() if not owned & self.names else ()
         found = filling.visit(found)
         names = names_in([found]) - {*NUMBERS, "math"}

@@ -163,9 +163,9 @@ def root_of(value: ast.expr) -> str:
 
 
 def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
-    """Return the names assigned a result of the user's own functions, or a value made from one.
+    """Return the names assigned a result of the user's own functions (`own`), or a value made from one.
 
-    Their attributes are unknown, so none is a problem. A name made from such a name is one too, so the search is repeated
+    Such a value may be of any class, so none of its attributes is a problem. A name made from such a name is one too, so the search is repeated
     until it finds no more.
     """
     found = set[str]()
@@ -322,7 +322,7 @@ def _of_nn(name: str) -> str:
 
 
 def written_instead(name: str) -> str | None:
-    """Return a hint with the function of this name in PyTorch or `math`, or None."""
+    """Return a hint with the function of this name in PyTorch or `math`, "write: torch.exp(...)"; None if there is none."""
     same = _elsewhere(name)
     if same is None and name in table()["math"].operators:
         same = f"math.{name}"
@@ -330,7 +330,7 @@ def written_instead(name: str) -> str | None:
 
 
 def _hangs_on(value: ast.expr, node: ast.Name) -> bool:
-    """Return whether a dotted name begins with this node."""
+    """Return whether a dotted name begins with this very node: `scipy` in `scipy.special.erf`."""
     while isinstance(value, ast.Attribute):
         value = value.value
     return value is node
@@ -342,9 +342,9 @@ def _leads(space: str) -> bool:
 
 
 def _judged_op(names: Sequence[str], shown: str) -> tuple[Said | None, tuple[str, ...]]:
-    """Check `torch.ops.<library>.<operator>`, with at most an overload after it.
+    """Return the problem with a name of `torch.ops`, None for `torch.ops.<library>.<operator>`, as `judged` does.
 
-    Return the problem, if any; no names remain.
+    At most an overload may follow; `names` are the words after `torch.ops`, `shown` the whole name for messages. No names remain.
     """
     hint = "write: torch.ops.<library>.<operator>"
     if not 2 <= len(names) <= 3:

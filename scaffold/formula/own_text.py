@@ -116,7 +116,7 @@ def _of_file(
         called = () if passed is None else (f"return {FILE}()({passed})",)
     else:
         return ()
-    if not (_ends_in(body, method, after) and called):
+    if not (_with_ending(body, method, after) and called):
         return ()
     inner = (*_imports(origin, known), *_lines(body), f"return {owner or function}")
     return (f"def {FILE}():", *(f"    {line}" for line in inner), *called)
@@ -255,10 +255,10 @@ def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
     return [*body[:-1], *ast.parse("\n".join(after)).body]
 
 
-def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> bool:
-    """Replace the return of a function or method by the lines `after`; return False if it has several returns.
+def _with_ending(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> bool:
+    """Replace the return of the function or method of this name, in `body`, by the lines `after`; return whether that was possible.
 
-    Without such lines nothing is changed, and the answer is True.
+    It is not if there are several returns. Without such lines nothing is changed, and the answer is True.
     """
     nodes = (node for item in body for node in ast.walk(item))
     for node in nodes if after else ():
@@ -269,7 +269,7 @@ def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> b
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement, bodies of nested functions left out."""
+    """Yield the nodes of a statement, insides of nested functions left out: a return there is none of this function."""
     yield node
     if not isinstance(node, ast.FunctionDef | ast.Lambda):
         for inner in ast.iter_child_nodes(node):

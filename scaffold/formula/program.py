@@ -58,7 +58,7 @@ class Program(NamedTuple):
 
 
 def program_of(text: Text, scope: Scope) -> Program:
-    """Return the statements of a text, with calls of its file's functions inlined."""
+    """Return the statements of a text, with names resolved, and calls of its file's and of nested functions inlined."""
     if text.origin is not None:
         return _of_file(text, text.origin, scope)
     text = dedented(with_plain_newlines(text))

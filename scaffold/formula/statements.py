@@ -149,6 +149,7 @@ class StatementParser:
         """Return the error for a text with nothing to compute: no statement, or functions that are not called."""
         message = "the formula is empty"
         hint = "write an expression, as in: 'x * torch.sigmoid(x)'"
+        # Functions of a file are no part of the text.
         for item in [] if self.text.origin else parse_source(self.text).body:
             if isinstance(item, ast.FunctionDef):
                 message = f"the formula defines '{item.name}' and returns nothing"
@@ -169,7 +170,7 @@ class StatementParser:
             self.fail(node, message, hint)
 
     def fail_without_result(self, last: ast.stmt) -> None:
-        """Report a last statement without a returned value."""
+        """Report a formula that ends in a statement without a returned value, with the return to write."""
         value = ast.unparse(last) if isinstance(last, ast.Expr) else "..."
         hint = f"end it with: return {value}"
         self.fail(last, "the formula returns nothing", hint)
@@ -337,7 +338,10 @@ class StatementParser:
         self.fail(item, *words_on(item))
 
     def _target(self, target: ast.expr) -> Node:
-        """Return the node of an assignment's target, and note its names as locals; report a name to avoid."""
+        """Return the node of an assignment's target, and note its names as locals.
+
+        Report names that generated code uses itself (RESERVED), an item of a list, and targets of other forms.
+        """
         if isinstance(target, ast.Name):
             if target.id in RESERVED or target.id.startswith("__"):
                 hint = f"give it another name: {target.id.strip('_').lower()}_"

@@ -31,7 +31,7 @@ def substituted(part: Part, values: Mapping[str, ast.expr]) -> Part:
 
 
 def renamed(part: Part, names: Mapping[str, str]) -> Part:
-    """Rename names in some syntax, in place."""
+    """Return some syntax with names renamed (old -> new); the syntax itself is changed."""
     for node in ast.walk(part):
         if isinstance(node, ast.Name):
             node.id = names.get(node.id, node.id)

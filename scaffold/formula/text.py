@@ -1,5 +1,11 @@
 """Formula text with its place, and the scope of its names.
 
+All parsing begins here. A problem must be shown at the user's own line and column, although texts are dedented, cut out of files
+and joined on the way.
+
+Words: a *place* is a line and column of the user's source; a text's *origin* is the file that it was read from; a *scope* tells
+which names a formula may read, and what is known of them.
+
 In: the text after `--forward`, in a TOML value or in `@file.py:function`. Out: `Text`, which maps its positions back to
 the user's source; the `Scope` of its names. Invariant: text is read as syntax; nothing is imported or run. A name
 outside the scope is unknown to the formula, unless the formula assigns it.
@@ -65,7 +71,7 @@ TOO_LARGE = "the number is larger than any float"
 
 
 def long_number(text: str, error: Exception) -> tuple[int, int] | None:
-    """Return the line and column, from 0, of a number too long for Python, else None.
+    """Return the line and column, from 0, of a number with more digits than Python reads (4300), if it is the cause of an error.
 
     None if the error has another cause.
     """
@@ -98,13 +104,13 @@ FACTOR = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)(?=[A-Za-z_(])")  # 2x, 2(x + 1)
 def _mended(text: Text, error: SyntaxError) -> str:
     """Return a hint for invalid Python: the line as probably meant, `x**2` for `x²`, or else to fix it."""
     lines = text.value.split("\n")
-    number = (error.lineno or 1) - 1
-    line = lines[number].strip() if number < len(lines) else ""
+    index = (error.lineno or 1) - 1
+    line = lines[index].strip() if index < len(lines) else ""
     meant = line.translate(PLAIN)
     meant = FACTOR.sub(r"\1 * ", meant) if "decimal literal" in error.msg else meant
     if "&&" in meant or "||" in meant:
         meant = _of_each_element(meant)
-    if meant != line and is_python("\n".join([*lines[:number], meant])):
+    if meant != line and is_python("\n".join([*lines[:index], meant])):
         return f"write: {meant}"
     if len(line) > LONG:
         line = f"{line[:LONG]} ..."
@@ -112,7 +118,7 @@ def _mended(text: Text, error: SyntaxError) -> str:
 
 
 def _of_each_element(line: str) -> str:
-    """Rewrite `x > 0 && y > 0` as `(x > 0) & (y > 0)`.
+    """Return `(x > 0) & (y > 0)` for `x > 0 && y > 0`, the line as it is if it cannot be read.
 
     The operands of `&&` are taken to be those of `and`.
     """
@@ -137,7 +143,7 @@ class _BitByBit(ast.NodeTransformer):
 
 
 def is_python(text: str) -> bool:
-    """Return whether a text can be parsed."""
+    """Return whether Python can parse a text."""
     try:
         ast.parse(text)
     except NO_PYTHON:
@@ -181,7 +187,7 @@ def check_depth(tree: ast.AST, text: Text) -> None:
 
 
 def _depth(tree: ast.AST) -> int:
-    """Return the nesting depth of the syntax; a sum of a hundred terms is a hundred deep."""
+    """Return the nesting depth of the syntax; a sum of a hundred terms is a hundred deep, as each `+` holds the rest."""
     deepest, level = 0, [tree]
     while level:
         deepest += 1
@@ -190,12 +196,13 @@ def _depth(tree: ast.AST) -> int:
 
 
 def _too_deep(text: Text) -> ScaffoldError:
+    """Return the error for a formula too deeply nested to be walked by recursion."""
     hint = "split it into statements: part = ..."
     return ScaffoldError("the formula is nested too deeply", text.location, hint)
 
 
 def place_in(text: Text, node: ast.AST) -> Location:
-    """Return the user's place for a node."""
+    """Return the place of a node in the user's source; `ast` counts columns in bytes, a place in characters."""
     line = getattr(node, "lineno", 1) - 1
     prefix = text.value.split("\n")[line].encode()[: getattr(node, "col_offset", 0)]
     return text.place(line, len(prefix.decode(errors="replace")))
@@ -220,15 +227,15 @@ def with_plain_newlines(text: Text) -> Text:
 
 
 def dedented(text: Text) -> Text:
-    """Cut the common indentation of a multi-line value, and the blank lines above it; places in it stay true."""
+    """Return a text without the common indentation and the blank lines above it, as a value in TOML has them; places stay true."""
     lines = text.value.split("\n")
     blank = next((k for k, line in enumerate(lines) if line.strip()), 0)
     if not blank and not lines[0].startswith((" ", "\t")):
         return text
-    kept = lines[blank:]
-    indents = [len(line) - len(line.lstrip()) for line in kept if line.strip()]
+    remaining = lines[blank:]
+    indents = [len(line) - len(line.lstrip()) for line in remaining if line.strip()]
     cut = min(indents, default=0)
-    value = "\n".join(line[cut:] for line in kept)
+    value = "\n".join(line[cut:] for line in remaining)
     return text._replace(
         value=value, location=text.place(blank, cut), indent=text.indent + cut
     )

@@ -78,7 +78,10 @@ def names_bound_to(
 
 
 def surely_written(*statements: Statement) -> frozenset[str]:
-    """Return the names assigned in every branch of statements; a change in place, `x.mul_(y)`, assigns none."""
+    """Return the names that statements assign whatever branch runs; a change in place, `x.mul_(y)`, assigns none.
+
+    What a name held before is then no longer needed.
+    """
     if len(statements) == 1:  # the usual call from liveness
         return _surely_written_by(statements[0])
     return frozenset().union(*map(_surely_written_by, statements))

@@ -184,7 +184,7 @@ class ValueKinds:
         return "tensor"
 
     def _common_kind(self, parts: tuple[Node, ...], mixed: ValueKind) -> ValueKind:
-        """Return "scalar" if all parts are Python values, "array" if one is an array, else `mixed`."""
+        """Return the kind of a value made of some parts: "scalar" if all are Python values, "array" if one is an array, else `mixed`."""
         kinds = {self.of(part) for part in parts}
         if "array" in kinds:
             return "array"

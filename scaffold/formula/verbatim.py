@@ -82,7 +82,7 @@ class VerbatimExpressions(CheckedExpressions):
         return super()._name(item, present)
 
     def other(self, item: ast.expr, present: Guarded) -> Node:
-        """Parse comprehensions too; reject other further kinds."""
+        """Return the node of a comprehension, allowed in a kept text; leave other syntax to the parsers of formulas."""
         if isinstance(item, ast.ListComp | ast.GeneratorExp):
             return self._comprehension(item, present)
         return super().other(item, present)

@@ -110,7 +110,7 @@ def _is_known(place: Place, known: Known) -> bool:
 
 
 def _overlap(one: Place, other: Place) -> bool:
-    """Return whether two places have a character in common."""
+    """Return whether two places have a character in common, so that their edits cannot both be applied."""
     first = (one.line, one.column), (one.end_line, one.end_column)
     second = (other.line, other.column), (other.end_line, other.end_column)
     return first[0] < second[1] and second[0] < first[1]
@@ -123,7 +123,7 @@ def _overlap(one: Place, other: Place) -> bool:
 
 
 def places_in(text: str) -> tuple[MetadataWrapper, Known]:
-    """Return the tree of a text with its positions, and the places open to edits: kind, start and end."""
+    """Return LibCST's tree of a text with its positions, and the places open to edits: kind, start and end."""
     wrapped = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     finder = _Finder()
     wrapped.visit(finder)
@@ -213,7 +213,7 @@ def _is_commented(
 
 
 def _is_plain(parameters: cst.Parameters) -> bool:
-    """Return whether parameters can be rewritten: at least one, all positional, no star, no comment."""
+    """Return whether the parameters of a function are simple enough to be rewritten: at least one, all positional, no comment."""
     stars = (
         *parameters.posonly_params,
         *parameters.kwonly_params,
@@ -226,7 +226,7 @@ def _is_plain(parameters: cst.Parameters) -> bool:
 
 
 def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the tree of an expression's text, with the parentheses of the one it replaces."""
+    """Return LibCST's tree of an expression's text, with the parentheses of the expression it replaces (`original`)."""
     try:
         parsed = cst.parse_expression(text)
     except cst.ParserSyntaxError:
@@ -240,7 +240,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
     """A transformer of LibCST that applies the edits at the given places; `leave_...` methods get each node after its parts."""
 
     def __init__(self, places: frozenset[Place]) -> None:
-        """Sort the places by kind of edit: spans for expressions, starts for insertions, lines for definitions."""
+        """Sort the places by kind of edit, each by the key it is looked up by: span for an expression, start or line for others."""
         super().__init__()
         self.replaced = {
             place[1:5]: place for place in places if place.kind == "replace"
@@ -338,7 +338,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
 
 
 def _statement(text: str) -> Any:
-    """Parse a statement; keep the empty lines at the beginning of its text."""
+    """Return LibCST's tree of a statement to insert, with the empty lines at the beginning of its text."""
     parsed = cst.parse_statement(text)
     lines = [line.with_changes(indent=False) for line in parsed.leading_lines]
     return parsed.with_changes(leading_lines=lines)

@@ -29,7 +29,10 @@ COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
 
 
 def never_differentiable(facts: Facts) -> bool:
-    """Return whether forward marks every output as non-differentiable, by its name: autograd never runs backward then."""
+    """Return whether forward marks every output as non-differentiable, by its name.
+
+    Autograd then never runs backward, so mistakes in it do no harm.
+    """
     marked = facts.marked("mark_non_differentiable")
     if not marked:
         return False
@@ -61,7 +64,7 @@ def once(facts: Facts) -> tuple[Edit, ...]:
 
 
 def inserted_first(method: Method, text: str) -> tuple[Edit, ...]:
-    """Return the edit to insert a statement at the top of a method, after its docstring."""
+    """Return the edit to insert a statement (`text`) at the top of a method, after its docstring."""
     first = method.node.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
         return (Edit("after", span(first), text),)

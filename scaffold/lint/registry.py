@@ -99,7 +99,7 @@ def split_codes(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
-    """Return a problem for each code that begins no rule's id; `place` is the option or setting with the codes."""
+    """Return a problem for each code that begins no rule's id, with a similar one; `place` is the option or setting with the codes."""
     problems = []
     for code in codes:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):

@@ -74,7 +74,7 @@ def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
 
 
 def _is_whole(node: ast.expr | None) -> bool:
-    """Return whether a tensor has integers or booleans: then it has no graph, hence no cycle."""
+    """Return whether a tensor has integers or booleans: it requires no gradient, so keeping it makes no cycle."""
     if isinstance(node, ast.Compare):
         return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -221,7 +221,7 @@ def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
 
 
 def _is_free(backward: Method, name: str) -> bool:
-    """Return whether backward can bind the name: it has no use for it, and does not read saved_tensors yet."""
+    """Return whether backward can bind the name by `(x,) = ctx.saved_tensors`: it has no use for it, and reads no saved tensor yet."""
     nodes = list(ast.walk(backward.node))
     bound = {node.id for node in nodes if isinstance(node, ast.Name)}
     parameters = {item.name for item in backward.parameters}

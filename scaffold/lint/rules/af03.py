@@ -55,6 +55,7 @@ def _wanted(facts: Facts) -> tuple[int, str]:
     assert function.forward is not None
     required = function.forward.required
     source = f"forward has {required} input{'s' * (required != 1)}"
+    # Calls of `apply`, if the name of the class surely means this one.
     for item in function.applications if function.unique else ():
         arguments = item.call.args
         if any(isinstance(argument, ast.Starred) for argument in arguments):

@@ -60,7 +60,7 @@ def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
 
 
 def _constant_outputs(facts: Facts, start: int) -> list[str] | None:
-    """Return names for the gradients of the outputs from `start` if all are marked as non-differentiable, else None."""
+    """Return names for the gradients of the outputs from position `start` on, if all are marked as non-differentiable; else None."""
     marked = facts.marked("mark_non_differentiable") or frozenset()
     found = set()
     for item in facts.outputs:

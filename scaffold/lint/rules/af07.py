@@ -42,7 +42,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _saved(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
-    """Yield saved tensors, and attributes of ctx read in backward: the expression, its statement, and the root of its reads there."""
+    """Yield saved tensors, and attributes of ctx read in backward: each as expression, its statement, and how backward reads it."""
     for item in facts.context_calls(saver, "save_for_backward"):
         for position, argument in enumerate(item.call.args):
             yield argument, item.step, Root("saved", element=position)

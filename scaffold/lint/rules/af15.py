@@ -69,7 +69,7 @@ def _uses(node: ast.AST, name: str) -> bool:
 def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
     """Return the edit to begin backward with `if grad is None: return None, ...`.
 
-    () if the number of inputs may vary, or if backward has a docstring.
+    There is one None for each input; () if their number may vary. () too if backward has a docstring, which must come first.
     """
     backward, wanted = facts.function.backward, len(facts.inputs)
     if backward is None or any(item.passing != "positional" for item in facts.inputs):

@@ -43,7 +43,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _aside(facts: Facts, backward: Method) -> Iterator[ast.AST]:
-    """Yield nodes whose values reach no gradient: statements, `y` in `torch.zeros_like(y)`, saved state as in `running.data.copy_(mean)`."""
+    """Yield nodes of backward whose values reach no gradient, so that a cut in them does no harm.
+
+    They are statements behind no result, `y` in `torch.zeros_like(y)`, and saved state, as in `running.data.copy_(mean)`.
+    """
     behind = {id(step.statement) for step in behind_results(facts, backward)}
     for step in backward.flow.steps:
         if behind.isdisjoint(map(id, ast.walk(step.statement))):

@@ -27,7 +27,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
-    """Return the kernel with the fewest names between its results and a gradient; without one, the last called for its effect; or None."""
+    """Return the call of a kernel nearest to a gradient, by the names in between; without one, the last called for its effect.
+
+    None if backward calls none. The finding is shown there.
+    """
     steps = backward.flow.steps
     effects = (s for s in reversed(steps) if isinstance(s.statement, ast.Expr))
     for step in (*behind_results(facts, backward), *effects):

@@ -61,7 +61,7 @@ def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Return whether a returned gradient is a tensor, other than zeros."""
+    """Return whether a returned gradient surely is a tensor, other than zeros: backward computes something."""
     backward = facts.function.backward
     assert backward is not None
     bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
