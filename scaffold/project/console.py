@@ -1,5 +1,6 @@
 """Questions and progress of a run: an interface implemented by `cli` for a terminal; the default is silent.
 
+Services below `cli` may neither print nor ask; a command hands them its console.
 In: a conflict, the progress of the work, a path. Out: an answer; a path relative to the working directory.
 Invariant: nothing is printed here. The command line has a console for a terminal.
 """
@@ -17,7 +18,7 @@ Update = Callable[[int], None]  # takes the number done
 
 
 class Console:
-    """The silent console: it answers no question and shows nothing."""
+    """The silent console, for tests, notebooks and the API: it answers no question and shows nothing. `cli.terminal` has one that does."""
 
     @property
     def ask(self) -> "Ask | None":
@@ -27,13 +28,13 @@ class Console:
     def progress(
         self, total: int, things: str = "files"
     ) -> AbstractContextManager[Update]:
-        """Show the number of finished things while the context is entered."""
+        """Return a context to work in: it gives a function that shows how many of `total` things are done."""
         return nullcontext(_ignore)
 
     def proving(
         self, names: Sequence[str], verb: str = "proving"
     ) -> AbstractContextManager[Update]:
-        """Show the ops being proven, which takes long for each of them."""
+        """Return a context to prove ops in, which shows their names, as each takes long: it gives a function that shows how many are done."""
         return nullcontext(_ignore)
 
 
@@ -45,5 +46,5 @@ SILENT = Console()
 
 
 def from_here(root: Path, path: str) -> str:
-    """Return a path below the root, relative to the working directory."""
+    """Return a path below the root as the user would type it, relative to the working directory: for messages."""
     return Path(os.path.relpath(root / path)).as_posix()

@@ -1,7 +1,8 @@
 """The derivation of an op explained as text: its rules, its saved tensors and their bytes.
 
-In: an `OpSpec`, its `Derivation`, sizes for its dims. Out: sections of text. Invariant: bytes are those of single precision, written
-with the names of the dims if a size is not given.
+`scaffold derive --explain` prints it, so that a user can see why a backward is as it is. In: an `OpSpec`, its
+`Derivation`, sizes for its dims (`--sizes N=32`). Out: sections of text. Invariant: bytes are those of single precision, written
+with the names of the dims (`4*N*D`) if a size is not given.
 """
 
 import re
@@ -41,7 +42,10 @@ def read_shapes(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
-    """Return the rules used for an op, its saved values and their bytes, as text in sections; `sizes` has the size of each known dim."""
+    """Return the rules used for an op, its saved values and their bytes, as text in sections; `sizes` has the size of each known dim.
+
+    For a forward that is missing, or kept as written for autograd to differentiate, one line that says so.
+    """
     if spec.forward is None:
         return "# no forward is stated\n"
     found = explain(spec, derivation)
@@ -59,7 +63,7 @@ def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
 
 
 def _rules(found: Explanation) -> list[str]:
-    """Return the lines of the rules used: the primitive, the argument, the gradient's formula."""
+    """Return a line for each rule used: the primitive, the argument, the gradient's formula, `mul  grad.x  = grad * y`."""
     return columns(
         [
             (used.rule, f"grad.{used.argument}", f"= {used.formula}")
@@ -69,7 +73,10 @@ def _rules(found: Explanation) -> list[str]:
 
 
 def _kept(derivation: Derivation, found: Explanation) -> list[str]:
-    """Return the lines of the saved values: each with its source, the gradients reading it, and its size."""
+    """Return a line for each value kept for the backward: its source, the gradients that read it, and its size; "nothing" if there is none.
+
+    Saved tensors come first, then values on ctx that are no tensors.
+    """
     sizes = {item.name: tensor.size for item, tensor in found.saved}
     rows: list[tuple[str, str, str, str]] = [
         (
@@ -88,7 +95,7 @@ def _kept(derivation: Derivation, found: Explanation) -> list[str]:
 
 
 def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
-    """Return the lines of bytes saved, by the op and by plain autograd; as numbers too if all sizes are given."""
+    """Return two lines of bytes saved, by the op and by plain autograd of its forward: as a formula, and with sizes as a number too."""
     ours = [tensor for _, tensor in found.saved]
     rows = [("here", total(ours)), ("plain autograd", total(found.eager))]
     if sizes:
@@ -98,17 +105,17 @@ def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
 
 
 def bytes_in(sizes: Sizes) -> Callable[[Sequence[Tensors]], str]:
-    """Return a function to format the bytes of tensors: as a formula, and as a number if sizes are given."""
+    """Return a function that writes the bytes of tensors as text: `4*N*D`, and behind it `= 4,096` if sizes are given."""
 
-    def said(tensors: Sequence[Tensors]) -> str:
+    def written(tensors: Sequence[Tensors]) -> str:
         number = f" {counted(tensors, sizes)}" if sizes else ""
         return f"{total(tensors)}{number}"
 
-    return said
+    return written
 
 
 def counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
-    """Return the bytes of the tensors as text, "= 4,096"; "= ?" and the name of a dim without a size."""
+    """Return the bytes of the tensors as text, "= 4,096"; "= ? (no size for D)" if `sizes` lacks a dim of them."""
     bytes_ = 0
     for tensor in tensors:
         elements = 1
@@ -122,7 +129,7 @@ def counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows as lines, their cells padded to the widest of the column."""
+    """Return the rows of a table as lines of text, each cell padded to the widest of its column."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,5 +1,6 @@
 """Exports of the source directory's `__init__.py`, for projects with `exports = true`.
 
+So `from my_ops import swish` works for every op. `update` writes the file in the same step as the ops, `check` reports it.
 In: a project with its ops, and the files removed by a run. Out: the file with its new text, if it differs.
 Invariant: an existing file is only added to, or rid of imports of ops which do not exist any more.
 """
@@ -26,7 +27,8 @@ def exports_of(
 ) -> dict[str, str]:
     """Return the new text of the package's `__init__.py` by its path; {} if it is up to date or the setting `exports` is off.
 
-    `removed` are paths of files the run removes; `obsolete` has, by op, the names it removes from the op's file: imports of both go.
+    `removed` are paths of files the run removes; `obsolete` has, by op, names that its file will define no longer: imports of both
+    go from the text.
     """
     if not project.configuration.exports:
         return {}
@@ -42,10 +44,9 @@ def exports_of(
 def _wanted(
     project: Project, removed: Collection[str], obsolete: Mapping[str, frozenset[str]]
 ) -> Exported:
-    """Return the names to export from each op's module.
+    """Return the names to export from each op's module, `{"swish": ("swish", "SwishFunction", "Swish")}`, and how to know an obsolete import.
 
-    With them a function, `gone`, to recognize imports of removed ops: their file leaves with this run, or it is not there and the names are
-    spelled as an op's.
+    That is one of a removed op (`gone`): its file leaves with this run, or is not there and the names are spelled as an op's.
     """
     configuration, directories = project.configuration, project.places.directories
     patterns = configuration.names
@@ -55,7 +56,7 @@ def _wanted(
     function = re.compile(re.escape(patterns.function).replace(r"\{Op\}", r"\w+"))
 
     def gone(module: str, names: frozenset[str]) -> bool:
-        """Return whether an import from `module` is of an op removed; `names` are the imported names."""
+        """Return whether an import of `names` from `module` is of a removed op, so that the line may go: other imports are the user's."""
         if os.path.normpath(source / f"{module}.py") in leaving:
             return True
         ours = any(function.fullmatch(name) for name in names)
@@ -76,7 +77,7 @@ def _wanted(
 
 
 def names_lost(before: str, after: str) -> frozenset[str]:
-    """Return the names defined in `before` and not in `after`."""
+    """Return the classes and functions that the text `before` defines and `after` does not: the Module of an op, switched off since."""
     return frozenset(_defined(before)) - frozenset(_defined(after))
 
 

@@ -1,7 +1,12 @@
 """The status of every file of a project, as `scaffold check` reports it.
 
+In CI it tells whether the files are what the manifest says, and proven; each row has a hint, mostly a command that mends it.
 In: a `Project` and the names of ops. Out: a `Checked` for each file, in the order of the manifest.
 Invariant: nothing is written; a file is stale only if it would be rendered differently, whatever has changed.
+
+Words: a *row* is a `Checked`; *kept* is the record of a file, *wanted* the file as rendered now (None: not rendered, as nothing
+changed); *edited* by hand; *stale*: another text would be generated; *orphaned*: of an op in no manifest; *lost*: the record no
+longer has the text written last, so edits could not be merged; *strays*: temporary files of killed runs.
 """
 
 import posixpath
@@ -39,7 +44,7 @@ Status = Literal[
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
 PROOF: frozenset[Status] = frozenset({"unproven", "unprovable"})
-SYNC = "scaffold sync"
+SYNC = "scaffold sync"  # the hint of most rows
 NO_SUCH_FILE = "the op has no such file any more"
 PASSING: frozenset[Status] = PROOF.union({"ok", "edited"})
 
@@ -69,9 +74,10 @@ def check_project(
     *,
     formatted: bool = False,
 ) -> tuple[Checked, ...]:
-    """Classify each file; with `formatted`, stale files get their formatted new text.
+    """Return a row for each file of the named ops; without names also for files that belong to no op, and for orphaned ones.
 
-    An edited file has a second row if its present text is not proven.
+    With `formatted`, stale files get their formatted new text, for a diff. An edited file has a second row if its present text is
+    not proven.
     """
     found = [*_interrupted(project)]
     ops = survey(project, names)
@@ -91,7 +97,7 @@ def check_project(
 
 
 def _interrupted(project: Project) -> Iterator[Checked]:
-    """Yield a row for each file half written by a killed run, and for temporary files no journal knows."""
+    """Yield a row for each file half written by a killed run, which the next run restores, and for temporary files to remove by hand."""
     for path in interrupted(project.root):
         reason = "by a run that was killed"
         yield Checked(path, "", "interrupted", reason, SYNC)
@@ -104,47 +110,51 @@ def _interrupted(project: Project) -> Iterator[Checked]:
 
 
 def _removal(project: Project, path: str) -> str:
-    """Return the shell command to remove a file."""
+    """Return the shell command to remove a file, for a hint."""
     return f"rm {shlex.quote(from_here(project.root, path))}"
 
 
 def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Checked]:
-    """Yield an op's rows of `check`, one for each file, with the hint `scaffold sync` replaced if sync would not help.
+    """Yield an op's rows of `check`, with the hint `scaffold sync` replaced where sync would not help.
 
-    It neither replaces a link, nor touches an op with conflict markers, or one that is edited and out of date.
+    Sync replaces no link, and leaves alone an op with conflict markers, or one that is edited and out of date: for that it takes
+    `scaffold upgrade`, as the hint of a row says already (`needs_upgrade`).
     """
     marked = any(item.status == "conflict-markers" for item in rows)
-    left = any(item.hint == op.upgrade for item in rows)
+    needs_upgrade = any(item.hint == op.upgrade for item in rows)
     for item in rows:
-        broken = project.root / item.path
-        if item.status in ("missing", "lost") and broken.is_symlink():
+        path = project.root / item.path
+        if item.status in ("missing", "lost") and path.is_symlink():
             reason = "a link that leads nowhere"
             item = item._replace(reason=reason, hint=_removal(project, item.path))
-        elif item.hint == SYNC and (marked or left):
+        elif item.hint == SYNC and (marked or needs_upgrade):
             item = item._replace(hint="resolve them" if marked else op.upgrade)
         yield item
 
 
 def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
-    """Yield the row of `__init__.py` if `exports` is on; the ops in `left` need `scaffold upgrade`, as sync leaves them alone."""
+    """Yield the row of `__init__.py`, if the setting `exports` has it kept up to date: missing, stale or ok.
+
+    Sync leaves the ops in `left` alone, and does not export them anew: if they alone make it stale, the hint is to upgrade them.
+    """
     if not project.configuration.exports:
         return
     path = exporting_path(project.places)
-    told = Checked(path, "", "ok", hint=SYNC)
+    row = Checked(path, "", "ok", hint=SYNC)
     if project.reads[path] is None:
-        yield told._replace(status="missing")
+        yield row._replace(status="missing")
     elif exports_of(project):
         reason = "it does not export what the ops define"
         others = {op: item for op, item in project.listed.items() if op not in left}
         helps = exports_of(project._replace(listed=others)) or not left
         hint = SYNC if helps else f"scaffold upgrade {' '.join(left)}"
-        yield told._replace(status="stale", reason=reason, hint=hint)
+        yield row._replace(status="stale", reason=reason, hint=hint)
     else:
-        yield told._replace(hint="")
+        yield row._replace(hint="")
 
 
 def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
-    """Yield the status of the test module shared by all ops."""
+    """Yield the rows of the test module shared by all ops, if the project has one: it is surveyed like an op, but belongs to none."""
     op = survey_shared(project)
     if op is None:
         return
@@ -158,7 +168,7 @@ def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
 def _rendered(
     project: Project, ops: tuple[Op, ...], console: Console, formatted: bool
 ) -> dict[str, tuple[Wanted, ...]]:
-    """Return by name the files wanted of each new or changed op; an unchanged op is as it was last rendered."""
+    """Return by name the files of each new or changed op as rendered now; an unchanged op is left out: it would be as it was written."""
     new = [op.listed for op in ops if op.record is None]
     changed = [op.listed for op in ops if op.record is not None and op.changed]
     if not new and not changed:
@@ -175,46 +185,53 @@ def _rendered(
 def _rows_of_op(
     project: Project, op: Op, wanted: tuple[Wanted, ...] | None
 ) -> Iterator[Checked]:
-    """Yield a row for each file of an op: the recorded ones, then wanted ones without a record. `wanted` is None if nothing changed."""
+    """Yield a row for each file of an op: the recorded ones, then rendered ones without a record.
+
+    `wanted` are the files as rendered now; None if nothing changed.
+    """
     name = op.listed.name
     by_role = {item.role: item for item in wanted or ()}
     for kept in op.record.files if op.record else ():
         new = by_role.pop(kept.role, None)
         # A record without a draft is of a file the op no longer has.
         gone = new is None and (kept.draft == "" or wanted is not None)
-        told = _row_of_file(project, op, kept, new, gone)
-        yield from _with_proof(project, op, told) if kept.role == "op" else (told,)
+        row = _row_of_file(project, op, kept, new, gone)
+        yield from _with_proof(project, op, row) if kept.role == "op" else (row,)
         if op.standings[kept.path].lost and not gone:
-            yield _row_of_lost(project, told)
+            yield _row_of_lost(project, row)
     for item in by_role.values():
         data = present(project.root, item.path)
-        told = Checked(item.path, name, "missing", "", SYNC, None, item)
+        row = Checked(item.path, name, "missing", "", SYNC, None, item)
         if data is not None:
-            told = told._replace(status="stale", reason="no record in .scaffold/")
+            row = row._replace(status="stale", reason="no record in .scaffold/")
             if not says_the_same(decoded(data, item.path), item.text):
-                reason = f"{told.reason}; differs"
+                reason = f"{row.reason}; differs"
                 hint = f"{op.upgrade} --on-conflict overwrite"
-                told = told._replace(reason=reason, hint=hint)
-        yield told
+                row = row._replace(reason=reason, hint=hint)
+        yield row
 
 
 def _row_of_file(
     project: Project, op: Op, kept: Kept, new: Wanted | None, gone: bool
 ) -> Checked:
-    """Return the row of one recorded file; `new` is the wanted file in its place, if rendered, `gone`: the op has no such file any more."""
+    """Return the row of one recorded file, `kept`, by its state on disk and what would be written now.
+
+    `new` is the file as rendered, None if it was not; `gone`: the op has no such file any more. A draft is a text before
+    formatting: if its digest is as recorded, there is nothing new to write.
+    """
     known = op.standings[kept.path]
-    told = Checked(kept.path, op.listed.name, "ok", "", "", kept, new)
+    row = Checked(kept.path, op.listed.name, "ok", "", "", kept, new)
     if gone and known.condition != "missing":
         shared = op.listed.name == SHARED
         reason = "no op has a test any more" if shared else NO_SUCH_FILE
         hint = op.upgrade
         if known.edited:
             reason, hint = f"{reason}; edited", _removal(project, kept.path)
-        return told._replace(status="orphaned", reason=reason, hint=hint)
+        return row._replace(status="orphaned", reason=reason, hint=hint)
     if known.condition == "missing":
-        return told._replace(status="missing", hint=SYNC)
+        return row._replace(status="missing", hint=SYNC)
     if known.condition == "conflict-markers":
-        return told._replace(status="conflict-markers", hint="resolve them")
+        return row._replace(status="conflict-markers", hint="resolve them")
     if new is not None and (new.draft, new.path) != (kept.draft, kept.path):
         reason, hint = f"{' and '.join(op.changed)} changed", SYNC
         if known.edited:
@@ -223,49 +240,49 @@ def _row_of_file(
         if new.path != kept.path and present(project.root, new.path) is not None:
             shown = from_here(project.root, new.path)
             reason, hint = f"{reason}; '{shown}' is in the way", f"move '{shown}' away"
-        return told._replace(status="stale", reason=reason, hint=hint)
-    return told._replace(status="edited") if known.edited else told
+        return row._replace(status="stale", reason=reason, hint=hint)
+    return row._replace(status="edited") if known.edited else row
 
 
-def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
-    """Yield `told`, the row of the op's file, and after it one for a missing proof, unless the file has another problem first.
+def _with_proof(project: Project, op: Op, row: Checked) -> Iterator[Checked]:
+    """Yield the row of the op's file, and after it one that says that it is not proven; a file with another problem has its row alone.
 
-    An unedited file without a proof has the second row alone.
+    An unedited file without a proof has the second row alone. The hint is the command that proves it, if there is one.
     """
-    if told.status not in ("ok", "edited"):
-        yield told
+    if row.status not in ("ok", "edited"):
+        yield row
         return
     proven, name = op.proven(project.root), op.listed.name
-    if proven.status == "proven" or told.status == "edited":
-        yield told
+    if proven.status == "proven" or row.status == "edited":
+        yield row
     if proven.status == "proven":
         return
     hint = f"scaffold verify {name}"
-    if proven.status == "unproven" and told.status == "ok":
+    if proven.status == "unproven" and row.status == "ok":
         hint = "scaffold sync --prove"
-    elif proven.status == "unprovable" and told.status == "ok":
-        hint = f"write that in {told.path}, then {hint}"
+    elif proven.status == "unprovable" and row.status == "ok":
+        hint = f"write that in {row.path}, then {hint}"
     elif op.record is not None and op.record.kept("test") is None:
         hint = f"leave 'test' out of the table of '{name}', then scaffold sync and scaffold verify {name}"
-    yield told._replace(status=proven.status, reason=proven.reason, hint=hint)
+    yield row._replace(status=proven.status, reason=proven.reason, hint=hint)
 
 
-def _row_of_lost(project: Project, told: Checked) -> Checked:
-    """Return a row for a record without the text written last: a merge with the file `told` could not start from it."""
-    assert told.kept is not None
-    path = record_path(told.op)
+def _row_of_lost(project: Project, row: Checked) -> Checked:
+    """Return a row for a record without the text written last of a file, whose own row is `row`: a merge of edits starts from that text."""
+    assert row.kept is not None  # the row is of a recorded file
+    path = record_path(row.op)
     reason = (
-        f"does not hold how '{told.path}' was written; a merge of that starts from it"
+        f"does not hold how '{row.path}' was written; a merge of that starts from it"
     )
     hint = SYNC
-    if told.status == "stale" and not told.hint:
+    if row.status == "stale" and not row.hint:  # edited, and cannot be merged now
         back = f"take '{from_here(project.root, path)}' from version control"
-        hint = f"{back}, then scaffold upgrade {told.op}"
-    return Checked(path, told.op, "lost", reason, hint)
+        hint = f"{back}, then scaffold upgrade {row.op}"
+    return Checked(path, row.op, "lost", reason, hint)
 
 
 def _rows_of_orphan(project: Project, record: Record) -> Iterator[Checked]:
-    """Yield the files of an op in no manifest any more; the record itself if none of them is there."""
+    """Yield a row for each file of an op in no manifest any more, or for its record if no file is there; `scaffold remove` removes them."""
     reason = f"no op '{record.op}' in {record.manifest}"
     hint = f"scaffold remove {record.op}"
     standings = [(kept, standing(project.root, kept)) for kept in record.files]
@@ -280,7 +297,7 @@ def _rows_of_orphan(project: Project, record: Record) -> Iterator[Checked]:
 
 
 def difference(project: Project, item: Checked) -> str:
-    """Return the diff of a row: the user's edits, or the update of a stale or missing file; "" for any other."""
+    """Return the diff that `check --diff` shows for a row: the user's edits, or the update of a stale or missing file; "" for any other."""
     there = present(project.root, item.path)
     base = item.kept.written if item.kept else None
     before, after = _sides(item, there, base)
@@ -295,7 +312,8 @@ def _sides(
 ) -> tuple[bytes | None, bytes | None]:
     """Return the contents to compare for a row, before and after; None for no file.
 
-    `there` is the file's content, `base` its text as written last.
+    `there` is the file's content on disk, `base` its text as written last. Of a file edited by hand these two are compared; of a
+    stale or missing one what is there and what a run would write.
     """
     written = base.encode() if base is not None else None
     if item.status in ("edited", "conflict-markers"):

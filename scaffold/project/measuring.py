@@ -1,7 +1,10 @@
 """Benchmarks of an op against plain autograd of its text, torch.compile of it, and another operator.
 
-In: a `Specified`, the text of the other operator, sizes, dtypes. Out: a `Table` for each choice of sizes and dtype.
+The service of `scaffold bench`. In: a `Specified` (an op's keys and its spec), the text of the other operator, sizes, dtypes. Out:
+a `Table` for each choice of sizes and dtype.
 Invariant: another operator is written like a forward; if the op or the other operator cannot be measured, an error is raised.
+
+Words: a *variant* is one of the things compared, each timed on the same inputs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +45,7 @@ class Table(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """The variants to measure, and the sizes."""
+    """All that is known before the first measurement: the variants, the sizes, and where their code is found."""
 
     variants: tuple[Variant, ...]
     sizes: tuple[tuple[Sizes, Mapping[str, Any]], ...]  # with the arguments of a call
@@ -55,7 +58,8 @@ def workload(
 ) -> Workload:
     """Return the variants to measure: the op, plain autograd of its forward, and on request torch.compile and the operator `against`.
 
-    Raise ScaffoldError if a part of the op is left to write.
+    `sizes` are texts such as "N=32, D=512", one for each table; without any, usual large sizes are taken. Raise ScaffoldError if a
+    gradient of the op is left to write: there would be nothing to measure.
     """
     spec, derivation = found.spec, derive(found.spec)
     if missing := missing_of(spec, derivation):
@@ -74,13 +78,16 @@ def workload(
     chosen = [large_sizes(seen, read_shapes(text)) for text in sizes or ("",)]
     arguments = [(one, make_arguments(seen, one)) for one in chosen]
     path = import_path(Path.cwd(), found.places.root / found.places.directories.source)
-    whose = runs_code_of(spec, "the measurement")
-    notes = (*inferred_note(found), *notes_of(spec, derivation), whose)
+    imported = runs_code_of(spec, "the measurement")
+    notes = (*inferred_note(found), *notes_of(spec, derivation), imported)
     return Workload(tuple(variants), tuple(arguments), path, tuple(filter(None, notes)))
 
 
 def _other(found: Specified, text: str) -> Formula:
-    """Return the other operator as a formula over the op's inputs, read like its forward."""
+    """Return the other operator, the text of `--against`, as a formula over the op's inputs, read like its forward.
+
+    An op of the same inputs is built with it; its problems are placed at `--against`.
+    """
 
     def locate(path: KeyPath, *, key: bool = False) -> Location:
         stated = path[:1] == ("forward",)
@@ -102,16 +109,16 @@ def measure(
     rounds: int,
     tell: Callable[[], None],
 ) -> Iterator[Table]:
-    """Yield a table of times and memory for each choice of sizes and dtype; `tell` is called after each measured step.
+    """Yield a table of times and memory for each choice of sizes and dtype; `tell` is called after each measured step, for a bar.
 
-    Raise ScaffoldError if the op or the other operator cannot be measured.
+    Raise ScaffoldError if the op or the other operator cannot be measured; autograd and torch.compile may fail: the table says so.
     """
     for (sizes, arguments), dtype in product(work.sizes, dtypes):
         chosen = setting._replace(arguments=arguments, dtype=dtype)
         found = bench.measure(work.variants, chosen, rounds, tell)
-        about = f"cannot be measured with {_title(sizes, dtype)} on {setting.device}"
+        problem = f"cannot be measured with {_title(sizes, dtype)} on {setting.device}"
         for name in found.refused.keys() - {PLAIN, COMPILED}:
-            raise _refused(name, f"{about}: {found.refused[name]}")
+            raise _refused(name, f"{problem}: {found.refused[name]}")
         yield Table(sizes, dtype, found)
 
 

@@ -1,6 +1,7 @@
 """The test module shared by a project, `op_testing.py`: kept like an op's files, with its own record.
 
-In: a `Project`. Out: the module's status, the work on it, its changes in a run for another purpose.
+Generated tests import their questions from it; without one each test has a copy of them. `survey` and `update` treat it as one
+more op, called SHARED. In: a `Project`. Out: the module's status, the work on it, its changes in a run for another purpose.
 Invariant: the module exists while some op has a test; an edited one is neither overwritten nor removed.
 """
 
@@ -36,7 +37,7 @@ UPGRADE = "scaffold upgrade"
 
 
 def survey_shared(project: Project) -> Op | None:
-    """Return the module's status, compared with its record as if it were an op.
+    """Return the module compared with its record, as if it were an op: it has no specification, and no proof.
 
     None if the project's tests share no module, or there is neither a test nor a record.
     """
@@ -60,10 +61,13 @@ def survey_shared(project: Project) -> Op | None:
 
 
 def is_wanted(project: Project) -> bool:
-    """Return whether an op has a test: then the shared module is needed. Of an op in a manifest not read by this run, its record tells."""
+    """Return whether any op of the project has a test: then the shared module is needed.
+
+    The tables of the manifests read tell, and for ops of other manifests their records: a kept test with a draft is still wanted.
+    """
     defaults = dict(project.configuration.defaults)
-    said = ({**defaults, **item.entry.raw} for item in project.listed.values())
-    if any(raw.get("test", True) is not False for raw in said):
+    tables = ({**defaults, **item.entry.raw} for item in project.listed.values())
+    if any(raw.get("test", True) is not False for raw in tables):
         return True
     return any(
         kept is not None and kept.draft != ""
@@ -74,13 +78,13 @@ def is_wanted(project: Project) -> bool:
 
 
 def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, ...]:
-    """Return the module as it should be, alone in a tuple; () if no op has a test. An unformatted one has no text, only its digest."""
+    """Return the module as it should be, in a tuple like the files of an op; () if no op has a test. Without `formatted` it has no text."""
     shared = project.places.directories.op_testing
     return (_file(project, shared, formatted),) if shared and is_wanted(project) else ()
 
 
 def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
-    """Return the module as it should be, rendered from its template; `shared` is its place.
+    """Return the module as it should be, rendered from its template; `shared` has its path and import name.
 
     Without `formatted` its text is "": the digest of the draft, before black, is enough to see whether it is out of date.
     """
@@ -107,7 +111,7 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
 
 
 def weigh_shared(project: Project, op: Op) -> Work | None:
-    """Return the work on the module; None if it is up to date."""
+    """Return the work on the module, surveyed as `op`: to write, update or remove it; None if it is up to date."""
     wanted = is_wanted(project)
     if wanted and op.settled:
         return None
@@ -124,9 +128,10 @@ class Shared(NamedTuple):
 
 
 def shared_works(project: Project, *, leave_edited: bool) -> Shared:
-    """Return the module as an op of a run, with the work on it; with `leave_edited`, an edited one is left alone, with a note.
+    """Return the module as one more op of a run that updates ops, with the work on it.
 
-    `need` is the action for a file: "same" is none, "keep" leaves an edited file for which nothing new was generated (no note then).
+    With `leave_edited`, as of `new-op`, an edited one is left alone, with a note; no note if nothing new was generated for it
+    (`need` "keep").
     """
     op = survey_shared(project)
     work = weigh_shared(project, op) if op else None
@@ -139,8 +144,8 @@ def shared_works(project: Project, *, leave_edited: bool) -> Shared:
     ]
     if not leave_edited or not edited:
         return Shared((op,), (work,))
-    said = (item for item in edited if item.need != "keep")
-    return Shared(notes=tuple(left_alone(project, item) for item in said))
+    outdated = (item for item in edited if item.need != "keep")
+    return Shared(notes=tuple(left_alone(project, item) for item in outdated))
 
 
 class Beside(NamedTuple):
@@ -154,9 +159,10 @@ class Beside(NamedTuple):
 def kept_in_step(
     project: Project, *, forced: bool = False, only_drop: bool = False
 ) -> Beside:
-    """Return the changes to create, update or remove the module, as the project's ops now require; an edited one is only removed if `forced`.
+    """Return the changes of the module in a run that adds, removes or renames ops: it is created, updated or removed as they require.
 
-    With `only_drop`, it is removed if no op needs it, and otherwise left.
+    An edited one is only removed, and only if `forced`; else a note says that it is left. With `only_drop`, it is removed if no op
+    needs it, and otherwise left as it is.
     """
     op = survey_shared(project)
     if op is None or only_drop and is_wanted(project):
@@ -181,7 +187,10 @@ def kept_in_step(
 def shared_record(
     op: Op, prospects: tuple[Prospect, ...], written: Collection[str]
 ) -> dict[str, str | None]:
-    """Return the path and text of the module's record after a run; None as text, for removal, if no file of it is left."""
+    """Return the path and text of the module's record after a run; None as text, for removal, if no file of it is left.
+
+    `prospects` are its files with the action for each, `written` the paths the run writes or removes.
+    """
     record = Record(SHARED, "", op.origin, ())
     # All but an unwanted file the run removes.
     remaining = tuple(
@@ -189,14 +198,14 @@ def shared_record(
         for item in prospects
         if item.wanted is not None or item.path not in written
     )
-    told = record_files(record, remaining, written)
-    if not told and op.record is not None:
+    files = record_files(record, remaining, written)
+    if not files and op.record is not None:
         return dict.fromkeys(state_paths(op.record))
-    return told
+    return files
 
 
 def left_alone(project: Project, item: Prospect) -> str:
-    """Return a note on the module left alone by a run: edited, or not ours."""
+    """Return the note on the module left alone by a run, since somebody edited it or it is not ours, and what to do about it."""
     shown = from_here(project.root, item.moved_from or item.path)
     if item.wanted is None:
         return f"'{shown}' serves no test any more, but was edited"

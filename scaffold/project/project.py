@@ -1,7 +1,11 @@
 """A project read from its files: configuration, directories, manifests and records.
 
-In: the working directory, and manifests named on the command line. Out: a `Project`; nothing is rendered or written.
+`sync`, `check`, `list`, `remove` and others begin with it. In: the working directory, and manifests named on the command line.
+Out: a `Project`; nothing is rendered or written.
 Invariant: all problems of the files read are raised together.
+
+Words: a *manifest* is a file of ops, `ops.toml`; a *record* is a file below `.scaffold/` that remembers how an op's files were
+written; paths are relative to the *root*, the directory of the pyproject.toml.
 """
 
 import posixpath
@@ -32,8 +36,10 @@ class Project(NamedTuple):
     texts: dict[str, str]  # of the manifests, by path below the root
     listed: dict[str, Listed]
     records: dict[str, Record]
-    reads: dict[str, bytes | None]  # files edited by runs, as they were read
-    unwritten: Mapping[str, str] = NOTHING  # written by the same run, as ops
+    # Manifests, records and the `__init__.py` as read: a run stops if one has changed before it writes.
+    reads: dict[str, bytes | None]
+    # Files of formulas that the run is to write too.
+    unwritten: Mapping[str, str] = NOTHING
     shared: Record | None = None  # of the module imported by tests
 
     @property
@@ -41,7 +47,7 @@ class Project(NamedTuple):
         return self.places.root
 
     def orphans(self) -> tuple[Record, ...]:
-        """Return the records of ops no longer in their manifest, if it was read by this run or is gone."""
+        """Return the records of ops no longer in their manifest, for `scaffold remove`; a manifest not read by this run may have the op."""
         return tuple(
             record
             for op, record in self.records.items()
@@ -53,17 +59,17 @@ class Project(NamedTuple):
         )
 
     def chosen(self, names: Sequence[str]) -> dict[str, Listed]:
-        """Return the named ops, or all without names; raise ScaffoldError for a name in none of the manifests read."""
+        """Return the named ops, or all without names; raise ScaffoldError for each name in none of the manifests read."""
         if not names:
             return self.listed
         problems = []
         read = [from_here(self.root, path) for path in self.texts]
         place = Location(read[0]) if len(read) == 1 else None
-        where = "the file" if place else ", ".join(read) or "any manifest"
+        shown = "the file" if place else ", ".join(read) or "any manifest"
         for name in names:
             if name not in self.listed:
                 hint = did_you_mean(name, self.listed) or "see: scaffold list"
-                message = f"no op '{name}' in {where}"
+                message = f"no op '{name}' in {shown}"
                 problems.append(ScaffoldError(message, place, hint))
         raise_all(problems)
         return {name: self.listed[name] for name in dict.fromkeys(names)}
@@ -76,9 +82,10 @@ def open_project(
     may_lack: bool = False,
     template_dirs: Sequence[str] = (),
 ) -> Project:
-    """Return the project of the working directory, with these manifests or the configured ones; `settled` requires one with records.
+    """Return the project of the working directory, with these manifests or the configured ones.
 
-    `template_dirs` go before the configuration's. Raise ScaffoldError without any manifest, unless it `may_lack` one.
+    `settled`: raise ScaffoldError without a [tool.scaffold], as nothing is recorded then. `may_lack`: go on without any manifest
+    instead of raising. `template_dirs` go before the configuration's.
     """
     configuration = configuration_here()
     if settled and not configuration.project:
@@ -95,7 +102,7 @@ def open_project(
     shown = {from_here(root, path): text for path, text in texts.items()}
     packaged = places.directories.package is not None
     listed = list_ops(shown, packaged, configuration.names)
-    below = dict(zip(shown, paths, strict=True))
+    below = dict(zip(shown, paths, strict=True))  # as shown -> below the root
     state = read_state(root) if configuration.project else {}
     records = decode_records(state)
     shared = records.pop(SHARED, None)
@@ -118,9 +125,9 @@ def exporting_path(places: Places) -> str:
 
 
 def new_manifest(configuration: Configuration, op: str) -> str | None:
-    """Return the path of the manifest for a new op: the first one configured without a wildcard, or a file of its own.
+    """Return the path of the manifest that `new-op` adds an op to: the first one configured without a wildcard, or a file of its own.
 
-    None if several patterns allow one.
+    None if it cannot be told: several patterns, or one with a wildcard elsewhere than in the file's name.
     """
     plain = [path for path in configuration.manifest if not WILD & set(path)]
     if plain:
@@ -133,8 +140,8 @@ def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
     if len(patterns) != 1:
         return None
     path = PurePath(patterns[0])
-    open_ = path.name.count("*") == 1 and not {"?", "["} & set(path.name)
-    if not open_ or WILD & set(str(path.parent)):
+    one_star = path.name.count("*") == 1 and not {"?", "["} & set(path.name)
+    if not one_star or WILD & set(str(path.parent)):
         return None
     return path.with_name(path.name.replace("*", op)).as_posix()
 
@@ -148,7 +155,7 @@ def no_project() -> ScaffoldError:
 
 
 def _configured(root: Path, configuration: Configuration) -> list[str]:
-    """Return the configured manifests; a wildcard may match none."""
+    """Return the paths of the configured manifests; a pattern may match none, and a sole file may be missing: it is reported later."""
     found: list[str] = []
     for pattern in configuration.manifest:
         if WILD & set(pattern):
@@ -159,7 +166,7 @@ def _configured(root: Path, configuration: Configuration) -> list[str]:
 
 
 def _named(root: Path, manifests: Iterable[str]) -> list[str]:
-    """Return the manifests typed by the user, relative to the root."""
+    """Return the manifests typed by the user, relative to the working directory, as paths below the root; each once."""
     return list(dict.fromkeys(_below(root, Path.cwd() / name) for name in manifests))
 
 
@@ -197,6 +204,7 @@ def _text(root: Path, path: str, data: bytes) -> str:
 
 
 def _unread(root: Path, path: str, reason: str) -> ScaffoldError:
+    """Return the error for a manifest that cannot be read."""
     place = Location(from_here(root, path))
     hint = "save it as text in UTF-8, or name another manifest"
     return ScaffoldError(f"cannot be read: {reason}", place, hint)

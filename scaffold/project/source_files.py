@@ -1,5 +1,6 @@
 """The Python files named by a command's paths: found and read in one place, and a map over all of them.
 
+`scaffold lint`, `verify FILE`, `adopt` and `test-stub` look for hand-written Functions in them.
 In: paths typed by a user, a function of a file. Out: files in a stable order, their texts as Python would read them; the
 results in the order of the files.
 Invariant: an unreadable file is a `ScaffoldError` with its place; hidden directories and environments are not entered. The results
@@ -22,7 +23,7 @@ SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
 
 def find_sources(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return every Python file at or below the paths, once, as it is shown."""
+    """Return every Python file at or below the paths, each once, as messages show it; raise for paths that do not exist, all together."""
     found: dict[str, None] = {}
     problems = []
     for path in paths:
@@ -55,7 +56,7 @@ def _below(directory: str) -> Iterator[str]:
 
 
 def read_source(path: str) -> str:
-    """Return the text of a file in its declared encoding, with plain line ends."""
+    """Return the text of a Python file in the encoding it declares, with newlines for line ends; raise ScaffoldError if it cannot be read."""
     try:
         data = read_bytes(path)
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -70,7 +71,10 @@ def read_source(path: str) -> str:
 
 
 def is_plain_utf8(path: str) -> bool:
-    """Return whether a file can be written back unchanged: UTF-8 without a byte order mark or lone carriage returns."""
+    """Return whether `lint --fix` can write a file back with nothing else changed: UTF-8 without a byte order mark or lone carriage returns.
+
+    False for a file that cannot be read.
+    """
     try:
         data = read_bytes(path)
         data.decode("utf-8")
@@ -84,7 +88,11 @@ Result = TypeVar("Result")
 
 
 class Tree(NamedTuple):
-    """The files of a run: all, the relevant ones, and the Functions they define."""
+    """The files of a run: all, and the relevant ones, to be parsed.
+
+    `known` are the names of all Functions they define, as a class may inherit from one of another file; `unread` the errors of
+    files that cannot be read.
+    """
 
     paths: tuple[str, ...]
     relevant: tuple[str, ...]
@@ -94,7 +102,11 @@ class Tree(NamedTuple):
 
 
 def look_through(paths: Sequence[str]) -> Tree:
-    """Read all files at or below the paths; return them, and the ones worth parsing: named, or perhaps defining a Function."""
+    """Return all files at or below the paths, and the ones worth parsing: named by the user, or perhaps defining a Function.
+
+    Parsing is slow, so words of the text decide first; a file with a class is looked at again once the names of all Functions are
+    known: it may inherit from one.
+    """
     found = find_sources(paths)
     named = frozenset(os.path.normpath(path) for path in paths).intersection(found)
     texts, unread = {}, []
@@ -118,7 +130,7 @@ def look_through(paths: Sequence[str]) -> Tree:
 def each(
     function: Callable[[str], Result], tree: Tree, console: Console
 ) -> list[Result]:
-    """Return the function's results for the relevant files, in their order; several processes share the work."""
+    """Return the results of a function for each relevant file, in their order; several processes share the work, the console shows it."""
     paths = tree.relevant
     count = processes_for(len(paths))
     results = []

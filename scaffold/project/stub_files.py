@@ -1,5 +1,6 @@
 """The test file of a stub: what it uses of `op_testing.py` is a part of it, as of the test of an op.
 
+A stub is a test of a hand-written Function, written by `scaffold test-stub`; it must run where scaffold is not installed.
 In: the text of a stub without imports. Out: the whole file, formatted.
 Invariant: it imports what it reads, and nothing of this package.
 """
@@ -26,6 +27,7 @@ ALSO = (
 def stub_file(text: str) -> str:
     """Return a complete test file: the text with its imports, and the parts of `op_testing.py` it uses copied in."""
     shared = needed(op_testing_draft(PLAIN, None), text, True, found=False)
+    # The imports and shared parts go between the docstring and the code.
     docstring, _, code = text.partition('"""\n\n')
     whole = f"{shared}\n\n\n{code}"
     imports = import_block(whole, ALSO, KNOWN)

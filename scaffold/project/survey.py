@@ -1,7 +1,12 @@
 """Status of a project's ops: changes since their records, the state of their files, and the validity of proofs.
 
+The first step of `sync` and `check`: rendering all ops takes long, so only the changed ones are rendered after it.
 In: a `Project` and names of ops. Out: an `Op` each; nothing is rendered, no code of an op runs.
 Invariant: an op without changes would be rendered as it was last written, so rendering is skipped.
+
+Words: an op's *record* remembers the sources of its files (`Origin`: digests of the table, configuration, templates), each
+file's text as written (`Kept`), and a proof; a *standing* is the state of a file on disk compared with it, such as "edited";
+*reads* are files that formulas come from, with digests; a *prospect* is a file with what a run will do with it.
 """
 
 import os
@@ -43,7 +48,7 @@ OTHER_CODE = "its Function has changed since the proof"
 
 
 class Proven(NamedTuple):
-    """Status of the proof of an op's file, and the reason if it is not proven."""
+    """Status of the proof of an op's file, and the reason if it is not proven; unprovable: the last try found why no proof can be made."""
 
     status: Literal["proven", "unproven", "unprovable"]
     reason: str = ""
@@ -62,7 +67,10 @@ class Op(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Return whether the op need not be rendered: no source of its files changed, every file is there and wanted, no text is lost."""
+        """Return whether the op need not be rendered: no source of its files changed, every file is there and still part of the op.
+
+        And its record still has each file's text as written, from which a merge starts; if that is lost, rendering restores it.
+        """
         if self.record is None or self.changed:
             return False
         there = all(
@@ -74,12 +82,12 @@ class Op(NamedTuple):
 
     @property
     def upgrade(self) -> str:
-        """Return the command to merge new text into its files."""
+        """Return the command, for a hint, that merges new text into its files, which were edited."""
         name = self.listed.name
         return "scaffold upgrade" if name == SHARED else f"scaffold upgrade {name}"
 
     def proven(self, root: Path) -> Proven:
-        """Return the status of the op's proof: it counts for the present specification and the code now in the file."""
+        """Return the status of the op's proof: a recorded one counts if it is of the present specification and of the code now in the file."""
         proof = self.record.proof if self.record else None
         if proof is None:
             return Proven("unproven", NONE_ON_RECORD)
@@ -90,7 +98,10 @@ class Op(NamedTuple):
         return Proven("unprovable", proof.lacks) if proof.lacks else Proven("proven")
 
     def _stands(self, root: Path) -> bool:
-        """Return whether the proven code is still in the file; the file is parsed only if its text differs from the proven one."""
+        """Return whether the proven code is still in the file.
+
+        A file with the proven text, perhaps formatted, is not parsed; of another the digest of its Function is compared.
+        """
         kept = self.record.kept("op") if self.record else None
         if self.record is None or self.record.proof is None or kept is None:
             return False
@@ -107,19 +118,22 @@ class Op(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work on an op's files."""
+    """The work on an op's files in a run: what to do with each, and what a proof needs."""
 
     op: Op
     prospects: tuple[Prospect, ...]
-    reads: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
+    reads: tuple[tuple[str, str], ...]  # to record: files of its formulas, with digests
+    notes: tuple[str, ...]  # for the user
     code: str = ""  # digest of the rendered Function, if proofs matter
     proof: Proof | None = None  # of that code, if known
     provable: "Provable | None" = None  # to make a proof, if none is known
 
 
 def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
-    """Return the named ops, or all, each compared with its record and the disk; nothing is rendered."""
+    """Return the named ops, or all, each compared with its record and the disk; nothing is rendered.
+
+    A cache between runs saves comparisons of texts. The line length is no part of an op's origin: formatting alone is no change.
+    """
     directories = project.places.directories._replace(line_length=0)
     configurations = {
         path: configuration_digest(project.configuration, directories, path)
@@ -153,13 +167,13 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
 
 
 def _cache() -> Path:
-    """Return the directory of the cache, which only saves time."""
+    """Return the user's directory for caches of ours; whatever is in it may be deleted, it only saves time."""
     place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(place, "scaffold")
 
 
 class _Digests:
-    """The present digests of files named by formulas; each is read once."""
+    """The present digests of files that formulas come from; each is read once in a run, though several ops may name it."""
 
     def __init__(
         self, project: Project, digest: Callable[[str], str] = text_digest
@@ -168,7 +182,7 @@ class _Digests:
         self._known: dict[str, str] = {}
 
     def again(self, reads: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """Return the paths of recorded files with their present digests, to compare with the recorded ones."""
+        """Return the recorded files of an op, `reads`, with their present digests: if one differs from the recorded, the op has changed."""
         return tuple((path, self._digest(path)) for path, _ in reads)
 
     def _digest(self, path: str) -> str:

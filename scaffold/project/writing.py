@@ -1,8 +1,12 @@
 """Writing of texts to files: conflicts settled by the policy or by asking, then all files written or none.
 
+For commands that write a few files; `update` has the same for ops with records.
 In: {path: text}, the root of the paths, and the policy of `--on-conflict`.
 Out: a `Settled`: the changes made, or planned by `look`.
 Invariant: a look and a write of the same texts give the same verbs, except for the user's answers to questions.
+
+Words: a *look* plans without writing (`--dry-run`); a *conflict* is an existing file that differs and is not known to be ours;
+*verbs* are "create", "update" and so on, one for each file of a plan.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -37,17 +41,17 @@ class Settled(NamedTuple):
     refusal: ScaffoldError | None = None  # the reason nothing was written
     undone: tuple[str, ...] = ()  # files half done by an earlier, killed run
     obstacle: ScaffoldError | None = None  # the same of a look
-    told: tuple[str, ...] = ()  # notes on files left alone
+    told: tuple[str, ...] = ()  # notes on files of the shared test module left alone
 
     @property
     def problems(self) -> tuple[ScaffoldError, ...]:
-        """Return the problems of a run, or of a look."""
+        """Return why nothing was written, or in a look why nothing would be; () if all is well."""
         found = self.refusal or self.obstacle
         return found.problems if found else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return notes for the user beside the verbs."""
+        """Return notes for the user: files restored after an interrupted run, files left alone."""
         listed = ", ".join(self.undone)
         undone = f"undid what an interrupted run had begun: {listed}"
         return (undone, *self.told) if listed else self.told
@@ -72,7 +76,11 @@ def look(
     known: Known = NOTHING,
     console: Console = SILENT,
 ) -> Settled:
-    """Return the plan of a run without writing; with the policy "ask" its conflicts stay, as nobody is asked."""
+    """Return the plan of a run, without writing: what `write` would do with the same arguments.
+
+    With the policies "ask" and "abort" conflicts stay in it, undecided, as nobody is asked; `obstacle` has the error a run would
+    raise. `rehearse` raises if a file could not be written.
+    """
     planned = plan(files, root, **known._asdict())
     if policy in ("ask", "abort"):
         rehearse(planned)
@@ -86,7 +94,7 @@ def look(
 
 
 def _obstacle(planned: Plan) -> ScaffoldError | None:
-    """Return the error `--on-conflict abort` would raise; None without conflicts."""
+    """Return the error that a plan with conflicts raises if nobody decides them; None without conflicts."""
     try:
         without_conflicts(planned, "abort")
     except ConflictError as error:
@@ -101,7 +109,7 @@ def write(
     known: Known = NOTHING,
     console: Console = SILENT,
 ) -> Settled:
-    """Write all files, or none if the policy or an answer forbids it."""
+    """Write all files, or none if the policy or an answer forbids it (`refusal`); do it again if another run interfered."""
     return undisturbed(lambda: write_once(files, root, policy, known, console))
 
 
@@ -111,7 +119,7 @@ def undisturbed(run: Callable[[], Run]) -> Run:
         return run()
     except ChangedError as error:
         root = error.root
-    with in_turn(root):
+    with in_turn(root):  # runs that were disturbed wait for each other
         for _ in range(ATTEMPTS - 1):
             with suppress(ChangedError):
                 return run()
@@ -125,7 +133,10 @@ def write_once(
     known: Known = NOTHING,
     console: Console = SILENT,
 ) -> Settled:
-    """Write the files once; raise ChangedError if another run interfered: the caller reads the files again."""
+    """Write all files, or none, as `write` does, but only once.
+
+    Raise ChangedError if another run interfered: the caller reads the files its texts come from again, and calls again.
+    """
     undone = recover(root)
     planned = plan(files, root, **known._asdict())
     try:
@@ -137,7 +148,10 @@ def write_once(
 
 
 def without_conflicts(planned: Plan, policy: Policy, console: Console = SILENT) -> Plan:
-    """Return the plan with its conflicts decided by the policy, or by asking; raise ConflictError if neither decides."""
+    """Return the plan with its conflicts decided by the policy, or by asking; raise ConflictError if neither decides.
+
+    Questions show paths as seen from the working directory; the result has those below the root again.
+    """
     resolved = resolve(_as_seen_from_here(planned), policy, console.ask)
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
