@@ -1,7 +1,11 @@
 """Keys inferred from the others: imports of NumPy, outputs, changed inputs, surrogates, the input of a sole gradient.
 
+So a user may write `--forward 'x * 2, x > 0'` without naming its outputs. `specification` calls it around `build`.
 In: the keys of an op as given. Out: the keys with the inferred ones, and a note for each.
 Invariant: no stated key is changed; if two readings are possible, neither is taken, and the error that follows explains it.
+
+Words: *raw* are the keys of an op, key -> value; a *stated* gradient is a formula of the user's; *surrogate* marks it as meant to
+differ from the derivative; *dirty* inputs are changed in place.
 """
 
 import ast
@@ -36,7 +40,10 @@ class Completed(NamedTuple):
 
 
 def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed:
-    """Return the keys with NumPy imported if formulas call it, outputs named, and a gradient without a name given its input's."""
+    """Return the keys with three inferred ones: imports of NumPy, names of outputs, and the input of a gradient stated without one.
+
+    `--grad 'grad_output * 2'` of an op with one differentiable input `x` is the gradient of `x`.
+    """
     notes = list[str]()
     found = dict(raw)
     if numpy := _numpy(raw):
@@ -52,14 +59,17 @@ def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed
 
 
 def _numpy(raw: Raw) -> list[str]:
-    """Return imports for NumPy names in formulas of a stated gradient; [] if gradients are derived: NumPy's functions have no rules."""
+    """Return imports, `numpy as np`, for NumPy's usual names that the formulas read and nothing else defines.
+
+    [] unless a gradient is stated, or a formula calls `x.numpy()`: NumPy's functions have no rules to derive one by.
+    """
     stated = [raw[key] for key in FORMULAS if isinstance(raw.get(key), str)]
     stated += [text for text in dict(raw.get("grad", {})).values()]
     trees = [tree for tree in map(_tree, stated) if tree is not None]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    there = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    own = raw.get("grad") or raw.get("backward") or "numpy" in there
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    own = raw.get("grad") or raw.get("backward") or "numpy" in attributes
     known = " ".join([*raw.get("import", ()), str(raw.get("inputs", ""))])
     if not own:
         return []
@@ -77,7 +87,7 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _sole_gradient(raw: Raw) -> str | None:
-    """Return the name of the only differentiable input, if one gradient is stated without a name; None otherwise."""
+    """Return the only differentiable input, if a sole gradient is stated without its name (the key ""); None otherwise."""
     if [*raw.get("grad", {})] != [""] or not isinstance(raw.get("inputs"), str):
         return None
     try:
@@ -89,7 +99,10 @@ def _sole_gradient(raw: Raw) -> str | None:
 
 
 def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None:
-    """Return a value of `outputs` for a forward with a tuple as its result, `y, mask`; None if it is stated or the result is no tuple."""
+    """Return a value of the key `outputs`, `y, mask`, for a forward that ends with a tuple of two or more; None for any other.
+
+    None also if the outputs are stated. `locate` finds the place of the forward, `read` reads a file it may name.
+    """
     stated = raw.get("forward")
     if {"outputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
@@ -111,7 +124,7 @@ def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None
 
 
 def _inputs_of(raw: Raw) -> frozenset[str]:
-    """Return the names of the stated inputs; none if they are missing or invalid."""
+    """Return the names of the stated inputs, which no output may have; none if they are missing or invalid (reported later)."""
     try:
         return frozenset(item.name for item in parse_inputs(raw["inputs"], _NOWHERE))
     except (ScaffoldError, KeyError):
@@ -119,21 +132,21 @@ def _inputs_of(raw: Raw) -> frozenset[str]:
 
 
 def _output_names(items: Iterable[ast.expr], taken: Collection[str]) -> list[str]:
-    """Return names for the values of a tuple: their own if all are names, distinct and not in `taken`; otherwise y1, y2."""
-    every = list(items)
-    names = [item.id for item in every if isinstance(item, ast.Name)]
-    own = len(set(names)) == len(every) and not {*names} & {*taken}
-    return names if own else [f"y{at}" for at, _ in enumerate(every, 1)]
+    """Return names for the values of a returned tuple: their own if all are distinct names and none is `taken` by an input; else y1, y2."""
+    values = list(items)
+    names = [item.id for item in values if isinstance(item, ast.Name)]
+    own = len(set(names)) == len(values) and not {*names} & {*taken}
+    return names if own else [f"y{at}" for at, _ in enumerate(values, 1)]
 
 
 # --- After the specification is built.
 
 
 def meant(spec: OpSpec, raw: Raw) -> Completed:
-    """Return the keys with two more the built op implies, if they are not stated, and a note on each.
+    """Return the keys with a further one that the built op implies, `dirty` or `surrogate`, if it is not stated; and a note on it.
 
-    An op named like `relu_` changes inputs in place (`dirty`); stated gradients of inputs whose derivative is zero everywhere, as that of
-    `round`, are surely meant to differ from it (`surrogate`).
+    The caller builds the op again with it. An op named like `relu_` changes inputs in place (`dirty`); stated gradients of inputs
+    whose derivative is zero everywhere, as that of `round`, are surely meant to differ from it (`surrogate`).
     """
     if spec.forward is None or spec.forward.kept is not None:
         return Completed(raw)
@@ -145,23 +158,27 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
             f"{spec.name} changes {names} in place, as its name says: --dirty {names}"
         )
         return Completed({**raw, "dirty": [*changed]}, (note,))
-    flat = _constant(spec) if "surrogate" not in raw else ()
-    if flat:
-        names = " and ".join(flat)
-        what = "a surrogate" if len(flat) == 1 else "surrogates"
+    stated = _constant(spec) if "surrogate" not in raw else ()
+    if stated:
+        names = " and ".join(stated)
+        what = "a surrogate" if len(stated) == 1 else "surrogates"
         note = f"the derivative by {names} is zero everywhere: the stated gradient counts as {what} (--surrogate)"
         return Completed({**raw, "surrogate": True}, (note,))
     return Completed(raw)
 
 
 def as_surrogate(spec: OpSpec, raw: Raw, build: Callable[[Raw], OpSpec]) -> OpSpec:
-    """Return the op with its stated gradients as a surrogate, if the derivatives are zero everywhere; `build` makes it from changed keys."""
+    """Return an op read from a manifest with its stated gradients as a surrogate, if the derivatives are zero everywhere, else as it is.
+
+    `raw` are its keys, `build` makes an op of changed ones.
+    """
     known = "surrogate" in raw or spec.forward is None or spec.forward.kept is not None
+    # Of a kept forward no derivative is known.
     return spec if known or not _constant(spec) else build({**raw, "surrogate": True})
 
 
 def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
-    """Raise ScaffoldError for `x ^ 2` of a floating input: in Python it is a bitwise xor, and a power is meant."""
+    """Raise ScaffoldError if a formula has `x ^ 2` of a differentiable input: in Python a bitwise xor, where a power is meant."""
     floating = {item.name for item in spec.differentiable}
     for node in formula.nodes():
         if node.kind == "binary" and node.label == "^":
@@ -178,15 +195,16 @@ def _names_a_change(spec: OpSpec) -> bool:
 
 
 def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
-    """Return the inputs changed in place by the forward."""
+    """Return the tensor inputs whose memory the forward changes in place, `x.add_(1)`, itself or a view of it."""
     changed = Trace(formula.lines()).changed_outside
     return tuple(item.name for item in spec.tensors if item.name in changed)
 
 
 def _constant(spec: OpSpec) -> tuple[str, ...]:
-    """Return the inputs with a stated gradient, if the derivative by each of them is zero everywhere; () otherwise.
+    """Return the inputs with a stated gradient, if the forward's derivative by each of them is zero everywhere; () otherwise.
 
-    The stated gradient of `torch.round(x)` differs from the derivative, then, and counts as a surrogate.
+    The stated gradient of `torch.round(x)` then differs from the derivative on purpose, and counts as a surrogate. Deriving takes
+    time: so only a forward with a flat function is derived at all, without its stated gradients.
     """
     stated = tuple(dict(spec.gradients))
     if spec.backward is not None:
@@ -202,7 +220,7 @@ def _constant(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _is_flat(node: Node) -> bool:
-    """Return whether a node has a zero gradient wherever it has one: `round(x)`, `x > 0`."""
+    """Return whether a node of a formula is a comparison or a call whose gradient is zero wherever it has one: `round(x)`, `x > 0`."""
     called = node.kind == "call" and node.args[0].kind == "attribute"
     compared = node.kind == "compare" and node.label not in ("is", "is not")
     return compared or called and is_constant(node.args[0].label)

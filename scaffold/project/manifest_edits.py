@@ -1,6 +1,7 @@
 """Edits of a manifest, preserving its form and its comments.
 
-In: the text of a valid manifest, and one of its ops. Out: the text with the op replaced, renamed or removed.
+`scaffold remove`, `rename` and `new-op` of an existing name change the user's own file. In: the text of a valid manifest, and one of
+its ops. Out: the text with the op replaced, renamed or removed.
 Invariant: the text of other ops stays the same, byte for byte; an edit with any other effect is refused.
 
 An op takes its tables from the comment right above the header to the last value, the comment right below, and the
@@ -43,7 +44,7 @@ def without(text: str, op: str, place: Location) -> str:
 
 
 def renamed(text: str, op: str, new: str, place: Location) -> str:
-    """Return the manifest with an op renamed to `new`; raise ScaffoldError, at `place`, if its form does not allow it."""
+    """Return the manifest with an op called `new`, its table as it was; raise ScaffoldError, at `place`, if its form does not allow it."""
     wanted = {new if name == op else name: raw for name, raw in _ops(text).items()}
     edits = []
     for statement in statements(text):
@@ -56,7 +57,10 @@ def renamed(text: str, op: str, new: str, place: Location) -> str:
 
 
 def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> str:
-    """Return the manifest with these keys for an op, unchanged values as they are written; raise ScaffoldError if its form does not allow it."""
+    """Return the manifest with these keys for an op, unchanged values as they are written; raise ScaffoldError if its form does not allow it.
+
+    `wanted` are the keys as TOML would read them again.
+    """
     wanted: dict[str, Any] = tomllib.loads(op_table(op, keys))[OPS][op]
     ops = _ops(text)
     changed = _edited(text, _replacements(text, op, ops[op], wanted))
@@ -64,7 +68,7 @@ def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> st
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    """Return the text with edits applied; they do not overlap, and edits at one offset keep their order."""
+    """Return the text with edits applied; they must not overlap. Of several at one offset the first comes first in the result."""
     parts, done = [], 0
     for edit in sorted(edits, key=lambda edit: edit.start):
         parts += [text[done : edit.start], edit.text]
@@ -73,9 +77,9 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
 
 
 def _checked(text: str, wanted: dict[str, Any], op: str, place: Location) -> str:
-    """Return an edited text if it has exactly the `wanted` ops, in their order; raise ScaffoldError otherwise.
+    """Return an edited text if it reads as exactly the `wanted` ops, in their order; raise ScaffoldError, about `op`, otherwise.
 
-    The check catches forms of TOML the edits do not know.
+    So an edit of a form of TOML not thought of here can never spoil a file.
     """
     try:
         if list(_ops(text).items()) == list(wanted.items()):
@@ -93,7 +97,7 @@ def _ops(text: str) -> dict[str, Any]:
 
 
 class _Lines:
-    """The lines of a text."""
+    """The lines of a text, to go from offsets of statements to whole lines and back; numbers of lines count from 0."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -124,7 +128,11 @@ class _Lines:
 
 
 def _removals(text: str, op: str) -> Iterator[_Edit]:
-    """Yield the edits to remove an op's lines, whatever its form: tables, dotted keys or an inline table."""
+    """Yield the edits to remove an op's lines, whatever its form: tables, dotted keys or an inline table.
+
+    Each header of the op goes with the assignments below it (`body`) and its comments; `following` is the line of the next
+    statement. An assignment outside a table of the op, `ops.swish.inputs = ...`, goes alone.
+    """
     lines = _Lines(text)
     outer = [item for item in statements(text) if not item.inline]
     gone: set[int] = set()
@@ -147,16 +155,16 @@ def _removals(text: str, op: str) -> Iterator[_Edit]:
 
 
 def _above(lines: _Lines, first: int) -> int:
-    """Return the number of the first line of the comment right above a line; its own without a comment."""
+    """Return the number of the first line of the comment right above the line `first`; that line's own without a comment."""
     while first > 0 and lines.is_comment(first - 1):
         first -= 1
     return first
 
 
 def _table(lines: _Lines, header: Statement, last: Statement, following: int) -> range:
-    """Return the line numbers of a table from its comment above to the blank lines below; `following` is the line of the next statement.
+    """Return the line numbers of a table from the comment above its header to the blank lines below `last`, its last statement.
 
-    A comment right below belongs to the table, unless it touches the next statement.
+    A comment right below belongs to the table, unless it touches the next statement, at the line `following`: then it is about that.
     """
     end = below = lines.after(last)
     while below < following and lines.is_comment(below):
@@ -171,7 +179,7 @@ def _table(lines: _Lines, header: Statement, last: Statement, following: int) ->
 def _replacements(
     text: str, op: str, before: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> Iterator[_Edit]:
-    """Yield the edits from an op's values `before` to the `wanted` ones: changed values, removed keys, new keys."""
+    """Yield the edits that turn an op's values, `before`, into the `wanted` ones: changed values, removed keys, new keys at the end."""
     lines = _Lines(text)
     outer = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
     kept: list[Statement] = []
@@ -196,7 +204,11 @@ def _replacements(
 def _addition(
     lines: _Lines, places: list[Statement], path: KeyPath, value: Any
 ) -> Iterator[_Edit]:
-    """Yield the edit to add a key below the last line of the innermost table around it; `places` are the op's statements."""
+    """Yield the edit that adds a key with its value below the last line of the innermost table that can hold it; nothing if none can.
+
+    `places` are the op's statements that stay. `grad.x` goes into `[ops.f.grad]` as `x = ...` if that is there, else into `[ops.f]`
+    as `grad.x = ...`: of all tables of `places` the deepest that is around the path.
+    """
     fitting = [
         (len(table), number, item)
         for number, item in enumerate(places)
@@ -211,7 +223,7 @@ def _addition(
 
 
 def _at(table: Mapping[str, Any], path: KeyPath) -> Any:
-    """Return the value at a path of keys, `_NOTHING` if there is none."""
+    """Return the value of a table at a path of keys; `_NOTHING` if there is none: no value of TOML is that object."""
     found: Any = table
     for key in path:
         found = found.get(key, _NOTHING) if isinstance(found, Mapping) else _NOTHING
@@ -219,7 +231,7 @@ def _at(table: Mapping[str, Any], path: KeyPath) -> Any:
 
 
 def _leaves(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the path and value of each key of a table; of a table inside its keys, or the table itself if it is empty."""
+    """Yield the path and value of each key that is assigned: `{"grad": {"x": "1"}}` -> `("grad", "x"), "1"`; an empty table is a value."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             for path, leaf in _leaves(value):

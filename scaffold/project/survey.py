@@ -48,7 +48,7 @@ OTHER_CODE = "its Function has changed since the proof"
 
 
 class Proven(NamedTuple):
-    """Status of the proof of an op's file, and the reason if it is not proven; unprovable: the last try found why no proof can be made."""
+    """Status of the proof of an op's file, and the reason if it is not proven; unprovable: a try found why there can be none."""
 
     status: Literal["proven", "unproven", "unprovable"]
     reason: str = ""

@@ -1,7 +1,13 @@
 """Update of files from a manifest: outdated ops are rendered, settled and written with their records, all or nothing.
 
-In: a `Project`, the status of its ops, and the policy of `--on-conflict`. Out: an `Outcome`.
+The service of `sync` and `upgrade`, and the last step of `new-op` in a project. In: a `Project`, the status of its ops, and the
+policy of `--on-conflict`. Out: an `Outcome`.
 Invariant: files, records and bases are one plan; a look and a write of the same ops give the same verbs.
+
+Words: an op's *work* are its files as rendered, each a *prospect* with what to do (`need`): "collide" is a file edited by hand,
+or not ours, for which there is new text; *settled*: conflicts are decided, or an op needs no rendering; *leave*, *left*: files
+of an op stay as they are; *prune*: remove files an op no longer has; a *base* is the text written last, from which edits are
+merged; a *verb* is what happens to a file, "update".
 """
 
 from collections import Counter
@@ -30,8 +36,10 @@ from scaffold.workspace.records import SHARED, Record, record_path
 if TYPE_CHECKING:
     from scaffold.project.rendering import Rendering
 
+# Verbs of files; the last of them that one file of an op has is the op's.
 WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict", "left")
 
+# Verbs as the summary of a run has them.
 TOLD = {
     "create": "created",
     "update": "updated",
@@ -47,7 +55,7 @@ MADE: Mapping[str, "Rendering"] = {}
 
 
 class Outcome(NamedTuple):
-    """The result of a run, or of a look at its plan, for each file; files of records are left out."""
+    """The result of a run, or of a look at its plan; files of records are not counted."""
 
     settled: Settled
     verbs: dict[str, str]  # by op, the weightiest of its files
@@ -65,7 +73,7 @@ class Outcome(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A user's request for a run."""
+    """A user's request: the options of the command."""
 
     policy: Policy
     write: bool
@@ -84,7 +92,8 @@ def bring_up_to_date(
 ) -> Outcome:
     """Update the files of the named ops, or of all ops of these manifests; without `asked.write`, only plan it.
 
-    The files of a killed run are restored first.
+    The files of a killed run are restored first, and the project is then read again. Notes tell of ops in no manifest any more,
+    of a missing [tool.scaffold], and of edits that git could not bring back.
     """
     project = _project(asked, manifests)
     undone = recover(project.root) if asked.write else ()
@@ -115,13 +124,13 @@ def bring_up_to_date(
 
 
 def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:
-    """Return the project with these manifests, or all; pruning needs one with records."""
+    """Return the project with these manifests, or all; raise without records if files are to be removed: nobody knows which are ours."""
     dirs = asked.template_dirs
     return open_project(manifests, settled=asked.prune, template_dirs=dirs)
 
 
 def _uncommitted(project: Project, ops: tuple[Op, ...]) -> tuple[str, ...]:
-    """Return a note on uncommitted edited files: a merge may change them, and git could not restore them."""
+    """Return a note on edited files of ops to be rendered that git does not have as they are: a merge may change them; () without any."""
     paths = [
         path
         for op in ops
@@ -145,10 +154,10 @@ def weigh(
     console: Console = SILENT,
     rendered: Mapping[str, "Rendering"] = MADE,
 ) -> tuple[Work, ...]:
-    """Return the work on each op with something to do: its rendered files, compared with the disk.
+    """Return the work on each op that has to be rendered: its files as they should be, compared with the disk.
 
-    `rendered` has ops rendered already. With a `run` of proofs, each op has its known proof or the texts to make one; a run of all proofs
-    renders each unproven op.
+    `rendered` has ops rendered already. With a `run` of proofs each work has the op's known proof or the texts to make one; a run
+    of all proofs renders each unproven op too.
     """
     open_ = [op for op in ops if _is_open(project, op, run)]
     if not open_:
@@ -168,11 +177,11 @@ def weigh(
 
 
 def _is_open(project: Project, op: Op, run: Run | None) -> bool:
-    """Return whether an op has to be rendered: it may be out of date, its record is in an old format, or it is to be proven."""
+    """Return whether an op has to be rendered: it may be out of date, its record has files of an old format, or `run` is to prove it."""
     if not op.settled or op.record is not None and op.record.former:
         return True
-    every = run is not None and run.every
-    return every and op.proven(project.root).status == "unproven"
+    proves_all = run is not None and run.every
+    return proves_all and op.proven(project.root).status == "unproven"
 
 
 def carry_out(
@@ -189,20 +198,19 @@ def carry_out(
     rendered: Mapping[str, "Rendering"] = MADE,
     adding: bool = False,
 ) -> Outcome:
-    """Update the files of the ops and the shared test module; `prune` removes files no longer part of an op.
+    """Update the files of the ops and the shared test module in one step; without `write`, only plan it.
 
-    A changed Function is proven first, unless `run` is None. With `leave`, all files of an op that was edited and is out of
-    date stay as they are; when `adding` an op, an edited shared module does. `manifests` are written in the same step; `rendered` has ops
-    rendered already.
+    A changed Function is proven first, unless `run` is None. With `leave`, all files of an op that was edited and is out of date
+    stay as they are; when `adding` an op, an edited shared module does. `manifests` are written too.
     """
     of_ops = weigh(project, ops, run, console, rendered)
     shared = shared_works(project, leave_edited=adding)
-    works, every = (*of_ops, *shared.works), (*ops, *shared.ops)
-    left = _left_alone(project.root, works, every) if leave else {}
+    works, listed = (*of_ops, *shared.works), (*ops, *shared.ops)
+    left = _left_alone(project.root, works, listed) if leave else {}
     if left:
         works = tuple(work for work in works if work.op.listed.name not in left)
     if not leave:
-        _check_markers(project.root, works, every if prune or policy != "skip" else ())
+        _check_markers(project.root, works, listed if prune or policy != "skip" else ())
     others = {**manifests, **_exports(project, works, left)}
     planned = _planned(project, works, policy, prune, others)
     settled = _settled(project.root, works, planned, policy, write, console)
@@ -214,8 +222,8 @@ def carry_out(
             from scaffold.project.proofs import prove_works  # this imports the engine
 
             proofs = prove_works(project, proven, settled.plan, run, console)
-        whole = _with_records(project, works, settled.plan, proofs)
-        (apply if write else rehearse)(whole)
+        recorded = _with_records(project, works, settled.plan, proofs)
+        (apply if write else rehearse)(recorded)
     verbs = _verbs(ops, works, settled.plan)
     verbs |= {op: "left" for op in left if op in verbs}
     notes = (*_notes(works, prune, planned), *proofs.notes)
@@ -227,10 +235,11 @@ def carry_out(
 def _left_alone(
     root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]
 ) -> dict[str, list[ScaffoldError]]:
-    """Return the ops to leave alone, edited and out of date or with conflict markers, each with the reasons."""
+    """Return the ops to leave alone, by name: with a file that was edited and is out of date, or has conflict markers; and why, for each."""
     left: dict[str, list[ScaffoldError]] = {}
 
     def leave(op: Op, path: str, what: str, hint: str) -> None:
+        """Add a reason: the file at `path` "was edited and is out of date"."""
         place = Location(from_here(root, path))
         problem = ConflictError(f"{what}; left as it is", place, hint)
         left.setdefault(op.listed.name, []).append(problem)
@@ -258,7 +267,7 @@ def _settled(
     write: bool,
     console: Console,
 ) -> Settled:
-    """Return the plan with its conflicts decided by the policy, or by asking on the console; undecided if they cannot be.
+    """Return the plan with its conflicts decided by the policy, or by asking on the console; undecided, and not written, if they cannot be.
 
     Then `refusal` has the error; or `obstacle`, if the plan is only to be shown (`write` is False) and the policy decides nothing.
     """
@@ -273,7 +282,7 @@ def _settled(
 
 
 def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
-    """Return the number of files of the ops; the shared test module's count only if it changes."""
+    """Return the number of files of the ops, for the summary of a run; the shared test module counts only if it changes."""
     rendered = {work.op.listed.name for work in works}
     files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
     touched = (
@@ -288,7 +297,7 @@ def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
 def _exports(
     project: Project, works: tuple[Work, ...], left: Collection[str]
 ) -> dict[str, str]:
-    """Return the new text of the package's `__init__.py` by path, if it changes; ops in `left`, not updated by this run, keep their exports.
+    """Return the new text of the package's `__init__.py` by path, if it changes; ops in `left` are not updated, so not exported anew.
 
     `moved` are former paths of files, `lost` has, by op, the names its new text no longer defines: imports of both go.
     """
@@ -310,7 +319,7 @@ def _exports(
 
 
 def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> None:
-    """Raise ConflictError for each file with unresolved conflict markers to be written, or among the files of `ops`."""
+    """Raise ConflictError for each file with unresolved conflict markers, of those to be written (`works`) and those of `ops`."""
     touched = {
         item.kept.path: item.standing
         for work in works
@@ -339,9 +348,9 @@ def _planned(
     prune: bool,
     manifests: Mapping[str, str],
 ) -> Plan:
-    """Return the plan of the works' files: writes, moves and removals, and `manifests` with texts by path.
+    """Return the plan of the works' files, writes, moves and removals, and of `manifests`, texts by path; conflicts are not decided yet.
 
-    Without `prune`, a file no longer part of its op stays.
+    Without `prune`, a file no longer part of its op stays. `ours` are paths overwritten or removed without asking.
     """
     files: dict[str, str | None] = {}
     ours = set(manifests)
@@ -370,14 +379,14 @@ def _planned(
 
 
 def _base(item: Prospect) -> str | None:
-    """Return the text written last, the ancestor of a merge; None if the file is in no conflict with its record."""
+    """Return the text of a file written last, from which its edits are merged; None if it has no edits in the way of new text."""
     if item.kept is None or item.need != "collide":
         return None
     return item.kept.written
 
 
 def _edits_moved(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
-    """Return the text of an edited file at its new path, with the edits merged in; raise ConflictError unless the policy is to merge."""
+    """Return the new text of an edited file that moves, with the edits merged in; raise ConflictError unless the policy is to merge."""
     assert item.wanted is not None and item.standing is not None
     base, mine = _base(item), item.standing.text
     if policy != "merge" or base is None or mine is None:
@@ -390,7 +399,7 @@ def _edits_moved(project: Project, work: Work, item: Prospect, policy: Policy) -
 
 
 def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
-    """Return one error for all files in conflict, each with its hint."""
+    """Return the error of a run that stops at conflicts, of each file in conflict one, with a hint: merge, or see the difference."""
     problems = []
     for work in works:
         for item in work.prospects:
@@ -411,7 +420,7 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
 
 
 def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]:
-    """Yield notes on the works: of ops to be written, on files no longer part of an op, and on records without a written text."""
+    """Yield notes for the user: those of ops to be written, on files no longer part of an op, and on records that this run mends."""
     for work in works:
         name = work.op.listed.name
         if any(item.need in ("create", "update") for item in work.prospects):
@@ -429,8 +438,9 @@ def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]
 def _verbs(
     ops: tuple[Op, ...], works: tuple[Work, ...], planned: Plan
 ) -> dict[str, str]:
-    """Return by op the weightiest verb of its files, in the order of `WEIGHT`; "skip" for an edited op without work."""
+    """Return for each op the verb of its files that weighs most, for the table of a run: "update" if one is updated, whatever the others."""
     of_path = {change.path: change.verb for change in planned.changes}
+    # Without work: an edited file is told as "edited".
     found: dict[str, str] = {}
     for op in ops:
         edited = any(item.edited for item in op.standings.values())
@@ -449,9 +459,10 @@ def _verbs(
 def _with_records(
     project: Project, works: tuple[Work, ...], resolved: Plan, proofs: Proofs
 ) -> Plan:
-    """Return the plan with the records of its ops added; unchanged outside a project, without records.
+    """Return the plan with the records of its ops added, to be written in the same step; unchanged outside a project, which has none.
 
-    A file left as it was keeps its former entry.
+    `done` are the files that will be as the plan has them: a skipped one keeps its former entry in the record. A proof made now
+    goes before one known, and that before the recorded one.
     """
     if not project.configuration.project:
         return resolved
@@ -476,5 +487,5 @@ def _with_records(
 
 
 def with_state(planned: Plan, state: Plan) -> Plan:
-    """Return one plan of the user's files and the records below `.scaffold/`."""
+    """Return one plan of the user's files and the records below `.scaffold/`, so that all are written or none."""
     return planned._replace(changes=(*planned.changes, *state.changes))
