@@ -1,8 +1,13 @@
 """Inferred inputs of an op without stated ones: the parameters of its forward, or the free names of an expression.
 
-In: the text of a forward, or '@file.py:function', and the op's imports. Out: the value of `inputs`, in the order of the
-signature or of the text. Invariant: a name becomes a tensor only if PyTorch takes a tensor in its place. A possible dim,
-eps or index is refused, with the complete `--inputs` to copy: a guess would give a number a gradient.
+`new-op --forward 'x * torch.sigmoid(beta * x)'` needs no `--inputs` then; of an nn.Module the parameters, buffers, their sizes and
+initial values are found, too. In: the text of a forward, or '@file.py:function', and the op's imports. Out: the value of
+`inputs`, in the order of the signature or of the text. Invariant: a name becomes a tensor only if PyTorch takes a tensor in its
+place. A possible dim, eps or index is refused, with the complete `--inputs` to copy: a guess would give a number a gradient.
+
+Words: an *entry* is one input as `inputs` has it, `x`, `i[; int]`, `eps: float`; a *use* is a place where a name occurs, with
+what is expected there (`name_uses`); *owned* tensors are parameters and buffers of an nn.Module, whose reader annotates
+them `Parameter[out, in]` or `Buffer[dim]`; *starts* are their initial values; `origin` is the file a function was read from.
 """
 
 import ast
@@ -42,6 +47,7 @@ from scaffold.spec.signature import parse_inputs
 Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
 ByKind = Mapping[Takes, Use]
+# The reason why an input is taken for integers, that is weaker than others: see `_entries`.
 COMPARED = "it is only compared for equality, or turned into integers"
 BUFFERS = {"Buffer": "const", "BoolBuffer": "bool", "IntBuffer": "int"}
 OWNED = {"Parameter": "params", **dict.fromkeys(BUFFERS, "buffers")}
@@ -49,7 +55,7 @@ SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
 
 
 class Unsaid(ScaffoldError):
-    """An error for an input of unclear type; `proposal` is a complete value of `inputs`."""
+    """An error for an input of unclear type; `proposal` is a complete value of `inputs`, for a terminal to ask the user about."""
 
     def __init__(
         self, message: str, location: Location, hint: str | None, proposal: str
@@ -80,23 +86,29 @@ class Inferred(NamedTuple):
     notes: tuple[str, ...] = ()  # parts of an nn.Module omitted from stated inputs
 
     def without_starts(self, raw: Mapping[str, Any]) -> "Inferred":
-        """Return the same with `lost`, the owned tensors of unknown initial value: a module would initialize them differently."""
+        """Return the same with the field `lost`: owned tensors of unknown initial value, for which `init` in `raw` has none either.
+
+        A module would initialize them differently than the user's does. Keys about the module show that the user knows.
+        """
         if {"module", "params", "buffers", "update"} & raw.keys():
             return self
         lost = filterfalse(raw.get("init", {}).__contains__, self.unkept)
         return self._replace(lost=(*lost,))
 
     def added_to(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a table with the missing keys added in front; keys of a module only if there is one."""
+        """Return the op's keys, `raw`, with the inferred ones in front: inputs, owned tensors, their initial values, conditions on sizes.
+
+        A stated key is not changed, only added to: `params` gets the ones in no list. No key of a module if there shall be none.
+        """
         if self.require:
             raw = {**raw, "require": [*self.require, *raw.get("require", ())]}
         if raw.get("module") is False:
             return {"inputs": self.inputs, **raw}
         if self.lost:
             return {"inputs": self.inputs, "module": False, **raw}
-        said = {*raw.get("params", ()), *raw.get("buffers", ())}
+        stated = {*raw.get("params", ()), *raw.get("buffers", ())}
         lists = {"params": self.params, "buffers": self.buffers}
-        kept = {key: [*filterfalse(said.__contains__, lists[key])] for key in lists}
+        kept = {key: [*filterfalse(stated.__contains__, lists[key])] for key in lists}
         listed = {key: names for key, names in kept.items() if names}
         found = {"inputs": self.inputs, **listed, **raw}
         owned = {*found.get("params", ()), *found.get("buffers", ())}
@@ -107,10 +119,10 @@ class Inferred(NamedTuple):
 def inferred_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> Inferred | None:
-    """Return the inputs missing from an op's keys `raw`; None if they are stated or there is no forward.
+    """Return the inputs of an op whose keys, `raw`, state none; None if they are stated or there is no forward.
 
-    An expression's free names become inputs, or a function's parameters. `locate` gives the place of a key, `read` the text of a file.
-    Raises ScaffoldError if an input's type is unclear.
+    An expression's free names become inputs, or a function's parameters. `locate` gives the place of a key, `read` the text of a
+    file. Raise ScaffoldError if an input's type is unclear.
     """
     stated = raw.get("forward")
     if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
@@ -123,7 +135,7 @@ def inferred_inputs(
     place = locate(("forward",))
     refuse_file(stated, place)
     option = place.source.startswith("--")
-    write = "--inputs " if option else "inputs="
+    write = "--inputs " if option else "inputs="  # how a hint begins
     if not stated.lstrip().startswith("@"):
         return _of_text(Text(stated, place), imported, write)
     found = read_reference(stated, "forward", place, read, imported)
@@ -140,7 +152,8 @@ def inferred_inputs(
 def _of_text(text: Text, imported: Names, write: str) -> Inferred:
     """Return the free names of an expression or of statements as inputs, in order of use, without `imported` ones.
 
-    `write` is the option named in hints.
+    An op needs a tensor: if names such as `temperature` make numbers of all, they are judged again without regard to names. `write`
+    is how hints name the option.
     """
     program = program_of(text, Scope(frozenset()))
     uses = NameUses(imported)
@@ -157,7 +170,7 @@ def _of_text(text: Text, imported: Names, write: str) -> Inferred:
 def _of_function(
     origin: Origin, name: str, text: Text, imported: Names, write: str
 ) -> Inferred:
-    """Return the parameters of the function `name` as inputs; without an annotation or default, the uses of a parameter decide on its type."""
+    """Return the parameters of the function `name` as inputs, each by its annotation or default, else by its uses in the function."""
     node = origin.definitions.functions[name]
     function = resolve(name, node, origin.definitions, called=False)
     arguments, given = node.args, defaults(function.arguments)
@@ -178,9 +191,9 @@ def _of_function(
         found = uses.of.get(item.arg, [Use("unclear", item, "")])
         default = given.get(item.arg)
         if item is arguments.vararg and stated is None:
-            said = f"the inputs in '*{item.arg}' are unknown"
-            stated = _Judged(f"*{item.arg}", said, item)
-        if stated and stated.entry.rstrip("?") == item.arg:  # of unknown elements
+            reason = f"the inputs in '*{item.arg}' are unknown"
+            stated = _Judged(f"*{item.arg}", reason, item)
+        if stated and stated.entry.rstrip("?") == item.arg:  # a tensor of any elements
             elements = _proven(item.arg, found, _annotation(item.annotation))
             if elements and not elements.is_value:
                 many = "?" * stated.entry.endswith("?")
@@ -200,7 +213,7 @@ def _of_function(
 
 
 def _refuse_function(item: ast.arg, default: ast.expr | None, text: Text) -> None:
-    """Raise ScaffoldError for a parameter annotated as a callable: the gradient of an unknown function cannot be derived."""
+    """Raise ScaffoldError for a parameter annotated as a callable: an unknown function has no gradient. `default` is its default."""
     if "Callable" in _annotation(item.annotation):
         shown = "the function" if default is None else ast.unparse(default)
         hint = f"call {shown} itself where '{item.arg}' is called"
@@ -226,9 +239,10 @@ def _with_starts(
     name: str,
     dims: Mapping[str, tuple[Dim, ...] | None] = {},
 ) -> Inferred:
-    """Return the inputs with the initial values of parameters and buffers, as an nn.Module's `__init__` sets them; others as they are.
+    """Return the inputs with what the class of the function `name` tells of owned tensors: initial values, relations of their sizes.
 
-    A value no key `init` can express makes its parameter `unkept`. `dims` are the declared dims of parameters, to check the values against.
+    A value that the key `init` cannot express makes its parameter `unkept`. `dims` are the declared dims of parameters, as some
+    initializations are for matrices alone. Inputs without owned tensors stay as they are.
     """
     owned = (*inferred.params, *inferred.buffers)
     if not owned:
@@ -255,10 +269,10 @@ def _with_starts(
 def with_shapes(
     inferred: Inferred, spec_of: Callable[[Inferred], OpSpec | None]
 ) -> Inferred:
-    """Return the inputs of an nn.Module with sizes: all of a parameter, from `__init__`; of another tensor the last one.
+    """Return the inputs of an nn.Module with sizes: all of an owned tensor, from `__init__`; of another tensor the last one, `x[..., D]`.
 
-    The last size follows from the forward, as in `x @ weight.t()`: `spec_of` builds the op with a placeholder for it, and sizes that must be
-    equal show its name. If it is not found for every tensor, the parameters alone have sizes.
+    That follows from the forward, as in `x @ weight.t()`: `spec_of` builds the op with a placeholder for it, and sizes that must be
+    equal show its name. If it is not found for every tensor, the owned ones alone have sizes (`bare`). Each round may find one more.
     """
     owned = {*inferred.params, *inferred.buffers}
     names = [re.split(r"\W", entry, maxsplit=1)[0] for entry in inferred.entries]
@@ -291,12 +305,12 @@ def with_shapes(
                     other = two if last[name] == one else one
                     last[name] = other if other in sizes else last[name]
     wider = (bare.inputs, inferred.inputs)
-    whole = _shaped(inferred, last)._replace(wider=wider)
-    return whole if {*last.values()} <= sizes else bare
+    complete = _shaped(inferred, last)._replace(wider=wider)
+    return complete if {*last.values()} <= sizes else bare
 
 
 def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
-    """Return the inputs with declared dims: all dims of an owned tensor, and `..., size` for each tensor in `last`."""
+    """Return the inputs with declared dims: all dims of an owned tensor, `..., size` of each tensor in `last`, which has that last size."""
     dims = {**inferred.shapes, **{name: f"..., {size}" for name, size in last.items()}}
     entries = tuple(with_dims(entry, dims) for entry in inferred.entries)
     return inferred._replace(inputs=", ".join(entries), entries=entries)
@@ -308,9 +322,10 @@ def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
 def of_stated_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> Inferred | None:
-    """Return the stated inputs owned as parameters or buffers by the nn.Module of the forward, with their initial values.
+    """Return what an nn.Module tells of stated inputs: which are its parameters and buffers, with their initial values, and notes.
 
-    None unless the forward is a module of a file, `@file.py:Class`. Errors in the inputs or the file are reported when the op is built.
+    None unless the forward is a module of a file, `@file.py:Class`, and the inputs are stated. Errors in the inputs or the file are
+    reported when the op is built.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
@@ -318,8 +333,8 @@ def of_stated_inputs(
     if not stated.lstrip().startswith("@"):
         return None
     try:
-        every = parse_inputs(inputs, locate(("inputs",)))
-        names = frozenset(item.name for item in every)
+        parsed = parse_inputs(inputs, locate(("inputs",)))
+        names = frozenset(item.name for item in parsed)
         place = locate(("forward",))
         found = read_reference(stated, "forward", place, read, inputs=names)
     except ScaffoldError:
@@ -330,18 +345,18 @@ def of_stated_inputs(
     assert origin.function is not None
     node = origin.definitions.functions[origin.function]
     kinds = {item.arg: _annotation(item.annotation) for item in node.args.kwonlyargs}
-    said = {name: owned_kind(kind) for name, kind in kinds.items()}
+    owned = {name: owned_kind(kind) for name, kind in kinds.items()}
     changed = raw.get("dirty", ())
-    tensors = [item for item in every if isinstance(item, TensorInput)]
+    tensors = [item for item in parsed if isinstance(item, TensorInput)]
     fitting = [one for one in tensors if not one.variadic and one.name not in changed]
     params = [item.name for item in fitting if item.differentiable]
     buffers = [item.name for item in fitting if not item.optional]
-    params = [name for name in params if said.get(name) == "Parameter"]
-    buffers = [name for name in buffers if said.get(name) in BUFFERS]
-    if len({*params, *buffers}) == len(tensors):  # a module takes one
+    params = [name for name in params if owned.get(name) == "Parameter"]
+    buffers = [name for name in buffers if owned.get(name) in BUFFERS]
+    if len({*params, *buffers}) == len(tensors):  # its forward must take one
         params, buffers = [], []
     notes = [
-        *_unowned(said, names - {*params, *buffers}),
+        *_unowned(owned, names - {*params, *buffers}),
         *_fixed(origin, origin.function, names),
     ]
     known = Inferred(inputs, (*params,), (*buffers,), stated=True, notes=(*notes,))
@@ -349,19 +364,22 @@ def of_stated_inputs(
     return _with_starts(known, origin, origin.function, dims)
 
 
-def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
-    """Yield a note for each parameter or buffer of the file in `names`, stated in a form no module can own.
+def _unowned(owned: Mapping[str, str], names: Names) -> Iterator[str]:
+    """Yield a note for each parameter or buffer of the user's module that is among `names`, inputs the generated one cannot own.
 
-    `said` has the annotation of each attribute: "Parameter", "Buffer".
+    `owned` has the kind of each attribute: "Parameter", "Buffer". An optional buffer, say, cannot be owned.
     """
-    for name, kind in said.items():
+    for name, kind in owned.items():
         if kind in OWNED and name in names:
             word = "parameter" if kind == "Parameter" else "buffer"
             yield f"{name} is a {word} in the file, and cannot be one as --inputs has it"
 
 
 def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
-    """Return the parameters of the `forward` of a class; an attribute read from `self`, a parameter of the function made of it, is none."""
+    """Return the parameters of the `forward` of a class whose function `name` was made a plain one.
+
+    In that attributes read from `self` are parameters too; here they are left out.
+    """
     # One: with several, reading the forward raised an error.
     (layer,) = modules_named(origin.module, name)
     return frozenset(
@@ -373,7 +391,7 @@ def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
 
 
 def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
-    """Yield a note for each attribute the stated inputs (`names`) leave out: in the op it always has the value from `__init__`."""
+    """Yield a note for each attribute that the stated inputs, `names`, leave out: in the op it always has the value of `__init__`."""
     node = origin.definitions.functions[name]
     given = defaults(node.args)
     own = _parameters_of_forward(origin, name)
@@ -388,20 +406,20 @@ def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
 
 
 class _Judged(NamedTuple):
-    """An entry of the inputs; `refused` is the reason to ask the user for it, at a node of the forward."""
+    """One input as judged: its entry, and if that is no more than a guess the reason to ask the user, `refused`, at a node of the forward."""
 
     entry: str
     refused: str = ""
     node: ast.AST | None = None
     owned: str = ""  # the nn.Module's list with it: params or buffers
     shape: str = ""  # its sizes in the `__init__`
-    said: str = ""  # the evidence for its type
+    said: str = ""  # the evidence for its type, for a note
 
 
 def _declared(
     item: ast.arg, default: ast.expr | None, variadic: bool, origin: Origin
 ) -> "_Judged | None":
-    """Return the entry of `--inputs` for a parameter by its annotation and default; None if they do not decide on it.
+    """Return the entry of a parameter by its annotation and default, `eps=1e-6` -> `eps: float = 1e-6`; None if they do not decide.
 
     A default of None alone does not: the input may be a tensor or a number. `variadic`: the parameter is `*args`.
     """
@@ -434,12 +452,12 @@ def _declared(
 
 
 def owned_kind(annotation: str) -> str:
-    """Return `Parameter` for `Parameter[dim]`, the annotation of a tensor owned by an nn.Module."""
+    """Return the name of an annotation without its module and brackets: `Parameter` of `Parameter[dim]`, which an owned tensor has."""
     return annotation.partition("[")[0].rpartition(".")[2]
 
 
 def _annotation(node: ast.expr | None) -> str:
-    """Return an annotation as text, without quotes; `float | None` for `Optional[float]`; "" for none."""
+    """Return an annotation as text in today's form, without quotes: `Optional[float]` -> `float | None`; "" if there is none."""
     match node:
         case None:
             return ""
@@ -455,7 +473,10 @@ def _annotation(node: ast.expr | None) -> str:
 
 
 def _source(default: ast.expr, origin: Origin) -> str:
-    """Return a default as the user wrote it; a name of a constant is replaced by its value."""
+    """Return a default as the user wrote it, `1e-6`, not as Python prints it.
+
+    If the reader put a value in its place, as of a constant `EPS`, the written text is another expression: then the value.
+    """
     shown = ast.get_source_segment(origin.source, default) or ""
     try:
         same = ast.dump(ast.parse(shown, mode="eval").body) == ast.dump(default)
@@ -468,10 +489,10 @@ def _source(default: ast.expr, origin: Origin) -> str:
 
 
 def _proving(uses: Sequence[Use]) -> dict[Takes, Use]:
-    """Return the first use of each kind, without uses as an integer or number if they may be wrong.
+    """Return the first use of each kind, without those as an integer or a number that prove nothing.
 
-    `x[i] if on else x * i`: `i` may be a float with a gradient, used as an index in a branch that never runs. But if `x[i]` always runs,
-    `i` has no gradient.
+    `x[i] if on else x * i`: `i` may be a float with a gradient, used as an index in a branch that never runs. But if `x[i]` always
+    runs, `i` has no gradient. So beside a use by value, such a use counts only if one of its sort surely runs (not `doubtful`).
     """
     by_value = any(use.takes in BY_VALUE for use in uses)
     left = [
@@ -497,15 +518,15 @@ class _Proven(NamedTuple):
 
 
 def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
-    """Return the entry of `--inputs` for one name by its uses, the surest evidence first; without any, with the reason to ask the user, `refused`.
+    """Return the entry of one name by its uses, the surest evidence first; if none is sure, with the reason to ask the user (`refused`).
 
-    `by_name`: a name like `eps` is taken for a number.
+    `by_name`: a name like `eps` is taken for a number. Uses as an index are kept for the question even if they prove nothing.
     """
-    every = {use.takes: use for use in reversed(uses)}
+    first = {use.takes: use for use in reversed(uses)}
     proving = _proving(uses)
     by_kind = {
         takes: use
-        for takes, use in every.items()
+        for takes, use in first.items()
         if takes in proving or takes not in WHOLE
     }
     optional = "?" if "optional" in by_kind else ""
@@ -545,7 +566,7 @@ OF_POSITIONS = {"id", "ids", "idx", "index", "indices", "pos", "position", "posi
 
 
 def _integers_or_mask(name: str, by_kind: ByKind) -> _Proven | None:
-    """Return "int" or "bool" as the type of a name surely used as a tensor of positions or a mask; None for any other.
+    """Return the type of a name surely used as a tensor of positions, "int", or as a mask, "bool", by its uses; None for any other.
 
     `x[index]` takes either: then the name decides, if it has a word of masks (`keep_mask`) and none of positions.
     """
@@ -559,20 +580,20 @@ def _integers_or_mask(name: str, by_kind: ByKind) -> _Proven | None:
 
 
 def _is_only_compared(by_kind: ByKind) -> bool:
-    """Return whether a tensor is compared for equality or moved, and nothing else: without a gradient, it is taken for labels."""
+    """Return whether a tensor is only compared for equality (or moved, tested for None), so that it needs no gradient: labels, probably."""
     known = by_kind.keys() <= {"constant", "moved", "optional"}
     return known and "constant" in by_kind
 
 
 def _is_called_as_a_number(name: str) -> bool:
-    """Return whether a name usually names a number (`eps`, `temperature`), not a parameter (`gamma`)."""
+    """Return whether a name usually means a number (`eps`, `temperature`), and is not a usual name of a parameter (`gamma`)."""
     if any(word in NAMED for word in name.split("_")):
         return True
     return named_kind(name) != "object" and name not in PARAMETERS
 
 
 def _number(name: str, kind: str, optional: str) -> str:
-    """Return the entry of an attribute, `eps: float`; the name suggests the type if `kind` is empty."""
+    """Return the entry of an attribute, `eps: float`; if `kind` is "", of the type its name suggests. `optional` is "?" or ""."""
     known = kind or named_kind(name)
     shown = "float" if known == "object" and not kind else known
     return f"{name}: {shown}{' | None = None' if optional else ''}"
@@ -595,9 +616,9 @@ def _without_inputs(program: Program, write: str) -> ScaffoldError:
 
 
 def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Inferred:
-    """Return the inferred inputs in order of the signature; raise for the ones to ask about, with the complete `--inputs` to copy.
+    """Return the judged inputs, those with a default last; raise for the ones to ask about, with a complete `--inputs` to copy.
 
-    Without any other floating input, one compared for equality stays a plain tensor: an op needs one with a gradient.
+    One that is only compared for equality stays a plain tensor if no other is floating: an op needs one with a gradient.
     """
     if not known:
         raise _without_inputs(program, write)
@@ -609,7 +630,7 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
         item.entry if floating or item.said != COMPARED else name
         for name, item in known.items()
     ]
-    whole = ", ".join(entries)
+    value = ", ".join(entries)
     refused = [item for item in known.values() if item.refused]
     if refused:  # a misspelt operator is the real problem
         raise_all(
@@ -619,21 +640,21 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
                 if isinstance(node, ast.expr) and root_of(node) in WELL_KNOWN
             ]
         )
-    plain = whole.replace('"', "'")  # for a shell, in quotes of one kind
+    plain = value.replace('"', "'")  # for a shell, in quotes of one kind
     quoted = f'"{plain}"' if "'" in plain else f"'{plain}'"
     problems: list[ScaffoldError] = []
     for item in refused:
         assert item.node is not None  # the position for the message
         last = f"write: {write}{quoted}" if item is refused[-1] else None
-        where = place_in(program.text, item.node)
-        problems.append(Unsaid(item.refused, where, last, whole))
+        place = place_in(program.text, item.node)
+        problems.append(Unsaid(item.refused, place, last, value))
     raise_all(problems)
     params, buffers = (
         tuple(name for name, item in known.items() if item.owned == kind)
         for kind in ("params", "buffers")
     )
     shapes = {name: item.shape for name, item in known.items() if item.shape}
-    return Inferred(whole, params, buffers, entries=(*entries,), shapes=shapes)
+    return Inferred(value, params, buffers, entries=(*entries,), shapes=shapes)
 
 
 # --- Stated inputs without a type, used as something else than a floating tensor.
@@ -642,9 +663,10 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
 def of_stated_names(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the stated inputs with types added if a use or an annotation proves one, `x[N], i` -> `x[N], i[; int]`, and a note on each.
+    """Return the stated inputs with types added that a use or an annotation proves, `x[N], i` -> `x[N], i[; int]`, and a note on each.
 
-    None if nothing was added. Errors in the inputs or the forward are reported when the op is built.
+    None if nothing is added. Errors in the inputs or the forward are reported when the op is built. A name in a list of the op
+    (`params`, `grad`) is a floating tensor, so it stays.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
@@ -681,7 +703,10 @@ def of_stated_names(
 
 
 def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
-    """Return, by name, the proven type of each entry without a type; nothing for the others."""
+    """Return, by name, the proven type of each stated input without a type; the others are left out.
+
+    `text` is the forward. Of labels that may also be probabilities (a `soft` use) the number of dims decides.
+    """
     every = frozenset(entry.name.text for entry in entries)
     uses = NameUses((), every)
     uses.block(program_of(text, Scope(every)).body)
@@ -714,7 +739,7 @@ MASKS = re.compile(r"(?:\w+\.)*(?:BoolTensor|BoolBuffer.*|Bool\[.*)")
 
 
 def _annotated(kind: str) -> _Proven | None:
-    """Return the type of a tensor's elements by an annotation, `torch.LongTensor` or `Int[Tensor, "n"]`; None if it says nothing."""
+    """Return the type of a tensor's elements by an annotation, "int" of `torch.LongTensor` or `Int[Tensor, "n"]`; None if it says nothing."""
     said = f"it is annotated as {kind}"
     if owned_kind(kind) in BUFFERS:
         said = "it is a buffer of such elements"
@@ -725,7 +750,7 @@ def _annotated(kind: str) -> _Proven | None:
 
 
 def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | None:
-    """Return the type of an input proven not to be a floating tensor; None if it may be one."""
+    """Return the type of an input that uses or an annotation prove to be no floating tensor, with the evidence; else None."""
     by_kind = _proving(uses)
     value = by_kind.get("value")
     is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
@@ -744,7 +769,10 @@ def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | N
 
 
 def with_dims(inputs: str, shapes: Mapping[str, str]) -> str:
-    """Return `inputs` with the dims of `shapes` for entries without dims: `x[B, T], mask[T; const]`."""
+    """Return a value of `inputs` with dims added to entries without: `x, mask[; const]` -> `x[B, T], mask[T; const]`.
+
+    `shapes` has them by name: "B, T". The entries are changed from the last on, so that earlier places stay.
+    """
     whole = " ".join(inputs.split())
     for entry in reversed(parse_entries(whole, Location("--inputs"))):
         dims = shapes.get(entry.name.text)

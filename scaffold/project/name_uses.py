@@ -1,11 +1,14 @@
 """Uses of names in a forward: as tensors, as positions, as masks, as numbers.
 
-In: statements. Out: `NameUses.of`, the uses of each free name; a local alias or view of an input counts as
-the input. Invariant: a use that may not run, or may be of another value, is `doubtful`: it proves nothing beside a use by value.
+`inferred_inputs` tells by them which inputs of `x[i] * w` are tensors, and of what: `i` is an index. In: statements. Out:
+`NameUses.of`, the uses of each free name; a local alias or view of an input counts as the input. Invariant: a use that may not
+run, or may be of another value, is `doubtful`: it proves nothing beside a use by value.
 
 Words: a use takes a "tensor" of numbers; "positions", integers that number elements, `F.embedding(i, w)`; a "mask"; an "index", any of
 both or a number, `x[i]`; a "value", a Python number or string; an "operand", a tensor or a number; "unclear" proves nothing. Uses by
-value compute with the elements as floats: they may have a gradient. The meaning of a local name is the inputs behind it.
+value compute with the elements as floats: they may have a gradient. The meaning of a local name is the inputs behind it. A "constant"
+is only compared for equality; "moved" reads a tensor whatever its elements are (`x.view(-1)`); "assigned" waits for the uses of the
+new name; "optional" is a test for None. `expected` is a function that gives the use which the place of an expression expects.
 """
 
 import ast
@@ -40,6 +43,7 @@ from scaffold.primitives.slots import Argument, Call, Slot, Taken, calls_of
 
 Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
+# Modules whose functions the table knows by name.
 KNOWN = {"torch", "F", "math", "nn"}
 OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # taking only sizes
 MOVED = ("T", "mT", "data")  # attributes with the elements of their tensor
@@ -78,7 +82,7 @@ Expected = Callable[[ast.expr], Use]  # gives the use expected of an expression
 
 
 def _used(takes: Takes, where: str = "") -> Expected:
-    """Return an `Expected` for the same kind of use, of whatever expression."""
+    """Return an `Expected` that gives the same kind of use for any expression; `where` tells of it in messages."""
     return lambda node: Use(takes, node, where)
 
 
@@ -90,7 +94,7 @@ _index = _used("index", "an index")
 
 
 def _condition(node: ast.expr) -> Use:
-    """Expect a truth value, possibly a number."""
+    """Return the use of an expression that is a condition: a truth value, possibly a number, possibly a tensor of one element."""
     return Use("value", node, "it is a condition", "bool", doubtful=True)
 
 
@@ -108,7 +112,7 @@ class _Meaning(NamedTuple):
     doubtful: bool = False
 
     def __or__(self, other: "_Meaning") -> "_Meaning":
-        """Return the union of both meanings, doubtful unless their inputs are the same."""
+        """Return the meaning of a name that has one of two, after a branch: the inputs of both, doubtful unless they are the same."""
         if self == other:
             return self
         moved, computed = self.moved or other.moved, self.computed or other.computed
@@ -120,10 +124,13 @@ NOTHING = _Meaning()
 
 
 class NameUses:
-    """A visitor of statements, collecting the uses of each free name in `of`."""
+    """A visitor of a forward's statements, in their order; it collects in `of` the uses of each free name, which is an input."""
 
     def __init__(self, imported: Names, own: Names = ()) -> None:
-        """Start without uses; `imported` are names of imports, `own` names that are inputs even if a builtin has them."""
+        """Start without uses; `imported` are names of imports, `own` names that are inputs even if a builtin has them.
+
+        `bound` are names that are no inputs, unless they are own.
+        """
         self.known = {*imported, *BUILTINS}  # callable names
         self.own = {*own}
         self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
@@ -147,9 +154,9 @@ class NameUses:
         self.doubtful = before
 
     def doubted(self, body: Sequence[ast.stmt]) -> dict[str, _Meaning]:
-        """Note the uses in statements of a branch or loop, perhaps not run; return the names' meanings after it.
+        """Note the uses in statements of a branch or loop, perhaps not run; return what local names mean after it.
 
-        `self.means` is as before; each use inside is doubtful.
+        Each use inside is doubtful. `self.means` is as before the call: the caller joins the meanings of both ways.
         """
         before, doubtful = dict(self.means), self.doubtful
         self.doubtful = True
@@ -159,7 +166,10 @@ class NameUses:
         return after
 
     def statement(self, item: ast.stmt) -> None:
-        """Note the uses of names in a statement: `return x[i]` uses x as a tensor, i as an index."""
+        """Note the uses of names in a statement: `return x[i]` uses x as a tensor, i as an index.
+
+        Of a function or a `try` inside only the names are looked at; those made there (`made`) are no inputs.
+        """
         match item:
             case ast.Return(value) | ast.Expr(value) if value is not None:
                 self.expression(value, _tensor)
@@ -195,7 +205,7 @@ class NameUses:
                 self.means |= dict.fromkeys(made, NOTHING)
 
     def loop(self, item: ast.While | ast.For) -> None:
-        """Note the uses in a loop, again until the meanings of its names stay the same: one round's names are read by the next."""
+        """Note the uses in a loop, again until its names mean the same after it: a name assigned in one round is read in the next."""
         if isinstance(item, ast.For):
             self.expression(item.iter, _unclear)
         while True:
@@ -210,20 +220,25 @@ class NameUses:
         self.block(item.orelse)
 
     def joined(self, *ways: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
-        """Return the meanings of names after one of two blocks ran; a name bound in one alone may still be the input of its name."""
+        """Return what local names mean after one of two `ways`, as after `if` and `else`, each with its meanings.
+
+        A name assigned in one alone may still be the input of its name: `if on: x = x[0]`.
+        """
         one, two = ways
         found = dict[str, _Meaning]()
         for name in one.keys() | two.keys():
-            there = [way[name] for way in ways if name in way]
-            if len(there) < 2 and name in (self.own or self.of):
-                there.append(_Meaning(frozenset((name,))))
-            found[name] = there[0] | there[-1]
+            meanings = [way[name] for way in ways if name in way]
+            if len(meanings) < 2 and name in (self.own or self.of):
+                meanings.append(_Meaning(frozenset((name,))))
+            found[name] = meanings[0] | meanings[-1]
         return found
 
     def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        """Note the uses in an assignment, and bind its names; copying a name to another is no use: the copy's uses count for the input.
+        """Note the uses in an assignment, and what its names mean from now on.
 
-        Names unpacked from one input are `rows`: the input may be a tuple of numbers, so their arithmetic proves nothing.
+        Copying a name to another is no use: the copy's uses count for the input. Names unpacked from one input are `rows`: the input
+        may be a tuple of numbers, so their arithmetic proves nothing. An assignment to elements, `y[i] = x` (`inside`), reads x as a
+        tensor.
         """
         found = [pair for target in targets for pair in self.pairs(target, value)]
         rows = {name for name, of in found if of.inputs and not of.moved}
@@ -235,9 +250,9 @@ class NameUses:
                 pass
             case [ast.Tuple(names)], ast.Tuple(values) if len(names) == len(values):
                 for one, item in zip(names, values, strict=True):  # `h, c = h0, c0`
-                    kept = not isinstance(one, ast.Subscript | ast.Attribute)
-                    if not (kept and isinstance(item, ast.Name)):
-                        self.expression(item, _assigned if kept else _tensor)
+                    binds = not isinstance(one, ast.Subscript | ast.Attribute)
+                    if not (binds and isinstance(item, ast.Name)):
+                        self.expression(item, _assigned if binds else _tensor)
                 rows = set()
             case _:
                 self.expression(value, _tensor if inside else _assigned)
@@ -248,7 +263,7 @@ class NameUses:
     def pairs(
         self, target: ast.expr, value: ast.expr
     ) -> Iterator[tuple[str, _Meaning]]:
-        """Yield each name of an assignment's target with its meaning; nothing for several results of one call: they stay unknown."""
+        """Yield each name that an assignment binds, with its meaning; nothing for several results of one call: they stand for no input."""
         match target, value:
             case ast.Name(name), ast.Name(other):
                 yield name, self.meaning(other)
@@ -264,7 +279,7 @@ class NameUses:
                     yield from self.pairs(one, value)
 
     def bind(self, *targets: ast.expr) -> None:
-        """Let the names of targets stand for no input from now on (NOTHING); a target like `y[i]` only reads its names."""
+        """Let the names of assigned targets stand for no input from now on (NOTHING); a target like `y[i]` binds none, and reads its names."""
         for target in targets:
             match target:
                 case ast.Name(name):
@@ -277,9 +292,9 @@ class NameUses:
                     self.expression(target, _unclear)
 
     def expression(self, node: ast.expr, expected: Expected) -> None:
-        """Note the uses in an expression; `expected` gives the use its place expects, for itself or, passed on, for its parts.
+        """Note the uses in an expression; `expected` gives the use that its place expects, of it or of a part in its place.
 
-        A computed value of an input's elements, as `labels.view(-1)`, is a use of the input too.
+        A use of a value made of an input's elements, as `labels.view(-1)`, is a use of the input too.
         """
         use = expected(node)
         self.parts(node, use, expected)
@@ -289,7 +304,7 @@ class NameUses:
                 self.used(meaning, use)
 
     def parts(self, node: ast.expr, use: Use, expected: Expected) -> None:
-        """Note the uses of the names in an expression by its operators and calls; `use` is the one expected of the whole."""
+        """Note the uses of an expression's parts, as its operator or call expects them; a name has `use`, which `expected` gave its place."""
         match node:
             case ast.Name(name):
                 self.name(name, use)
@@ -331,7 +346,7 @@ class NameUses:
                 self.other(node)
 
     def chosen(self, node: ast.BoolOp | ast.IfExp, expected: Expected) -> None:
-        """Note the uses in a conditional or boolean expression: all parts but the first may not run."""
+        """Note the uses in `a if c else b`, or in a chain of `and` or `or`: only the first part surely runs, the others are doubtful."""
         if isinstance(node, ast.BoolOp):
             (first, *rest), expected = node.values, _condition
         else:
@@ -343,15 +358,16 @@ class NameUses:
         self.doubtful = before
 
     def name(self, name: str, use: Use) -> None:
-        """Note a use of a name; arithmetic with rows, perhaps numbers of a tuple, proves nothing about the input."""
+        """Note a use of a name for the inputs behind it; arithmetic with `rows`, perhaps numbers of a tuple, counts as unclear."""
         if name in self.rows and use.takes == "operand" or use.takes == "assigned":
             use = use._replace(takes="unclear")
         self.used(self.meaning(name), use)
 
     def used(self, meaning: _Meaning, use: Use) -> None:
-        """Note a use of the inputs behind a value.
+        """Note a use of the inputs behind a value, `meaning`.
 
-        A use of moved elements as floats proves nothing, as the elements may be converted; as integers or masks it does.
+        A use of moved elements as floats proves nothing, as the elements may be converted; as integers or masks it does. Computed
+        positions, `i + 1`, may also be computed of a number.
         """
         if meaning.moved and use.takes not in (*WHOLE, "constant", "moved"):
             if meaning.computed:
@@ -364,7 +380,7 @@ class NameUses:
             self.of.setdefault(name, []).append(use._replace(doubtful=doubtful))
 
     def elements_of(self, node: ast.expr) -> _Meaning:
-        """Return the inputs a value has its elements from: `moved` if they are the same ones (`i.view(-1)`), `computed` of arithmetic (`-i + 1`).
+        """Return the inputs a value has its elements from: `moved` if they are the same (`i.view(-1)`), `computed` by arithmetic (`-i + 1`).
 
         Such a value has the dtype of its inputs: if it must hold integers, so must they. `NOTHING` for any other value.
         """
@@ -391,7 +407,7 @@ class NameUses:
         return NOTHING
 
     def other(self, node: ast.expr) -> None:
-        """Note the uses in a comprehension or a lambda, as doubtful: it may not run; its own names are bound inside alone."""
+        """Note the uses in a comprehension or a lambda, all doubtful: it may not run. Names it binds itself are no inputs inside it."""
         before, doubtful = dict(self.means), self.doubtful
         self.doubtful = True
         found = dict[str, _Meaning]()
@@ -411,7 +427,7 @@ class NameUses:
         self.means, self.doubtful = before, doubtful
 
     def attribute(self, node: ast.Attribute) -> None:
-        """Note the use of an object by an attribute: as a tensor (`x.shape`), or, if tensors have no such attribute, as another object."""
+        """Note the use of a value whose attribute is read: as a tensor (`x.T`), or, if tensors have no such attribute, as another object."""
         if self._module(node) is None:
             what: Expected = _moved if node.attr in (*MOVED, *NO_TENSOR) else _tensor
             if not is_tensor_word(node.attr):
@@ -419,7 +435,7 @@ class NameUses:
             self.expression(node.value, what)
 
     def _module(self, node: ast.expr) -> str | None:
-        """Return the table's name of a module's member, `F.silu` for `torch.nn.functional.silu`; None for an attribute of anything else."""
+        """Return the table's name of a module's function, `F.silu` for `torch.nn.functional.silu`; None for an attribute of a value."""
         if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
             return None
         dotted = dotted_name(node)
@@ -434,9 +450,9 @@ class NameUses:
         use: Use,
         expected: Expected,
     ) -> None:
-        """Note the uses of an operator's operands; `use` and `expected` are the use of its result.
+        """Note the uses of an operator's operands; `use` is what is expected of its result, `expected` the function that gave it.
 
-        If the result is to be a number or an index, so are the operands.
+        If the result is to be a number or an index, so are the operands; else the table says what the operator takes.
         """
         if use.takes in ("value", "index"):  # arithmetic with numbers
             self.expression(left, expected)
@@ -467,7 +483,7 @@ class NameUses:
             self.expression(value, what)
 
     def parsed(self, node: ast.Call) -> "_Parsed | None":
-        """Return a call of PyTorch with the signatures its arguments fit; None for a call of anything else.
+        """Return a call of PyTorch's function or a tensor's method with the signatures its arguments fit; None for a call of anything else.
 
         After a star (`*dims`) or `**options` only signatures count in which all the rest has one known parameter.
         """
@@ -500,10 +516,10 @@ class NameUses:
             self.expression(value, found.taken(argument))
 
     def own_call(self, node: ast.Call) -> None:
-        """Note the uses in a call of a function of Python's or the user's: `int(n)` takes a number.
+        """Note the uses in a call of a function that is not PyTorch's: `int(n)` takes a number.
 
-        Other known functions prove nothing of their arguments; an unknown one is reported when the op is built, and here counts as
-        one of tensors.
+        Another function of Python's or an imported one proves nothing of its arguments; an unknown one is reported when the op is
+        built, and here counts as one of tensors.
         """
         name = (dotted_name(node.func) or "").partition(".")[0]
         what: Expected = _unclear if name in self.known else _tensor
@@ -521,7 +537,10 @@ class NameUses:
 
 
 class _Parsed(NamedTuple):
-    """A PyTorch call: its arguments, a method's receiver first, and its possible signatures."""
+    """A call of PyTorch: its arguments, a method's receiver first, its possible signatures, and its name for messages (`shown`).
+
+    A signature (`Call`) has a slot for each argument: the parameter, and what it takes.
+    """
 
     given: Arguments
     calls: Sequence[Call]
@@ -529,10 +548,12 @@ class _Parsed(NamedTuple):
 
     @property
     def word(self) -> str:
+        """Return the last part of the function's name: `view` of `Tensor.view`."""
         return self.shown.rpartition(".")[2]
 
     @property
     def creates(self) -> bool:
+        """Return whether the function makes a tensor of new elements, such as `zeros_like`."""
         return any("creates" in facts.flags for facts in facts_of_call(self.word))
 
     def follows(self) -> bool:
@@ -559,7 +580,7 @@ class _Parsed(NamedTuple):
         return self.word in EQUAL or any(map(WHOLE_DTYPE.fullmatch, values))
 
     def taken(self, argument: Argument) -> Expected:
-        """Return the use expected of one argument, given by position or keyword."""
+        """Return the `Expected` for one argument, given by position or keyword: what the function takes there, by all fitting signatures."""
         receiver = argument == 0 and self.shown.startswith("Tensor.")
         slots = [item[argument] for item in self.calls if argument in item]
         tensor = receiver or any(slot.takes == "tensor" for slot in slots)
@@ -584,9 +605,9 @@ def _starred(items: Sequence[ast.expr]) -> bool:
 
 
 def _is_spread(call: Call, given: Arguments) -> bool:
-    """Return whether a signature has one parameter for all arguments from a star on, and several of them: `x.view(*dims, n)` takes sizes.
+    """Return whether all arguments of a call from the first star on are one parameter's, and there are several: `x.view(*dims, n)`.
 
-    For `f(*pair)` alone the number of values is unknown, so nothing is known of them.
+    Then each of them is a size. For `f(*pair)` alone the number of values is unknown, so nothing is known of them.
     """
     places = (at for at in given if isinstance(at, int))
     rest = dropwhile(lambda at: not isinstance(given[at], ast.Starred), places)
@@ -601,7 +622,7 @@ def _as_loaded(target: ast.expr) -> ast.expr:
 
 
 def _is_of_module(receiver: ast.Name, word: str) -> bool:
-    """Return whether a call's receiver is a module used without an import, as `np.exp`, rather than a tensor."""
+    """Return whether a receiver, `np` of `np.exp(x)`, is a module used without an import: by its name, or as tensors have no such method."""
     return (
         receiver.id in ARRAYS or judged_value(word) is None and not is_tensor_word(word)
     )
@@ -616,7 +637,7 @@ def _is_of_any(word: str) -> bool:
 
 
 def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
-    """Return the use an operator expects of its operand number `at`; with a literal, `codes & 1`, bits of integers."""
+    """Return the `Expected` for operand `at` of an operator: a mask of `a & b`, but integers if one operand is a literal, `codes & 1`."""
     if operator in ("&", "|", "^", "~") and any(
         isinstance(item, ast.Constant) for item in values
     ):
@@ -626,7 +647,7 @@ def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
 
 
 def _element_of(expected: Expected) -> Expected:
-    """Return the use expected of an element from the use of its tuple: "int" from "tuple[int]"."""
+    """Return the `Expected` for an element of a tuple, from that for the tuple: of "tuple[int, ...]" each is an "int"."""
 
     def element(node: ast.expr) -> Use:
         use = expected(node)
@@ -639,7 +660,10 @@ def _element_of(expected: Expected) -> Expected:
 def _taken(
     calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
 ) -> Expected:
-    """Return the use expected of one of the arguments `given` by all possible signatures; a literal is no tensor, and rules some out."""
+    """Return the `Expected` for one of the arguments `given` of a call of `shown`, by its possible signatures, `calls`.
+
+    Signatures with a tensor where a literal number is given are ruled out, unless all are.
+    """
     numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
     may_be = [
         call
@@ -680,10 +704,10 @@ def _taken(
 
 
 def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
-    """Return the use as a tensor, of positions or a mask if all slots agree on it; else unclear.
+    """Return the use of an argument, `node`, as a tensor, as positions or as a mask, if all slots agree on it; else unclear.
 
-    `slots`: the parameters an argument may be, by the signatures of the function `shown` it fits.
-    A slot is soft if floats have another meaning there: class labels may be given as probabilities.
+    `slots` are the parameters it may be, by the fitting signatures of the function `shown`. A slot is soft if floats have another
+    meaning there: class labels may be given as probabilities.
     """
     soft = [slot for slot in slots if slot.soft]
     if soft:
