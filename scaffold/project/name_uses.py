@@ -660,10 +660,7 @@ def _element_of(expected: Expected) -> Expected:
 def _taken(
     calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
 ) -> Expected:
-    """Return the `Expected` for one of the arguments `given` of a call of `shown`, by its possible signatures, `calls`.
-
-    Signatures with a tensor where a literal number is given are ruled out, unless all are.
-    """
+    """Return the `Expected` for one of the arguments `given` of a call, by its possible signatures; a literal rules out that of a tensor."""
     numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
     may_be = [
         call

@@ -3,6 +3,9 @@
 In: {path: text} and a directory. Out: files; a `Plan` states the change of each.
 Invariant: `apply` carries out the plan exactly, and nothing is written before it.
 
+It knows nothing of ops: `project` gives it texts. `changes` compares them with the disk, `conflicts` decides about files not ours,
+`merge` keeps the user's edits, `transaction` writes; `records` and `reconcile` remember what was written, to tell edits by hand.
+
 A command calls `recover`, `plan`, `resolve` and `apply`, in this order; a dry run `plan`,
 `resolve` and `rehearse`.
 """
@@ -56,7 +59,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """Import a public name with its first use, as help needs none of them."""
+        """Return a public name, imported on first use: `scaffold --help` needs none of them and shall start fast."""
         if name in __all__:
             from scaffold.workspace import cache, changes, conflicts, transaction
 

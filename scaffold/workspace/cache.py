@@ -1,4 +1,4 @@
-"""A cache between runs: pairs of texts differing only in formatting, and records unpacking correctly; it may be deleted at any time.
+"""A cache between runs of what was found about files: equal but for formatting, a record undamaged; it may be deleted at any time.
 
 In: pairs of texts, records of files. Out: whether the texts differ only in formatting, whether the record unpacks. Invariant: a
 cached answer was found by this version, for these very bytes; without a place to store it, it is found again.
@@ -18,7 +18,7 @@ from scaffold.workspace.statements import normal_form
 
 
 def store(path: Path, data: bytes) -> None:
-    """Write an entry under another name, then rename it, so no other run reads half of it; ignore an OSError."""
+    """Write a file of a cache under another name, then rename it, so that no other run reads half of it; ignore an OSError."""
     staged = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ class Known:
         return True
 
     def keep(self) -> None:
-        """Store this run's answers, if any of them is new."""
+        """Store this run's answers beside those of earlier ones, if any of them is new; instead of them if there are too many."""
         known = self._read() if self._met else self._met
         if not self._met <= known:
             both = known | self._met
@@ -76,5 +76,5 @@ class Known:
 
 
 def _name(asked: str) -> str:
-    """Return the digest of a question; the file of the cache lists the digests of questions answered "yes"."""
+    """Return the digest of a question, `asked`; the file of the cache lists those of all questions answered "yes"."""
     return hashlib.sha256(asked.encode(errors="backslashreplace")).hexdigest()[:32]

@@ -1,5 +1,6 @@
 """Conflicts with existing, different files: the policy, and the dialogue with the user.
 
+`plan` marks as a conflict each existing file that differs and is not known to be ours; nobody's work may be overwritten unasked.
 In: a `Plan`, the policy of `--on-conflict`, and a function asking the user. Out: a `Plan` with every conflict decided.
 Invariant: no file is overwritten unless the policy or an answer says so; a merge with places left to settle stays a
 conflict, with the markers.
@@ -17,6 +18,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 Answer = Literal["no", "yes", "merge", "all", "quit"]
 Ask = Callable[[Change], Answer]
 
+# What a user may type at a question. "no" is the default.
 _REPLIES: dict[str, Answer] = {
     "": "no",
     "n": "no",
@@ -30,6 +32,7 @@ _REPLIES: dict[str, Answer] = {
     "q": "quit",
     "quit": "quit",
 }
+# The policies that need no question, each with the answer it gives.
 _DECIDING: dict[Policy, Answer] = {"overwrite": "yes", "skip": "no", "merge": "merge"}
 
 
@@ -49,16 +52,19 @@ def resolve(plan: Plan, policy: Policy, ask: Ask | None = None) -> Plan:
 
 
 def _settled(plan: Plan, ask: Ask) -> Plan:
-    """Return the plan with each conflict decided by an answer of `ask`; after "all" the rest is overwritten without asking, "quit" raises."""
+    """Return the plan with each conflict decided by an answer of `ask`; raise ConflictError for "quit", and for files that cannot be merged.
+
+    After the answer "all" the rest is overwritten without asking.
+    """
     changes: list[Change] = []
     problems: list[ScaffoldError] = []
-    every = False
+    overwrite_all = False
     for change in plan.changes:
         if change.verb == "conflict":
-            answer = "all" if every else ask(change)
+            answer = "all" if overwrite_all else ask(change)
             if answer == "quit":
                 raise _refusal(plan)
-            every = answer == "all"
+            overwrite_all = answer == "all"
             try:
                 change = _decided(change, answer)
             except ConflictError as problem:
@@ -69,7 +75,7 @@ def _settled(plan: Plan, ask: Ask) -> Plan:
 
 
 def _decided(change: Change, answer: Answer) -> Change:
-    """Return the change after an answer: skipped, merged, or carried out ("yes", "all")."""
+    """Return a conflict as decided by an answer: skipped ("no"), merged, or carried out ("yes", "all"); raise if it cannot be merged."""
     if answer == "no":
         return change._replace(verb="skip")
     if answer == "merge":
@@ -78,9 +84,10 @@ def _decided(change: Change, answer: Answer) -> Change:
 
 
 def _merged(change: Change) -> Change:
-    """Return the change with the generated text merged into the file; raise ConflictError if it cannot be merged.
+    """Return a conflict with the generated text merged into the user's file; raise ConflictError if it cannot be merged.
 
-    Still a conflict, with markers, if both sides changed the same lines; "identical" if the merge changes nothing.
+    It stays a conflict, now with markers in its text, if both sides changed the same lines, and has their number; it is "identical"
+    if the file has all that is new already.
     """
     obstacle = _obstacle(change)
     if obstacle:
@@ -102,7 +109,7 @@ def _merged(change: Change) -> Change:
 
 
 def _obstacle(change: Change) -> tuple[str, str] | None:
-    """Return the reason a file cannot be merged, and a hint; None if it can."""
+    """Return the reason a file in conflict cannot be merged, and a hint; None if it can: then its text as written last is known."""
     from scaffold.workspace.merge import has_markers
 
     instead = "use --on-conflict skip or overwrite"
@@ -120,7 +127,7 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
 
 
 def _refusal(plan: Plan) -> ConflictError:
-    """Return the error for a plan with conflicts nobody may decide: its files, and the options to decide."""
+    """Return the error for a plan whose conflicts nobody may decide: it names the files, and the options that would decide."""
     paths = ", ".join(f"'{change.path}'" for change in plan.conflicts)
     verb = "exists and differs" if len(plan.conflicts) == 1 else "exist and differ"
     any_base = any(change.base is not None for change in plan.conflicts)

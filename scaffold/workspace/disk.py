@@ -1,6 +1,6 @@
 """Every call changing the disk, one function each, and the reads beside them.
 
-In: paths and bytes. Out: `OSError`s as the system raises them.
+`transaction` writes by them. In: paths and bytes. Out: `OSError`s as the system raises them.
 Invariant: the rest of the package touches the disk through this module alone, so that a test
 can let any single step fail.
 """
@@ -30,6 +30,7 @@ def digest(path: Path) -> str | None:
 
 
 def fingerprint(data: bytes) -> str:
+    """Return the digest by which a content is recognized."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -69,7 +70,7 @@ def lock(descriptor: int) -> None:
 
 
 def held(path: Path) -> bool:
-    """Return whether a process holds the lock of a file; nothing is changed."""
+    """Return whether a process holds the lock of a file, so that its run is under way; False on a file system without locks."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -83,6 +84,7 @@ def held(path: Path) -> bool:
 
 
 def write(descriptor: int, data: bytes) -> None:
+    """Write all of the data to an open file: one call of the system may write a part."""
     while data:
         data = data[os.write(descriptor, data) :]
 

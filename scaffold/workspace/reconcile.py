@@ -1,7 +1,13 @@
 """The state of an op's files (missing, out of date, edited by hand) and the action a run takes for each.
 
-In: the record of an op, its files on disk, and their texts as rendered now. Out: a `Prospect` for each, and the record after the
-run. Invariant: an edit by hand is never mistaken for a file out of date, nor the reverse.
+`project.update` asks it what to do with each file of an op, `project.survey` how it stands. In: the record of an op, its files on
+disk, and their texts as rendered now. Out: a `Prospect` for each, and the record after the run. Invariant: an edit by hand is never
+mistaken for a file out of date, nor the reverse.
+
+Words: *kept* is the record of one file: its text as written last, its digest, and that of its *draft*, the text before formatting;
+*wanted* is the file as rendered now; a *role* is the part a file has in its op, "op" or "test"; *lost*: the record no longer
+unpacks to the text it was made of; an *origin* are digests of the sources of the files: while they are the same, nothing is
+rendered.
 """
 
 from collections.abc import Callable, Collection
@@ -45,12 +51,12 @@ class Standing(NamedTuple):
 
 
 def says_the_same(one: str, other: str) -> bool:
-    """Return whether two texts differ at most in formatting."""
+    """Return whether two texts of Python differ at most in formatting: comments count, line length and quotes do not."""
     return normal_form(one) == normal_form(other)
 
 
 def is_whole(kept: Kept) -> bool:
-    """Return whether the record still holds the text written last."""
+    """Return whether the record of a file still holds the text written last, undamaged."""
     return kept.written is not None
 
 
@@ -60,9 +66,10 @@ def standing(
     same: Callable[[str, str], bool] = says_the_same,
     whole: Callable[[Kept], bool] = is_whole,
 ) -> Standing:
-    """Compare a file on disk with its record.
+    """Return the state of a file on disk, compared with its record: untouched, edited, missing and so on.
 
-    `same` tells whether two texts differ at most in formatting, `whole` whether a record's text is intact; callers pass cached forms of them.
+    `same` tells whether two texts differ at most in formatting, `whole` whether a record's text is intact: a caller that asks for
+    many files passes cached forms of them. Without the recorded text any change counts as an edit.
     """
     data, lost = present(root, kept.path), not whole(kept)
     if data is None:
@@ -78,7 +85,7 @@ def standing(
 
 
 def present(root: Path, path: str) -> bytes | None:
-    """Return the content of a file of the project, None if there is none; raise ScaffoldError if it is unreadable."""
+    """Return the content of a file, `path` below `root`, None if there is none; raise ScaffoldError if it cannot be read."""
     try:
         return read_bytes(f"{root}/{path}")
     except FileNotFoundError:
@@ -103,7 +110,7 @@ Need = Literal["create", "same", "keep", "update", "collide", "drop", "leave"]
 
 
 class Wanted(NamedTuple):
-    """A wanted file: its part in the op, its path, the digest of its draft, its text."""
+    """A file as it should be: its role in the op, its path, the digest of its draft, its formatted text."""
 
     role: str
     path: str
@@ -124,7 +131,7 @@ class Prospect(NamedTuple):
     wanted: Wanted | None
     kept: Kept | None
     standing: Standing | None
-    moved_from: str | None = None
+    moved_from: str | None = None  # its present path, if it is to be at another
 
     @property
     def is_gone(self) -> bool:
@@ -133,7 +140,10 @@ class Prospect(NamedTuple):
 
     @property
     def mends(self) -> bool:
-        """Return whether the text written last is lost, and rendering it now restores it."""
+        """Return whether the record had lost the text written last, and this run can restore it: the draft rendered now is the recorded one.
+
+        The file itself need not change for it.
+        """
         if self.need not in ("create", "same", "keep") or self.wanted is None:
             return False
         lost = self.standing is not None and self.standing.lost
@@ -143,7 +153,7 @@ class Prospect(NamedTuple):
 def reconcile(
     root: Path, record: Record | None, files: tuple[Wanted, ...]
 ) -> tuple[Prospect, ...]:
-    """Return the action for each wanted file of an op, then for each recorded file the op no longer has. A record of None: a new op."""
+    """Return what to do with each wanted file of an op, then with each recorded file it no longer has. `record` is None for a new op."""
     roles = {item.role for item in files}
     prospects = [_prospect(root, record, wanted) for wanted in files]
     gone = [kept for kept in record.files if kept.role not in roles] if record else []
@@ -151,7 +161,7 @@ def reconcile(
 
 
 def _prospect(root: Path, record: Record | None, wanted: Wanted) -> Prospect:
-    """Return the action for a wanted file: `kept` is the record of the file with its role, at the same path or at a former one."""
+    """Return what to do with a wanted file, by the record of the file in its role, if there is one: at the same path, or at a former one."""
     kept = record.kept(wanted.role) if record else None
     if kept is not None and kept.path != wanted.path:
         return _moved(root, kept, wanted)
@@ -162,7 +172,7 @@ def _prospect(root: Path, record: Record | None, wanted: Wanted) -> Prospect:
 
 
 def _of_stranger(root: Path, wanted: Wanted) -> Need:
-    """Return the action for a file without a record: create it; leave it if it differs in formatting alone; else a conflict."""
+    """Return the action for a wanted file without a record: create it; nothing if the same is there, perhaps formatted; else a conflict."""
     data = present(root, wanted.path)
     if data is None:
         return "create"
@@ -171,10 +181,10 @@ def _of_stranger(root: Path, wanted: Wanted) -> Need:
 
 
 def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
-    """Return the action for a recorded file at its place: `known` compares it with its record.
+    """Return the action for a recorded file at its place; `known` compares the file with its record.
 
-    Equal drafts, `kept` and `wanted`: generation has nothing new, so an edit stays. New text for an edited file is a conflict, unless
-    the edit already says the same.
+    If the drafts, recorded and wanted, are equal, generation has nothing new, so an edit stays. New text for an edited file is a
+    conflict, unless the edit already says the same.
     """
     if known.condition == "missing":
         return "create"
@@ -188,9 +198,10 @@ def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
 
 
 def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
-    """Return the prospect of a file with a new path; the present file moves there, with its edits, from `moved_from`.
+    """Return what to do with a recorded file that is wanted at another path: it moves there, with its edits, from `moved_from`.
 
-    An edited file is a conflict, as in its old place.
+    So if the project changes its names of files, say. An edited file is a conflict, as in its old place; a missing one has nothing
+    to move.
     """
     known = standing(root, kept)
     need = _of_stranger(root, wanted)
@@ -201,7 +212,7 @@ def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
 
 
 def _leftover(root: Path, kept: Kept) -> Prospect:
-    """Return the prospect of a recorded file the op no longer has: dropped, unless it was edited."""
+    """Return what to do with a recorded file the op no longer has, as its test is switched off: remove it, or leave it if it was edited."""
     known = standing(root, kept)
     need: Need = "leave" if known.edited else "drop"
     return Prospect(need, kept.path, None, kept, known)
@@ -222,9 +233,9 @@ def record_files(
 ) -> dict[str, str | None]:
     """Return the path and text of the op's record after a run, with None for a file to remove; {} if no file is left to record.
 
-    `record` has the new origin and proof, and the old files. `written` are the paths the run writes: a file left as it was keeps its old
-    entry, and if one is left out of date the origin is emptied, so the next run looks again. `code` is the digest of the wanted
-    Function, if proofs matter.
+    `record` has the new origin and proof, and the old files. `written` are the paths the run writes: a file left as it was keeps
+    its old entry, and if one is left out of date (not `current`) the origin is emptied, so that the next run looks again. `code` is
+    the digest of the wanted Function, if proofs matter.
     """
     files, current = [], True
     for prospect in prospects:
@@ -237,14 +248,14 @@ def record_files(
     if not files:
         return {}
     origin = record.origin if current else Origin("", "", "", "")
-    whole = record._replace(files=tuple(files), origin=origin)
+    after = record._replace(files=tuple(files), origin=origin)
     if record.proof is not None and record.proof.function == code:
-        whole = whole._replace(proof=_of_written(record.proof, whole, prospects))
-    return written_record(whole)
+        after = after._replace(proof=_of_written(record.proof, after, prospects))
+    return written_record(after)
 
 
 def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -> Proof:
-    """Return the proof, with the digest of the recorded file if its text is the wanted one.
+    """Return the proof with the digest of the op's file as recorded, if that has the wanted text, which was proven; else as it is.
 
     A later run then trusts an unchanged file by this digest, without parsing it.
     """
@@ -258,12 +269,15 @@ def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -
 
 
 def _draft(prospect: Prospect) -> str:
-    """Return the digest of the wanted text before formatting; "" if no file is wanted."""
+    """Return the digest of a wanted file's draft; "" if no file is wanted."""
     return prospect.wanted.draft if prospect.wanted else ""
 
 
 def _kept(prospect: Prospect, written: bool) -> Kept | None:
-    """Return one file's entry in the record after a run; None if there is nothing to remember. `written`: the run writes the file."""
+    """Return one file's entry in the record after a run; None if there is nothing to remember. `written`: the run writes the file.
+
+    A new entry if the file then has the wanted text; the former one if it stays as it was, as an edited or skipped one does.
+    """
     wanted, kept = prospect.wanted, prospect.kept
     if wanted is None:
         gone = prospect.need == "drop" and written

@@ -1,8 +1,12 @@
 """Records: the sources of an op's files, their texts as written, and the op's proof.
 
-In: the files below `.scaffold/`. Out: a `Record` for each op, and the text of one to be written. Invariant: a lost or changed record
-is reported as such, never trusted (`reconcile` tells whether a generated file was edited); a proof counts only for the
-specification and the Function proven.
+By a record a run knows which files are ours, which were edited by hand, and the text a merge of edits starts from. In: the files
+below `.scaffold/`. Out: a `Record` for each op, and the text of one to be written. Invariant: a lost or changed record is
+reported as such, never trusted (`reconcile` tells whether a generated file was edited); a proof counts only for the specification
+and the Function proven.
+
+Words: a *digest* is a hash by which a text is recognized; a *draft* is a generated text before formatting; a file's *base* is its
+text as written last, packed; a file's *role* is "op" or "test"; a statement *binds* the names it defines or changes.
 """
 
 import ast
@@ -33,6 +37,7 @@ from scaffold.files import read_bytes
 
 
 By = Literal["proof", "tests"]
+# Fields of a syntax tree that say nothing of the code's meaning.
 _UNSAID = frozenset({"ctx", "kind", "type_comment"})  # of a syntax tree
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_DOCUMENTED, ast.alias, ast.Assign, ast.AnnAssign)
@@ -48,28 +53,29 @@ class Proof(NamedTuple):
     by: By = "proof"
     tool: str = ""
     torch: str = ""
-    lacks: str = ""
+    lacks: str = ""  # why no proof can be made: a part is left to write, say
 
 
 def function_digest(text: str, names: Collection[str]) -> str:
     """Return the digest of the definitions with these names and of all they read in the file, directly or not; "" unless it is Python.
 
-    Imports count in any order. The digest is the same in every version of Python. If none of the names is defined, the whole file counts.
+    A proof is of this code: it stays valid while the digest is the same. Imports count in any order, comments and docstrings not at
+    all; every version of Python gives the same. If none of the names is defined, the whole file counts.
     """
     parts = _cut(text)
     if parts is None:
         return ""
     reached = {id(part) for part in _reached(parts, set(names))}
     meant = [part for part in parts if id(part) in reached] or parts
-    said: list[str] = []
+    lines: list[str] = []
     for imports, run in groupby(meant, lambda part: isinstance(part.node, ast.alias)):
         texts = (part.said for part in run)
-        said += sorted(texts) if imports else texts
-    return hashlib.sha256("\n".join(said).encode("utf-8", "replace")).hexdigest()
+        lines += sorted(texts) if imports else texts
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "replace")).hexdigest()
 
 
 def meaning_digest(text: str) -> str:
-    """Return a digest of a text's Python code without comments and docstrings; of the text itself unless it is Python."""
+    """Return a digest of a file's code without comments and docstrings, for a file that a formula comes from; of any text that is no Python."""
     return (
         function_digest(text, ())
         or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -77,9 +83,10 @@ def meaning_digest(text: str) -> str:
 
 
 def adds_only(base: str, text: str) -> bool:
-    """Return whether `text` has every statement of `base`, and besides only definitions of names new to it: edited tests then still ask all.
+    """Return whether edited tests, `text`, still ask all that the generated ones, `base`, ask: so that passing them can count as a proof.
 
-    A class may get new methods; an added name that `base` reads, or a statement that is no definition, makes it False.
+    They do with every statement of `base` and besides only definitions of new names: a class may get new methods. An added name that
+    `base` reads, or a statement that is no definition, may change what is asked.
     """
     cuts = _cut(base), _cut(text)
     if cuts[0] is None or cuts[1] is None:
@@ -87,7 +94,7 @@ def adds_only(base: str, text: str) -> bool:
     before, after = (
         [one for part in cut or () for one in _members(part)] for cut in cuts
     )
-    waiting = Counter(part.said for part in before)
+    waiting = Counter(part.said for part in before)  # statements to be found
     taken = {name for part in before for name in (*part.binds, *part.reads)}
     for part in after:
         if waiting[part.said]:
@@ -113,7 +120,7 @@ def _members(part: "_Part") -> Iterator["_Part"]:
 
 
 def _cut(text: str) -> list["_Part"] | None:
-    """Return the statements of a file, without docstrings; None unless it is Python."""
+    """Return the parts of a file, its statements and the single names of its imports, without docstrings; None unless it is Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about the code's escapes
@@ -124,12 +131,12 @@ def _cut(text: str) -> list["_Part"] | None:
 
 
 class _Part(NamedTuple):
-    """A statement of a file, or a single name of an import: sorting and splitting imports then changes nothing."""
+    """A statement of a file, or a single name of an import, so that sorting and splitting imports changes nothing."""
 
     node: ast.AST
     binds: set[str]  # the names it defines or changes
-    reads: set[str]
-    origin: str = ""  # of an imported name
+    reads: set[str]  # the names in it
+    origin: str = ""  # of an imported name, the module it is from
 
     @property
     def said(self) -> str:
@@ -138,9 +145,9 @@ class _Part(NamedTuple):
 
 
 def _parts(statement: ast.stmt) -> Iterator[_Part]:
-    """Yield a statement as one part; an import as one for each name, also inside `try: import ... except`.
+    """Yield a statement as one part, an import as one for each name, also inside `try: import ... except`.
 
-    The names a part binds: those defined or assigned; for a statement of any other kind all it mentions, since it may change them.
+    A part binds the names it defines or assigns; a statement of any other kind, such as a loop, all it mentions: it may change them.
     """
     read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     match statement:
@@ -172,14 +179,14 @@ def _binding(alias: ast.alias) -> str:
 
 
 def _root(target: ast.expr) -> str:
-    """Return the name an assignment binds or changes: `torch` for `torch.backends.cudnn.enabled = True`; "" if there is none."""
+    """Return the name an assignment to this target binds or changes: `torch` of `torch.backends.cudnn.enabled`; "" if it is none's."""
     while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
         target = target.value
     return target.id if isinstance(target, ast.Name) else ""
 
 
 def _defined(statement: ast.AST) -> Iterator[str]:
-    """Yield the names of the imports, classes and functions in a compound statement, as under `if TYPE_CHECKING:`."""
+    """Yield the names that imports, classes and functions inside a compound statement define, as under `if TYPE_CHECKING:`."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from map(_binding, node.names)
@@ -188,7 +195,7 @@ def _defined(statement: ast.AST) -> Iterator[str]:
 
 
 def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
-    """Yield the parts binding a wanted name, then the parts binding a name these read, and so on."""
+    """Yield the parts that bind a wanted name, then those that bind a name these read, and so on: all that the wanted code depends on."""
     waiting = parts
     while found := [part for part in waiting if part.binds & wanted]:
         yield from found
@@ -198,7 +205,7 @@ def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
 
 
 def _said(value: object) -> str:
-    """Return a syntax tree as text, without docstrings and empty fields: versions of Python differ in their empty fields."""
+    """Return a syntax tree as text to compare, without docstrings and empty fields: by the latter versions of Python differ."""
     match value:
         case ast.Delete(targets):
             return f"Delete({_said(list(_flat(targets)))})"
@@ -244,7 +251,8 @@ MOST = 1 << 24
 PIECE = 12_000  # bytes packed as one, beside WINDOW of dictionary
 WINDOW = 32_000  # bytes; zlib looks back 32,506
 UNREADABLE = "restore it from version control; or remove it and run 'scaffold sync', which then asks"
-_ORIGIN = ("spec", "configuration", "templates")  # digests
+# Fields of an `Origin` and a `Proof` that are digests.
+_ORIGIN = ("spec", "configuration", "templates")
 _PROVEN = ("spec", "function", "text")
 SHARED = "op-testing"  # the record of `op_testing`; no op is spelt like this
 FORMER = ".base"  # version 1 had the text of each file in one of its own, OP.ROLE.base
@@ -260,7 +268,7 @@ class Origin(NamedTuple):
     reads: tuple[tuple[str, str], ...] = ()  # files named by the formulas
 
     def changed_since(self, before: "Origin") -> tuple[str, ...]:
-        """Return the changed inputs of generation, in words for a sentence: "the specification", "a template"."""
+        """Return which sources of the files have changed since an earlier origin, in words for a sentence: "the specification", "a template"."""
         names = ("the tool", "the specification", "the configuration", "a template")
         pairs = zip(names, self[:4], before[:4], strict=True)
         changed = [name for name, now, then in pairs if now != then]
@@ -301,7 +309,7 @@ class Record(NamedTuple):
 
 
 def digest(data: bytes) -> str:
-    """Return the digest of a file, whatever its line ends."""
+    """Return the digest of a file's content, the same for both kinds of line ends."""
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -318,15 +326,15 @@ def state_paths(record: Record) -> tuple[str, ...]:
 def kept_file(
     role: str, path: str, draft: str, text: str, before: Kept | None = None
 ) -> Kept:
-    """Return the record of a file with this text, packed; `draft` is the digest of the text before formatting.
+    """Return the record of a file just written with this text, which it holds packed; `draft` is the digest of the text before formatting.
 
-    `before`, the file's record so far, gives the packed text if the text is unchanged: builds of zlib pack it differently, and a record must
-    change only with its content.
+    `before`, the file's record so far, gives the packed text if the text is unchanged: builds of zlib pack it differently, and a
+    record must change only with its content.
     """
-    meant = digest(text.encode())
-    if before is not None and before.text == meant and before.written is not None:
-        return Kept(role, path, draft, meant, before.base)
-    return Kept(role, path, draft, meant, pack(text))
+    written = digest(text.encode())
+    if before is not None and before.text == written and before.written is not None:
+        return Kept(role, path, draft, written, before.base)
+    return Kept(role, path, draft, written, pack(text))
 
 
 def pack(text: str) -> str:
@@ -343,7 +351,10 @@ def pack(text: str) -> str:
 
 
 def unpack(packed: str) -> str | None:
-    """Return the text of a packed one; None if it was altered, or is longer than any we write."""
+    """Return the text that `pack` packed; None if it was altered, or is longer than any we write.
+
+    Piece by piece: each but the last must have the full length, and what follows it is the next one.
+    """
     text = b""
     try:
         data = base64.b85decode(packed)
@@ -361,7 +372,7 @@ def unpack(packed: str) -> str | None:
 
 @lru_cache(maxsize=8)
 def _common(start: int) -> bytes:
-    """Return zlib's dictionary for the piece at byte `start`: common text of ops, and the part of `op_testing` around this byte."""
+    """Return zlib's dictionary for the piece at byte `start` of a text: common text of ops, and of the shared tests the part around there."""
     common = read_bytes(Path(__file__).with_name("common_text.txt"))
     ops, shared = common.replace(b"\r\n", b"\n").split(b"\f")
     around = WINDOW - len(ops)
@@ -370,7 +381,7 @@ def _common(start: int) -> bytes:
 
 
 def read_state(root: Path) -> dict[str, bytes]:
-    """Read the files of all records of a project, by path below the root; raise ScaffoldError for unreadable ones."""
+    """Return the files of all records of a project as read, by path below the root; raise ScaffoldError for unreadable ones."""
     try:
         names = sorted(os.listdir(root / DIRECTORY))
     except (FileNotFoundError, NotADirectoryError):
@@ -407,7 +418,7 @@ def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
 
 
 def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
-    """Return the record in a file's bytes; raise ScaffoldError at its place (`shown`, the path) if it is none."""
+    """Return the record in a file's bytes; raise ScaffoldError if it is none. `shown` is its path, `state` has all files of records."""
     op = os.path.basename(shown).removesuffix(".json")
     try:
         return _decoded(json.loads(data), op, state)
@@ -419,9 +430,9 @@ def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
 
 
 def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
-    """Return the record in a parsed JSON object of any version so far; an invalid one raises KeyError, TypeError or ValueError.
+    """Return the record of an op in a parsed JSON object of any version so far; raise KeyError, TypeError or ValueError for an invalid one.
 
-    `state` has the files beside it, in which version 1 kept texts.
+    `state` has the files beside it, in which version 1 kept texts; `said` decodes a digest, as the version spells it.
     """
     if raw["version"] > VERSION:
         message = (
@@ -456,7 +467,7 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
 
 
 def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) -> str:
-    """Return the packed text of a file in version 1, with texts in files of their own; "" if it is lost.
+    """Return the text of a file, packed, from a record of version 1, which had it in a file beside it; "" if that is lost.
 
     `former` has the paths of these files by role, `state` their bytes.
     """
@@ -482,7 +493,7 @@ def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
 
 
 def _below(value: Any) -> str:
-    """Return a path; raise ValueError if it is absolute or has `..`: runs move and remove recorded files, so they must lie below the root."""
+    """Return a recorded path; raise ValueError unless it lies below the root: runs move and remove recorded files, and may not outside it."""
     path = _text(value)
     if path.startswith("/") or ".." in path.split("/"):
         raise ValueError
@@ -503,30 +514,33 @@ def _base85(digest: str) -> str:
 
 @lru_cache(maxsize=64)  # configuration and templates recur in every record
 def _digest(value: Any) -> str:
+    """Return the hexadecimal digest of one in base 85, as a record has it."""
     return base64.b85decode(_text(value)).hex()
 
 
 def _hexadecimal(value: Any) -> str:
+    """Return the hexadecimal digest in a record of version 1 or 2; raise ValueError for another text."""
     return bytes.fromhex(_text(value)).hex()
 
 
 def encode(record: Record) -> str:
-    """Return the JSON text of a record, equal for equal records; the digest before formatting is left out if formatting changed nothing."""
+    """Return the JSON text of a record, to be written to `.scaffold/OP.json`; equal for equal records, so that version control is quiet."""
     origin, proof = record.origin, record.proof
-    told: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
-    told["tool"] = origin.tool
-    told |= {key: _base85(getattr(origin, key)) for key in _ORIGIN}
+    raw: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
+    raw["tool"] = origin.tool
+    raw |= {key: _base85(getattr(origin, key)) for key in _ORIGIN}
     if origin.reads:
-        told["reads"] = {path: _base85(value) for path, value in origin.reads}
-    told["files"] = {item.role: _encoded(item) for item in record.files}
+        raw["reads"] = {path: _base85(value) for path, value in origin.reads}
+    raw["files"] = {item.role: _encoded(item) for item in record.files}
     if proof is not None:
-        told["proof"] = {key: _base85(getattr(proof, key)) for key in _PROVEN}
-        told["proof"] |= {"by": proof.by, "tool": proof.tool, "torch": proof.torch}
-        told["proof"] |= {"lacks": proof.lacks} if proof.lacks else {}
-    return json.dumps(told, indent=2) + "\n"
+        raw["proof"] = {key: _base85(getattr(proof, key)) for key in _PROVEN}
+        raw["proof"] |= {"by": proof.by, "tool": proof.tool, "torch": proof.torch}
+        raw["proof"] |= {"lacks": proof.lacks} if proof.lacks else {}
+    return json.dumps(raw, indent=2) + "\n"
 
 
 def _encoded(kept: Kept) -> dict[str, str]:
+    """Return the JSON object of one file; its draft's digest is left out if formatting changed nothing."""
     draft = {"draft": _base85(kept.draft)} if kept.draft != kept.text else {}
     return {"path": kept.path, **draft, "text": _base85(kept.text), "base": kept.base}
 

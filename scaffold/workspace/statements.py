@@ -1,10 +1,13 @@
 """Statements: a Python file cut into them, each with a form independent of formatting.
 
-In: a text. Out: `Statement`s; their texts, joined, are the input, and each has its form; None unless the text is Python.
+A project may run its own formatter over generated files: that must not count as an edit by hand. So texts are compared, and merged,
+by these forms. In: a text. Out: `Statement`s; their texts, joined, are the input, and each has its form; None unless the text is
+Python.
 Invariant: formatters, sorters of imports among them, do not change the forms in their order; any other edit does.
 
 A form is the syntax tree of the statement, its words in their order, and the comments at their places among the words. A
-compound statement ends at its colon. Adjacent imports are one statement.
+compound statement ends at its colon. Adjacent imports, a *run*, are one statement. A *mark* is the place where a statement begins,
+with the form of its syntax; comments and some tokens are added to it.
 """
 
 import ast
@@ -20,6 +23,7 @@ from typing import Any, NamedTuple
 # --- The text of a Python file, cut into statements with forms independent of formatting.
 
 
+# Fields of a syntax tree with statements of their own.
 BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
 _SILENT = frozenset({"ctx", "decorator_list"})
 _FIXED = frozenset({"[", "]", "{", "}", ":"})  # no formatter moves a comment past one
@@ -59,7 +63,7 @@ class Statement(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """The start of a statement in the text, and its syntax; a run of imports also has an end."""
+    """The start of a statement in the text, and its syntax as a form; a run of imports also has an end, and its names."""
 
     start: Position
     form: str
@@ -73,7 +77,7 @@ def split(text: str) -> list[str]:
 
 
 def cut(text: str) -> tuple[Statement, ...] | None:
-    """Cut a text into statements; their texts, joined, are the text again. None unless it is Python. Its lines must end in newlines."""
+    """Return the statements of a text, whose texts, joined, are it again; None unless it is Python. Its lines must end in newlines."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about the code's escapes
@@ -98,7 +102,7 @@ class _Places(NamedTuple):
     comments: dict[int, str]
 
     def position(self, row: int, column: int) -> Position:
-        """Convert a position of `ast`, a column in UTF-8 bytes, into one of `tokenize`, in characters."""
+        """Return a position of `ast`, with a column in UTF-8 bytes, as `tokenize` has it, in characters: the two are compared."""
         line = self.lines[row - 1]
         if line.isascii():
             return row, column
@@ -126,7 +130,10 @@ def _marks(node: ast.AST, depth: int, places: _Places) -> Iterator[_Mark]:
 def _marks_of(
     parent: ast.AST, node: ast.AST, depth: int, places: _Places
 ) -> Iterator[_Mark]:
-    """Yield the marks of one statement in `depth` blocks: its decorators, its head, then the statements in its own blocks."""
+    """Yield the marks of one statement, or an `except` or `case`, inside `depth` blocks: its decorators, its head, then those in its blocks.
+
+    `parent` tells whether it is a docstring.
+    """
     for decorator in getattr(node, "decorator_list", ()):
         start = places.position(decorator.lineno, decorator.col_offset)
         yield _Mark(start, f"{depth} @{_said(decorator)}")
@@ -138,7 +145,7 @@ def _marks_of(
 
 
 def _documentation(parent: ast.AST, node: ast.AST) -> str | None:
-    """Return the form of a docstring, independent of indentation and trailing blanks; None if the node is none of its parent."""
+    """Return the form of a docstring, whatever its indentation and trailing blanks; None if the node is not the docstring of its parent."""
     if not isinstance(parent, _DOCUMENTED) or parent.body[0] is not node:
         return None
     match node:
@@ -149,7 +156,7 @@ def _documentation(parent: ast.AST, node: ast.AST) -> str | None:
 
 
 def _said(value: object) -> str:
-    """Return a syntax tree on one line, without the nested statements: `def f(x): ...` yields the head alone."""
+    """Return a syntax tree as text on one line, without the statements in it: of `def f(x): ...` the head alone."""
     match value:
         case ast.Name():
             return value.id
@@ -169,7 +176,7 @@ def _said(value: object) -> str:
 
 
 def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
-    """Yield targets one by one: `del (a, b)` means `del a, b`; removing its parentheses, as formatters do, changes the tree."""
+    """Yield the targets of a `del` one by one: formatters write `del (a, b)` as `del a, b`, which means the same and is another tree."""
     for target in targets:
         if isinstance(target, ast.Tuple):
             yield from _flat(target.elts)
@@ -178,7 +185,7 @@ def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _run(run: list[ast.stmt], depth: int, places: _Places) -> Iterator[_Mark]:
-    """Yield one mark for adjacent imports; nothing for none.
+    """Yield one mark for the adjacent imports of a run; nothing for none.
 
     Its form is the sorted set of the imported names with their comments, so sorting and splitting the imports changes nothing.
     """
@@ -221,22 +228,22 @@ def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Impor
 
 
 class _Cutter:
-    """One pass over the tokens: it collects a statement's form, and closes the statement at the end of its last line."""
+    """One pass over the tokens of a file: it collects the form of a statement, and closes the statement at the end of its last line."""
 
     def __init__(self, lines: list[str], marks: list[_Mark]) -> None:
         self._lines = lines
         self._marks = marks
         self._next = 0  # of the marks
         self._row = 0  # lines of earlier statements
-        self._form: list[str] = []
+        self._form: list[str] = []  # of the present statement
         self._imports: tuple[Imported, ...] = ()
         self._until: Position = (0, 0)  # the end of the current run of imports
-        self._indents: list[int] = []
+        self._indents: list[int] = []  # columns of the open blocks
 
     def statements(self, tokens: list[tokenize.TokenInfo]) -> Iterator[Statement]:
-        """Yield the statements; a comment alone on its line is one of its own, and blank lines belong to the statement below them.
+        """Yield the statements of the file; a comment alone on its line is one of its own, and blank lines belong to the statement below.
 
-        `_until`: the end of the run of imports just read, whose form is known already: nothing inside it closes a statement.
+        Up to `_until` tokens are those of a run of imports, whose form is known already: nothing inside it closes a statement.
         """
         open_line = False
         for token in tokens:
@@ -296,13 +303,13 @@ class _Cutter:
 
 
 def _comment(text: str) -> str:
-    """Return a comment without the blank formatters want after its `#`."""
+    """Return a comment as a form has it: without the blank after its `#`, which formatters add, and blanks at its end."""
     rest = text[1:].replace("\xa0", " ", 1) if text[1:2] == "\xa0" else text[1:]
     return f"#{rest.removeprefix(' ').rstrip()}"
 
 
 def _number(text: str) -> str:
-    """Return a number as formatters spell it: 0.5 for .5, 1.0 for 1., 1e5 for 1E+5."""
+    """Return a literal number as formatters spell it: 0.5 for .5, 1.0 for 1., 1e5 for 1E+5; hexadecimal and the like in lower case."""
     text = text.lower()
     if text[:2] in ("0x", "0o", "0b"):
         return text
@@ -319,7 +326,7 @@ def _number(text: str) -> str:
 
 @lru_cache(maxsize=16)  # shared test code is long, and compared again and again
 def normal_form(text: str) -> str:
-    """Return a text equal for two files iff they differ in formatting alone; of other languages, the lines without trailing blanks."""
+    """Return a text that is equal for two files iff they differ in formatting alone; if not Python, the lines without trailing blanks."""
     lines = unix(text)
     statements = cut(lines)
     if statements is None:

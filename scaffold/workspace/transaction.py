@@ -1,7 +1,11 @@
 """Transactions: carry out all of a plan's files, or none.
 
-In: a `Plan`. Out: the files, or an error and the tree as it was. Invariant: one run at a time writes below a root; each action of
-a run is in a journal on disk before it is taken, so the next run can undo the remains of a killed one.
+A run writes many files; an error, or a killed process, must not leave half of them. In: a `Plan`. Out: the files, or an error and
+the tree as it was. Invariant: one run at a time writes below a root; each action of a run is in a journal on disk before it is
+taken, so the next run can undo the remains of a killed one.
+
+Words: a *step* replaces one file: the new content is *staged* in a temporary file beside it, the old one kept in a *backup*, until
+all steps are taken; the *journal* lists the steps; its lock is what makes other runs wait.
 """
 
 import json
@@ -29,14 +33,14 @@ WAIT = 10.0  # seconds for another run to end
 
 @contextmanager
 def locked(root: Path) -> Iterator[int]:
-    """Yield the journal file of a root, created if missing, open and locked; wait for another run, at most `WAIT` seconds.
+    """Give a context in which this run alone writes below a root; it yields the root's journal file, open and locked.
 
-    Raise ScaffoldError if that run is still writing then.
+    It waits for another run, at most `WAIT` seconds; raise ScaffoldError if that is still writing then.
     """
     path = root / NAME
-    patience = time.monotonic() + WAIT
+    deadline = time.monotonic() + WAIT
     while (descriptor := _open_locked(path)) is None:
-        if time.monotonic() > patience:
+        if time.monotonic() > deadline:
             raise ScaffoldError(f"another run is writing in '{root}'")
         time.sleep(0.02)
     try:
@@ -48,7 +52,7 @@ def locked(root: Path) -> Iterator[int]:
 
 @contextmanager
 def in_turn(root: Path) -> Iterator[None]:
-    """Wait for other restarted runs below a root to end, so they do not interrupt each other.
+    """Give a context for a run that another one disturbed: runs that begin again take turns, so that they do not disturb each other.
 
     A courtesy alone: after `WAIT` seconds, or without a directory to lock, the run goes on all the same.
     """
@@ -64,9 +68,9 @@ def in_turn(root: Path) -> Iterator[None]:
 
 
 def _wait(descriptor: int) -> None:
-    """Lock an open directory; give up silently after `WAIT` seconds."""
-    patience = time.monotonic() + WAIT
-    while time.monotonic() < patience:
+    """Lock an open directory as soon as no other run has it locked; give up silently after `WAIT` seconds."""
+    deadline = time.monotonic() + WAIT
+    while time.monotonic() < deadline:
         with suppress(BlockingIOError):
             disk.lock(descriptor)
             return
@@ -74,7 +78,7 @@ def _wait(descriptor: int) -> None:
 
 
 def _open_locked(path: Path) -> int | None:
-    """Return the descriptor of the journal file, locked; None if another run holds the lock, or has just removed the file."""
+    """Return the descriptor of the journal file, locked; None, to try again, if another run holds the lock, or has just removed the file."""
     descriptor = disk.open_lock(path)
     try:
         disk.lock(descriptor)
@@ -111,9 +115,10 @@ class Step(NamedTuple):
     after: str | None  # fingerprint of the new content
 
     def can_be_undone(self) -> bool:
-        """Return whether this step was taken, and its backup still holds the former content.
+        """Return whether this step was taken, and its backup still holds the former content: only then may it be undone.
 
-        A target with other content than planned was changed by somebody since, and is left alone.
+        It was if its staged file is gone, moved to the target. A target with other content than planned was changed by somebody
+        since, and is left alone.
         """
         if self.backup is not None and not os.path.lexists(self.backup):
             return False
@@ -144,14 +149,14 @@ class Journal(NamedTuple):
     emptied: tuple[Path, ...]
 
     def undo(self) -> None:
-        """Undo each step taken, and remove temporary files and new directories; an interrupted undo can be repeated, by a later run too."""
+        """Undo each step taken, and remove temporary files and new directories. If interrupted, it can be repeated, by a later run too."""
         for step in self.steps:
             if step.can_be_undone():
                 step.undo()
         self._clean(tuple(reversed(self.made)))
 
     def finish(self) -> None:
-        """Remove the temporary files and emptied directories of a run carried out; an interrupted call can be repeated."""
+        """Remove the temporary files and emptied directories of a run whose steps are all taken. If interrupted, it can be repeated."""
         self._clean(self.emptied)
 
     def _clean(self, directories: tuple[Path, ...]) -> None:
@@ -164,8 +169,8 @@ class Journal(NamedTuple):
 
 
 def draw_up(plan: Plan) -> Journal:
-    """Return the journal of a plan: its steps, with random names for the temporary files; nothing is written."""
-    run = os.urandom(4).hex()
+    """Return the journal of a plan: a step for each file, directories to make and to empty; nothing is written yet."""
+    run = os.urandom(4).hex()  # for names no other run uses
     steps = [_planned(change, run, n) for n, change in enumerate(plan.writes)]
     made: dict[Path, None] = {}
     emptied: dict[Path, None] = {}
@@ -201,7 +206,7 @@ def _depth(directory: Path) -> tuple[int, Path]:
 
 
 def _below(root: Path, directory: Path) -> list[Path]:
-    """Return the directory and its parents below the root."""
+    """Return the directory and its parents up to the root, without the root: after a removal they may be empty."""
     return [
         one
         for one in (directory, *directory.parents)
@@ -210,7 +215,7 @@ def _below(root: Path, directory: Path) -> list[Path]:
 
 
 def _missing(directory: Path) -> list[Path]:
-    """Return the missing directories of a path, outermost first."""
+    """Return the directories to make before a file can be written to `directory`, outermost first; [] if it is there."""
     missing: list[Path] = []
     while not directory.exists():
         missing.insert(0, directory)
@@ -230,7 +235,7 @@ def commit(descriptor: int) -> None:
 
 
 def recover(root: Path) -> tuple[str, ...]:
-    """Undo the steps of a killed run, or remove the temporary files of one killed after its last step; return the paths restored.
+    """Undo the steps of a killed run, or remove the temporary files of one killed after its last step; return the files restored.
 
     Call it before planning; `()` if there is nothing to do. Raise ScaffoldError if another run is under way, or the journal is unreadable.
     """
@@ -246,7 +251,7 @@ def recover(root: Path) -> tuple[str, ...]:
 
 
 def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
-    """Return the temporary files of runs in these directories; () if there is a journal, since `recover` then removes them."""
+    """Return temporary files of killed runs in these directories that no journal lists; with a journal (), as `recover` removes them."""
     if (root / NAME).exists():
         return ()
     found = []
@@ -258,9 +263,9 @@ def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
 
 
 def interrupted(root: Path) -> tuple[str, ...]:
-    """Return the files of a killed run for the next run to restore; nothing is written.
+    """Return the files of a killed run that the next run will restore, for `scaffold check`; nothing is written.
 
-    Of a run killed after its last step, its remaining temporary files; () without such a run.
+    Of a run killed after its last step they are its remaining temporary files; () without such a run.
     """
     path = Path(os.path.realpath(root)) / NAME
     if not path.exists():
@@ -294,7 +299,7 @@ def _recover(path: Path, data: bytes) -> tuple[str, ...]:
 
 
 def _read(path: Path, data: bytes) -> tuple[Journal, bytes]:
-    """Return the journal, and the text after it: `_DONE` if its run took all steps.
+    """Return the journal in the bytes of its file, `path`, and the text after it: `_DONE` if its run took all steps.
 
     A journal without its final newline was cut off while being written, before any step: it counts as empty.
     """
@@ -338,7 +343,7 @@ def _decode(data: bytes, root: Path) -> Journal:
 
 
 def _step(entry: dict[str, str], root: Path) -> Step:
-    """Return a step of a journal read from disk; raise ScaffoldError for a path outside the root, or a temporary file not named like ours."""
+    """Return a step of a journal read from disk; raise for a path outside the root, or a temporary file not named like ours: it is forged."""
     target = root / entry["target"]
     staged, backup = entry["staged"], entry["backup"]
     _inside(target.parent if staged is None else target, root)
@@ -381,7 +386,7 @@ MANY = 32
 
 
 class ChangedError(ScaffoldError):
-    """A disk no longer as it was read or planned for; running again may help."""
+    """The error of files that changed between reading and writing, by another run or the user; a caller may read and plan again."""
 
     def __init__(self, root: Path, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -410,7 +415,7 @@ def apply(plan: Plan) -> None:
 
 
 def rehearse(plan: Plan) -> None:
-    """Raise the error `apply` would raise for a root without write permission, needed for the journal; the only one found without writing."""
+    """Raise the error of `apply` for a root we may not write to, where the journal goes: in a look, or before a long proof."""
     if plan.writes and not os.access(plan.root, os.W_OK):
         raise ScaffoldError(
             f"cannot write in '{plan.root}': Permission denied; nothing was written"
@@ -449,9 +454,9 @@ def _write(plan: Plan, descriptor: int) -> None:
 
 
 def _stage(change: Change, step: Step, sync: bool) -> None:
-    """Write a change's new content beside its target, with the target's permissions, and give the old content a second name, its backup.
+    """Write a change's new content to its staged file, with the target's permissions, and keep the old content under its backup's name.
 
-    With `sync`, wait until the new content is on the disk.
+    So the step itself is one renaming. With `sync`, wait until the new content is on the disk. A removal stages nothing.
     """
     if step.staged is None or change.after is None:
         return
@@ -480,7 +485,7 @@ def _put(path: Path, data: bytes, mode: int | None, sync: bool) -> None:
 
 
 def _replace(root: Path, change: Change, step: Step) -> None:
-    """Take one step: put the staged file in the target's place, or, to remove the target, move it to its backup; raise if it changed before."""
+    """Take a step: put the staged file in the target's place, or, to remove the target, move it to its backup; raise if it has changed."""
     _check_unchanged(root, change)
     if step.staged is not None:
         disk.replace(step.staged, step.target)
@@ -502,7 +507,7 @@ def _changed(root: Path, path: str) -> ChangedError:
 
 
 def _undo(journal: Journal, cause: BaseException) -> None:
-    """Undo a run ended by the error `cause`; raise ScaffoldError, naming both errors, if undoing fails too."""
+    """Undo a run that the error `cause` ended, and remove its journal; raise ScaffoldError, naming both errors, if undoing fails too."""
     try:
         journal.undo()
         disk.unlink(journal.root / NAME)
