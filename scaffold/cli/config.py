@@ -65,7 +65,7 @@ def config(
 
 
 def _unknown(keys: list[str]) -> list[ScaffoldError]:
-    """Return a problem for each typed key that the configuration does not have, with the most similar one."""
+    """Return a problem for each typed key the configuration does not have, with the most similar one."""
     from scaffold.spec.config_keys import KEYS
 
     return [

@@ -54,7 +54,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
 
 
 def _texts(source: str) -> Iterator[str]:
-    """Yield the text that an error's place counts in: that of a file, or each value given for an option on this command line."""
+    """Yield the text an error's place counts in: that of a file, or each value given for an option on this command line."""
     if not source.startswith("-"):
         try:
             yield read_text(source)

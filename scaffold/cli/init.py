@@ -283,7 +283,7 @@ def _with_table(before: str, said: Mapping[str, str]) -> str:
 
 
 def _configuration(text: str, directory: Path) -> Configuration:
-    """Return the configuration that a new text of pyproject.toml gives.
+    """Return the configuration a new text of pyproject.toml gives.
 
     Raise ScaffoldError if the text is no TOML: a `tool = {...}` in one line admits no further table.
     """

@@ -55,7 +55,7 @@ PATHS = Annotated[
 
 
 def _offer_rules() -> list[str]:
-    """Return the rules that a shell completes."""
+    """Return the rules a shell completes."""
     from scaffold.lint.registry import RULES
 
     return list(RULES)

@@ -80,7 +80,7 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def leave(refusal: ScaffoldError) -> NoReturn:
-    """Print an error on stderr and exit with its code; used where its JSON is on stdout already, so that raising would repeat it."""
+    """Print an error on stderr and exit with its code; used where its JSON is on stdout already, so raising would repeat it."""
     say_error(refusal)
     sys.exit(refusal.exit_code)
 

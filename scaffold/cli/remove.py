@@ -137,7 +137,7 @@ def _recorded(project: Project, record: Record) -> Iterator[_File]:
 
 
 def _unrecorded(project: Project, name: str) -> Iterator[_File]:
-    """Yield the existing files that an op without a record would have; one with another text may be anybody's, so it has an objection."""
+    """Yield the existing files an op without a record would have; one with another text may be anybody's, so it has an objection."""
     for work in weigh(project, survey(project, [name])):
         for item in work.prospects:
             if item.need == "collide":

@@ -263,7 +263,7 @@ def _unlisted(name: str) -> ScaffoldError:
 
 
 def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
-    """Return the test of an op, with the statuses of its files that a reader must know to trust the result.
+    """Return the test of an op, with the statuses of its files a reader must know to trust the result.
 
     `roles` are its checked files by role.
     """

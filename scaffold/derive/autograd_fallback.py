@@ -208,7 +208,7 @@ def _pulled_if_needed(
     keys = {name: graph.constant(f'"{name}"') for name in wanted}
 
     def passed(name: str) -> Node:
-        """Return an argument of the forward: `some.get("x", x)` for an input wanted, so that autograd sees it if it needs a gradient.
+        """Return an argument of the forward: `some.get("x", x)` for an input wanted, so autograd sees it if it needs a gradient.
 
         An input not in `some`, the lambda's parameter, is read from around the lambda, and is a constant to autograd.
         """

@@ -242,7 +242,7 @@ class Derivation:
 
     @property
     def intermediates(self) -> tuple[str, ...]:
-        """Return the names, in the forward, of its locals that are saved: neither inputs nor outputs."""
+        """Return the names, in the forward, of its locals saved: neither inputs nor outputs."""
         return tuple(
             item.origin for item in self.saved if item.source == "intermediate"
         )

@@ -65,7 +65,7 @@ def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _facts(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | None:
-    """Return the facts about sizes and ranks that a forward enforces, and its graph; None if it is not understood.
+    """Return the facts about sizes and ranks a forward enforces, and its graph; None if it is not understood.
 
     A call with other sizes raises in PyTorch. Without a `forward` it is written here.
     """

@@ -149,7 +149,7 @@ class Differentiated:
 
     @cached_property
     def _backward(self) -> BackwardGraph:
-        """Return the gradients over the values that forward returns in order to save them."""
+        """Return the gradients over the values forward returns in order to save them."""
         return self._over_saved(())
 
     def _over_saved(self, recomputed: Iterable[Op]) -> BackwardGraph:
@@ -305,7 +305,7 @@ def reason_of(error: Exception) -> str:
 def _unread(
     backward: BackwardGraph, found: GradientStatements, keeps_shapes: bool
 ) -> set[Op]:
-    """Find the values that forward returns though no line of backward reads them, to return them no more.
+    """Find the values forward returns though no line of backward reads them, to return them no more.
 
     Only the shape of such a value was wanted, and either another value has the same shape or a combined forward keeps
     the shape on ctx (`keeps_shapes`). `found` has the lines of backward, and those of the forward that it may repeat

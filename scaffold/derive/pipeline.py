@@ -138,7 +138,7 @@ def derive(spec: OpSpec) -> Derivation:
 
 
 def _is_under_autocast(found: Derivation) -> bool:
-    """Return whether the backward has a line that autocast may change: only then is it written under the forward's autocast.
+    """Return whether the backward has a line autocast may change: only then is it written under the forward's autocast.
 
     A gradient still missing counts too, since nothing is known of the lines the user will write. `elements` are the
     lines of gradients of variadic inputs, written apart from the blocks.

@@ -405,7 +405,7 @@ def variadic_names(spec: OpSpec) -> frozenset[str]:
 
 
 def _free(lines: tuple[Line, ...]) -> Found:
-    """Return the reads of names that no earlier line of the backward assigns, each with the gradients its line serves."""
+    """Return the reads of names no earlier line of the backward assigns, each with the gradients its line serves."""
     statements = tuple(line.statement for line in lines)
     return [(read, lines[position].serves) for read, position in free_reads(statements)]
 
@@ -413,7 +413,7 @@ def _free(lines: tuple[Line, ...]) -> Found:
 def _refuse_changed(
     spec: OpSpec, data: dict[str, frozenset[str]], place: Location
 ) -> None:
-    """Raise if the backward reads an input that the forward changes in place; `data` maps a tensor to the gradients reading its values.
+    """Raise if the backward reads an input the forward changes in place; `data` maps a tensor to the gradients reading its values.
 
     The saved tensor would have its later values.
     """
@@ -632,7 +632,7 @@ def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:
 
 
 def is_of_ctx(node: Node) -> bool:
-    """Return whether it is `ctx.name`, an attribute that forward has put on ctx."""
+    """Return whether it is `ctx.name`, an attribute forward has put on ctx."""
     match node:
         case Node("attribute", _, (Node("name", "ctx"),)):
             return True

@@ -49,7 +49,7 @@ def plain(
 
 
 class _Plain:
-    """The rewriter behind `plain`; `taken` are the names that no new local may have."""
+    """The rewriter behind `plain`; `taken` are the names no new local may have."""
 
     def __init__(self, taken: set[str]) -> None:
         self.taken = taken
@@ -584,7 +584,7 @@ def _is_of_two(call: ast.Call) -> bool:
 
 
 def _root(item: ast.expr) -> str | None:
-    """Return the name that a chain of calls, attributes and subscripts starts with: `x` for `x.view(-1)[0]`; else None."""
+    """Return the name a chain of calls, attributes and subscripts starts with: `x` for `x.view(-1)[0]`; else None."""
     match item:
         case ast.Name(name):
             return name

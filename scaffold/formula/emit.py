@@ -164,7 +164,7 @@ def _call(node: Node) -> str:
 
 
 def _value(node: Node) -> str:
-    """Return the source of a value that is called, subscripted or has an attribute read: in parentheses if it is an operation.
+    """Return the source of a value called, subscripted or has an attribute read: in parentheses if it is an operation.
 
     A number needs them too: `(2).bit_length()`.
     """

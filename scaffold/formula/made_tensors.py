@@ -110,7 +110,7 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
 
 
 def _of_word(word: str) -> Elements:
-    """Return the kind of elements that a dtype, or a cast to it, says: "int" for `int64` and `long`."""
+    """Return the kind of elements a dtype, or a cast to it, says: "int" for `int64` and `long`."""
     word = word.removeprefix("u").rstrip("0123456789")  # `uint8`
     return "bool" if is_mask(word) else "int" if is_whole(word) else ""
 

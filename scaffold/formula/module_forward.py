@@ -295,7 +295,7 @@ class _Filling(BranchTaker):
         self.owners: Collection[str] = ()  # parameters that hold settings: `config`
 
     def of_statement(self, item: ast.stmt) -> list[ast.stmt]:
-        """Return the statements that a statement becomes: those of the branch taken, if it is an `if`."""
+        """Return the statements a statement becomes: those of the branch taken, if it is an `if`."""
         found = self.visit(item)
         return found if isinstance(found, list) else [found]
 
@@ -409,7 +409,7 @@ class ModuleForward(NamedTuple):
 
 
 def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
-    """Return the classes with a forward that `name` means, `Norm`, `forward` or `Norm.forward`; without a name, all of them."""
+    """Return the classes with a forward `name` means, `Norm`, `forward` or `Norm.forward`; without a name, all of them."""
     classes = [item for item in module.body if isinstance(item, ast.ClassDef)]
     return [
         owner
@@ -1179,7 +1179,7 @@ def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
 def member_of(
     owner: ast.ClassDef, attributes: dict[str, Attribute], name: str, file: ast.Module
 ) -> ast.ClassDef | None:
-    """Return the class of the module that `owner` keeps as `self.NAME`, with its arguments filled in; None if unknown.
+    """Return the class of the module `owner` keeps as `self.NAME`, with its arguments filled in; None if unknown.
 
     `attributes` are those of `owner`; one that may be None has no sure class.
     """
@@ -1399,7 +1399,7 @@ class _Starts(ast.NodeVisitor):
     visit_AnnAssign = visit_Assign
 
     def make(self, node: ast.AST) -> None:
-        """Note the initialization of the parameters that a statement creates, by the tensor in `nn.Parameter(...)`."""
+        """Note the initialization of the parameters a statement creates, by the tensor in `nn.Parameter(...)`."""
         for name, value in _values(node):
             self.made.setdefault(name, set()).add(_start_of(value))
 

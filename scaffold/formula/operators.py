@@ -463,7 +463,7 @@ def _named_module(item: ast.Assign) -> Iterator[tuple[str, ast.Call]]:
 
 
 def made_of(call: ast.Call) -> ast.Attribute | None:
-    """Return the function that a module without parameters computes, by the call making it: `F.gelu` for `nn.GELU()`.
+    """Return the function a module without parameters computes, by the call making it: `F.gelu` for `nn.GELU()`.
 
     None for other modules, and for positional arguments, whose meaning for the function is unknown, except one dim. The names
     are compared without underscores and `loss`: `MSELoss` and `mse_loss`.

@@ -180,7 +180,7 @@ class StatementParser:
         return place_in(self.program.text, node)
 
     def locate(self, wanted: Callable[[ast.AST], bool]) -> Location | None:
-        """Return the place, in the user's text, of the first node that the predicate `wanted` accepts; None if there is none."""
+        """Return the place, in the user's text, of the first node the predicate `wanted` accepts; None if there is none."""
         nodes = [node for item in self.program.body for node in ast.walk(item)]
         found = [
             self.place(node)
@@ -431,7 +431,7 @@ class StatementParser:
             self.fail(found.name, message, hint)
 
     def _unassigned(self, body: Sequence[ast.stmt]) -> list[Unassigned]:
-        """Return the reads of names that some test leaves unassigned; the scope's names have a value from the start."""
+        """Return the reads of names some test leaves unassigned; the scope's names have a value from the start."""
         return unassigned(body, self.scope.outer, self.scope.choices)
 
     def _check_targets(self, statements: Lines, targets: frozenset[str]) -> None:

@@ -142,7 +142,7 @@ def _of_module(
 def _with_other_files(
     origin: Origin, text: Text, names: Collection[str], read: ReadFile
 ) -> Origin:
-    """Return the origin with the definitions of `names` that it imports from other files of the package added.
+    """Return the origin with the definitions of `names` it imports from other files of the package added.
 
     `text` is the file's, `read` returns the text of a path.
     """
@@ -483,7 +483,7 @@ def is_relative(item: Imported) -> bool:
 
 
 class OtherFiles:
-    """A reader of the files of a package that a first one imports from, each read once.
+    """A reader of the files of a package a first one imports from, each read once.
 
     `text` grows by the text of each file, so that a problem has a place in any of them; `functions` are those found, by key.
     """

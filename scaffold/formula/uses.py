@@ -236,7 +236,7 @@ def _read_of(value: Node, *facets: str) -> Read | None:
 
 
 def _data_parts(node: Node) -> tuple[Node, ...]:
-    """Return the parts of an expression reading metadata that are read for their data: the index `i` of `tensors[i].shape`.
+    """Return the parts of an expression reading metadata read for their data: the index `i` of `tensors[i].shape`.
 
     So are an argument, `d` of `x.size(d)`, and the receiver `y` of `y.view_as(x)`: only `x` is asked for its shape.
     """

@@ -1,4 +1,4 @@
-"""Questions of a test stub: those of `scaffold verify` that the text of a Function says to ask.
+"""Questions of a test stub: those of `scaffold verify` the text of a Function says to ask.
 
 In: the facts of a Function; the source of all questions. Out: the names of its questions, and the part of the source that they need.
 Invariant: a question that is left out of a test that runs, though it could be asked, has its reason.

@@ -771,7 +771,7 @@ def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
 
 
 def _check_dims(self: Lowering, op: Op, name: str) -> None:
-    """Raise UnsupportedError unless a sum over given dims covers just the leading dims that the declared shape of an input lacks."""
+    """Raise UnsupportedError unless a sum over given dims covers just the leading dims the declared shape of an input lacks."""
     space, repeat = self.shapes.spaces[name], self.shapes.repeats.get(name)
     given, rank = literal(op.args[1]), op.args[0].shape.rank
     dims = (given,) if isinstance(given, int) else given

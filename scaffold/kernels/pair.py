@@ -85,7 +85,7 @@ class Pair(NamedTuple):
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Return the numbers of each row that the forward saves."""
+        """Return the numbers of each row the forward saves."""
         return tuple(item.name for item in self.forward.results if item.saved)
 
     def dtype_of(self, output: str) -> str:

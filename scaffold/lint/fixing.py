@@ -44,7 +44,7 @@ def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
 
 
 def _swallows(edit: Edit, lines: list[str]) -> bool:
-    """Return whether a comment stands inside the text that an edit replaces, and would be lost."""
+    """Return whether a comment stands inside the text an edit replaces, and would be lost."""
     first, _, last, _ = edit.span
     return edit.kind == "replace" and any(
         "#" in row for row in lines[first - 1 : last - 1]
@@ -110,7 +110,7 @@ def _is_known(place: Place, known: Known) -> bool:
 
 
 def _overlap(one: Place, other: Place) -> bool:
-    """Return whether two places have a character in common, so that their edits cannot both be applied."""
+    """Return whether two places have a character in common, so their edits cannot both be applied."""
     first = (one.line, one.column), (one.end_line, one.end_column)
     second = (other.line, other.column), (other.end_line, other.end_column)
     return first[0] < second[1] and second[0] < first[1]

@@ -1,4 +1,4 @@
-"""Rules, findings, and edits: the data that the rules, the fixer and the output formats of the linter share.
+"""Rules, findings, and edits: the data the rules, the fixer and the output formats of the linter share.
 
 Words: a rule *finds* mistakes (`Found`) in a file or a Function; a `Finding` is one with its file and line, for display; an *edit*
 is a change of the text that mends it; a *place* is where; *span* is a place as `ast` counts it.
@@ -103,7 +103,7 @@ class Unreadable(NamedTuple):
     reason: str
 
     def finding(self, level: Level) -> Finding:
-        """Return it as a finding of the rule AF00, at a level that the caller chooses."""
+        """Return it as a finding of the rule AF00, at a level the caller chooses."""
         place = (self.path, self.line, self.column)
         return Finding(*place, UNREAD, level, self.reason, "", self.line)
 

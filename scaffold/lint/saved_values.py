@@ -26,7 +26,7 @@ from scaffold.primitives.calls import is_constant, is_whole
 
 
 def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
-    """Yield outputs kept as attributes of ctx, each the very tensor that is returned, with a gradient: a reference cycle.
+    """Yield outputs kept as attributes of ctx, each the very tensor returned, with a gradient: a reference cycle.
 
     Nothing is yielded if the methods are inherited, reported for the parent then, or if an attribute is reset by backward.
     """

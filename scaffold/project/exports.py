@@ -56,7 +56,7 @@ def _wanted(
     function = re.compile(re.escape(patterns.function).replace(r"\{Op\}", r"\w+"))
 
     def gone(module: str, names: frozenset[str]) -> bool:
-        """Return whether an import of `names` from `module` is of a removed op, so that the line may go: other imports are the user's."""
+        """Return whether an import of `names` from `module` is of a removed op, so the line may go: other imports are the user's."""
         if os.path.normpath(source / f"{module}.py") in leaving:
             return True
         ours = any(function.fullmatch(name) for name in names)
@@ -77,7 +77,7 @@ def _wanted(
 
 
 def names_lost(before: str, after: str) -> frozenset[str]:
-    """Return the classes and functions that the text `before` defines and `after` does not: the Module of an op, switched off since."""
+    """Return the classes and functions the text `before` defines and `after` does not: the Module of an op, switched off since."""
     return frozenset(_defined(before)) - frozenset(_defined(after))
 
 

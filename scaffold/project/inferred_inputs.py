@@ -391,7 +391,7 @@ def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
 
 
 def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
-    """Yield a note for each attribute that the stated inputs, `names`, leave out: in the op it always has the value of `__init__`."""
+    """Yield a note for each attribute the stated inputs, `names`, leave out: in the op it always has the value of `__init__`."""
     node = origin.definitions.functions[name]
     given = defaults(node.args)
     own = _parameters_of_forward(origin, name)
@@ -580,7 +580,7 @@ def _integers_or_mask(name: str, by_kind: ByKind) -> _Proven | None:
 
 
 def _is_only_compared(by_kind: ByKind) -> bool:
-    """Return whether a tensor is only compared for equality (or moved, tested for None), so that it needs no gradient: labels, probably."""
+    """Return whether a tensor is only compared for equality (or moved, tested for None), so it needs no gradient: labels, probably."""
     known = by_kind.keys() <= {"constant", "moved", "optional"}
     return known and "constant" in by_kind
 

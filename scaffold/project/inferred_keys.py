@@ -59,7 +59,7 @@ def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed
 
 
 def _numpy(raw: Raw) -> list[str]:
-    """Return imports, `numpy as np`, for NumPy's usual names that the formulas read and nothing else defines.
+    """Return imports, `numpy as np`, for NumPy's usual names the formulas read and nothing else defines.
 
     [] unless a gradient is stated, or a formula calls `x.numpy()`: NumPy's functions have no rules to derive one by.
     """

@@ -231,7 +231,7 @@ def _at(table: Mapping[str, Any], path: KeyPath) -> Any:
 
 
 def _leaves(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the path and value of each key that is assigned: `{"grad": {"x": "1"}}` -> `("grad", "x"), "1"`; an empty table is a value."""
+    """Yield the path and value of each key assigned: `{"grad": {"x": "1"}}` -> `("grad", "x"), "1"`; an empty table is a value."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             for path, leaf in _leaves(value):

@@ -45,7 +45,7 @@ class Table(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """All that is known before the first measurement: the variants, the sizes, and where their code is found."""
+    """All known before the first measurement: the variants, the sizes, and where their code is found."""
 
     variants: tuple[Variant, ...]
     sizes: tuple[tuple[Sizes, Mapping[str, Any]], ...]  # with the arguments of a call

@@ -263,7 +263,7 @@ class NameUses:
     def pairs(
         self, target: ast.expr, value: ast.expr
     ) -> Iterator[tuple[str, _Meaning]]:
-        """Yield each name that an assignment binds, with its meaning; nothing for several results of one call: they stand for no input."""
+        """Yield each name an assignment binds, with its meaning; nothing for several results of one call: they stand for no input."""
         match target, value:
             case ast.Name(name), ast.Name(other):
                 yield name, self.meaning(other)
@@ -292,7 +292,7 @@ class NameUses:
                     self.expression(target, _unclear)
 
     def expression(self, node: ast.expr, expected: Expected) -> None:
-        """Note the uses in an expression; `expected` gives the use that its place expects, of it or of a part in its place.
+        """Note the uses in an expression; `expected` gives the use its place expects, of it or of a part in its place.
 
         A use of a value made of an input's elements, as `labels.view(-1)`, is a use of the input too.
         """

@@ -487,5 +487,5 @@ def _with_records(
 
 
 def with_state(planned: Plan, state: Plan) -> Plan:
-    """Return one plan of the user's files and the records below `.scaffold/`, so that all are written or none."""
+    """Return one plan of the user's files and the records below `.scaffold/`, so all are written or none."""
     return planned._replace(changes=(*planned.changes, *state.changes))

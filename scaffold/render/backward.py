@@ -127,7 +127,7 @@ def guard(
 
 
 def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -> str:
-    """Return the parameters of `backward`: `grad_output: Tensor`, a gradient for each value that forward returns.
+    """Return the parameters of `backward`: `grad_output: Tensor`, a gradient for each value forward returns.
 
     One that its `body` does not read gets an underscore, `_grad_max`. With an unwritten gradient (`missing`) the user may read any.
     """

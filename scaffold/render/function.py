@@ -233,7 +233,7 @@ def _by_time(
 
 
 def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the body of a forward that the user has to write: it raises NotImplementedError.
+    """Return the body of a forward the user has to write: it raises NotImplementedError.
 
     In combined style the lines filling ctx stand above it; those that need outputs in a comment, to be put before the user's return.
     """
@@ -272,7 +272,7 @@ def _output_names(spec: OpSpec) -> list[str]:
 def _named_results(
     spec: OpSpec, derivation: Derivation, values: list[str]
 ) -> list[str]:
-    """Return the texts of the results, with the output's name for an expression that a line of ctx reads: "x * 2" -> "output".
+    """Return the texts of the results, with the output's name for an expression a line of ctx reads: "x * 2" -> "output".
 
     Such lines save it, keep a facet of it (its shape), or mark it as non-differentiable. A text that is a name already stays.
     """

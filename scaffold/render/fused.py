@@ -44,7 +44,7 @@ def fused(spec: OpSpec) -> Fused | None:
 
 
 def statistics(spec: OpSpec) -> tuple[str, ...]:
-    """Return the names of the numbers of each row that the kernels save, as "mean"; () for an op without kernels."""
+    """Return the names of the numbers of each row the kernels save, as "mean"; () for an op without kernels."""
     found = fused(spec)
     return found.pair.statistics if found else ()
 

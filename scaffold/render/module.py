@@ -310,7 +310,7 @@ def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
-    """Return the updated buffers that the call must be given copies of: it saves them, or may return a view of them.
+    """Return the updated buffers the call must be given copies of: it saves them, or may return a view of them.
 
     The update after the call changes them in place, and backward would read the new values. All of them if the forward's code is unknown.
     """

@@ -292,7 +292,7 @@ def _is_condition(decorator: ast.expr) -> bool:
 
 
 class _Kept:
-    """The definitions of the shared code that a test needs, directly or through others; all others are cut."""
+    """The definitions of the shared code a test needs, directly or through others; all others are cut."""
 
     def __init__(self, test: ast.Module, never: tuple[str, ...], found: bool) -> None:
         """Begin with the names read by the test; with `found`, all test methods and fixtures are kept, as pytest finds them."""
@@ -307,7 +307,7 @@ class _Kept:
         self.out |= {*questions}
 
     def keeps(self, node: ast.stmt, owner: str = "") -> bool:
-        """Return whether a definition is kept: it is read, or found by pytest, and no question that is left out.
+        """Return whether a definition is kept: it is read, or found by pytest, and no question left out.
 
         `owner` is the class it stands in, "" outside of one; a statement there that defines nothing stays, unless it calls what is cut.
         """

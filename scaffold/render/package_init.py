@@ -39,7 +39,7 @@ class _Import(NamedTuple):
 
 
 def with_exports(text: str, path: str, wanted: Exported) -> str:
-    """Return the text of an `__init__.py` exporting every op, without exports that no longer exist; raise ScaffoldError if it is not Python."""
+    """Return the text of an `__init__.py` exporting every op, without exports no longer exist; raise ScaffoldError if it is not Python."""
     changed, dropped = _with_imports(text, path, wanted)
     return _with_all(changed, path, wanted, dropped)
 

@@ -79,7 +79,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del self.filters[name]
 
     def join_path(self, template: str, parent: str) -> str:
-        """Resolve a name that the template `parent` extends or includes, `0:op.py.jinja`; its own name means the next one below it."""
+        """Resolve a name the template `parent` extends or includes, `0:op.py.jinja`; its own name means the next one below it."""
         layer, _, own = parent.partition(":")
         below = int(layer) + 1 if template == own else 0
         return self.place(template, below)

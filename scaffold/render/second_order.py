@@ -33,7 +33,7 @@ def guards(derivation: Derivation) -> bool:
 
 
 def leads_back(spec: OpSpec, derivation: Derivation) -> bool:
-    """Return whether the backward depends on some input only by intermediates, locals of forward that it saves.
+    """Return whether the backward depends on some input only by intermediates, locals of forward it saves.
 
     Then these are returned as differentiable outputs, and lead back to the input: else a second derivative by it would silently be 0, and the
     guard never asked. Only for a backward with the guard.

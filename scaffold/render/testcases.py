@@ -410,7 +410,7 @@ def _with(
 def _taken(
     spec: OpSpec, groups: Iterable[tuple[str, ...]]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the groups of inputs that the forward may accept as absent together; for others it surely raises.
+    """Yield the groups of inputs the forward may accept as absent together; for others it surely raises.
 
     A forward with `assert (q is None) == (k is None)` refuses each alone.
     """

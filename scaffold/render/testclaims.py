@@ -117,7 +117,7 @@ def _registered(spec: OpSpec) -> Iterator[Claim]:
 def _gradient(
     spec: OpSpec, derivation: Derivation, making: Making, compared: bool
 ) -> Iterator[Claim]:
-    """Yield the claims on the gradient: features of PyTorch that it does not support, so that their tests are left out, and more to ask."""
+    """Yield the claims on the gradient: features of PyTorch it does not support, so their tests are left out, and more to ask."""
     ends = ends_of(spec)
     if len(ends) < len(spec.outputs):
         yield Claim("ends", str(ends))

@@ -280,7 +280,7 @@ class _Reader:
                 self._bind(item)
 
     def _bind(self, item: Assign) -> None:
-        """Learn the names that an assignment binds to sizes: `B, H, W, C = x.shape`, `n = x.size(1)`."""
+        """Learn the names an assignment binds to sizes: `B, H, W, C = x.shape`, `n = x.size(1)`."""
         if item.target.kind == "name":
             size = self._size(item.value)
             if size is not None:
@@ -475,7 +475,7 @@ def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
 def _taken(
     dims: tuple[Dim, ...], at: Node, size: int | None
 ) -> Iterator[tuple[Dim, int]]:
-    """Yield the dim at the position `at`, with the size that an index in it requires: `x.select(1, 4)` of `x[B, T]` -> ("T", 5).
+    """Yield the dim at the position `at`, with the size an index in it requires: `x.select(1, 4)` of `x[B, T]` -> ("T", 5).
 
     Nothing if the position is no number, lies behind leading dims, or the size is unknown.
     """

@@ -348,7 +348,7 @@ def _read(text: str) -> object:
 
 
 def _words(spec: OpSpec, name: str) -> Iterator[str]:
-    """Yield the strings that a formula compares the attribute `name` with, `reduction == "sum"`, and another one, to reach an `else`."""
+    """Yield the strings a formula compares the attribute `name` with, `reduction == "sum"`, and another one, to reach an `else`."""
     comparisons = (node for node in _nodes(spec) if node.kind == "compare")
     several = [
         node.args

@@ -97,7 +97,7 @@ def annotated_body(
 def typed_call(
     spec: OpSpec, name: str, called: str, returns: str, taken: Collection[str]
 ) -> tuple[list[str], str]:
-    """Return lines to stand before a call, and the callee: for strict types a typed local for a function that PyTorch leaves untyped.
+    """Return lines to stand before a call, and the callee: for strict types a typed local for a function PyTorch leaves untyped.
 
     `apply: Callable[..., Tensor] = LinearFunction.apply`, and "apply". `called` is the function, `returns` its type, `name` the local,
     changed if it is among the `taken` ones.

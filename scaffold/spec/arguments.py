@@ -33,7 +33,7 @@ Entries = tuple[Entry, ...]
 
 
 class Arguments(NamedTuple):
-    """The inputs and outputs of an op, the inputs that its forward changes in place, and shapes for tests alone."""
+    """The inputs and outputs of an op, the inputs its forward changes in place, and shapes for tests alone."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -115,7 +115,7 @@ def _input_entries(
 
 
 def _with_shapes(declared: Entries, shown: Entries) -> Entries:
-    """Return the inputs of a schema with the shapes and traits that the key `inputs` adds: a schema has none of its own.
+    """Return the inputs of a schema with the shapes and traits the key `inputs` adds: a schema has none of its own.
 
     `declared` are the inputs of the schema, `shown` those of the key, perhaps fewer. Raise for an unknown name in the latter, and
     for a type, a default or a `?` other than the schema's.
@@ -322,7 +322,7 @@ def _dirty(
 def _check_outputs(
     entries: Entries, results: Entries, dirty: set[str], raw: Raw, problems: Problems
 ) -> None:
-    """Report outputs, or dims of outputs, with the name of an input, and leading dims in outputs that no input has.
+    """Report outputs, or dims of outputs, with the name of an input, and leading dims in outputs no input has.
 
     `entries` are the inputs, `results` the outputs. An input changed in place (`dirty`) may be an output: it is returned.
     """

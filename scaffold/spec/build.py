@@ -270,7 +270,7 @@ def _check_classes(
     patterns: Patterns,
     problems: Problems,
 ) -> None:
-    """Report names that the op's file defines, and that imports, inputs or another of them have too.
+    """Report names the op's file defines, and that imports, inputs or another of them have too.
 
     These are the op's function, its Function and its Module. `path` is the key the class is named by. Imports stated by the
     key `import` come first in `maths.imports`; the others are those of a forward read from a file.

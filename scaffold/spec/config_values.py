@@ -30,7 +30,7 @@ Convention = tuple[tuple[str, tuple[Dim, ...]], ...]
 
 
 class Stated(NamedTuple):
-    """The value set for a key, and the collector of problems that its reader reports to."""
+    """The value set for a key, and the collector of problems its reader reports to."""
 
     value: Any
     key: str

@@ -158,7 +158,7 @@ def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _check_characters(path: KeyPath, key: str, text: str, problems: Problems) -> None:
-    """Report the first character of a text that no file can store (a surrogate) or no editor shows (a control character)."""
+    """Report the first character of a text no file can store (a surrogate) or no editor shows (a control character)."""
     for character in text:
         code = ord(character)
         control = code < 32 and character not in "\n\t" or 127 <= code < 160

@@ -139,7 +139,7 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 def is_identifier(name: str) -> bool:
-    """Return whether a name is an identifier that Python reads as it is written.
+    """Return whether a name is an identifier Python reads as it is written.
 
     Python normalizes names (NFKC): a ligature `ﬁ` becomes `fi`, so the written name would not be found again.
     """

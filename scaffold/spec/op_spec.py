@@ -250,7 +250,7 @@ class OpSpec:
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """Return the names that the op's file defines besides its nn.Module; imports and inputs must not take them."""
+        """Return the names the op's file defines besides its nn.Module; imports and inputs must not take them."""
         return definitions_of(self.name, self.function_name)
 
     @property

@@ -327,7 +327,7 @@ def parse_default(words: Words, typed: bool) -> Value:
 
 
 def _huge(words: Words) -> ScaffoldError:
-    """Return the error for a default that no float can hold."""
+    """Return the error for a default no float can hold."""
     message = f"the default {_short(words.text)} is larger than any float"
     return ScaffoldError(message, words.place, "write: 1e300")
 
@@ -790,7 +790,7 @@ def _name_problems(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
 
 
 def _order_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """Return problems with an order of inputs that Python does not allow, `eps = 1e-6, x`, or in which a default is useless.
+    """Return problems with an order of inputs Python does not allow, `eps = 1e-6, x`, or in which a default is useless.
 
     It is useless before `*xs`, which takes all further positional arguments. An attribute after `*xs` can be given by keyword
     only, so its default may stand anywhere.

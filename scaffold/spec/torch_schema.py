@@ -118,7 +118,7 @@ class _Type:
 
 
 def parse_schema(text: str, start: Location) -> Schema:
-    """Return the inputs and outputs that a schema states, its name dropped; raise the errors of all arguments together."""
+    """Return the inputs and outputs a schema states, its name dropped; raise the errors of all arguments together."""
     tokens = tokenize(text, start)
     name, position = _name(tokens)
     arguments, rest = _bracketed(tokens, position)

@@ -84,7 +84,7 @@ class Verdict(NamedTuple):
 
 
 class Original(NamedTuple):
-    """The Function that an op was adopted from, for comparison; its module is run."""
+    """The Function an op was adopted from, for comparison; its module is run."""
 
     module: str  # dotted
     root: str  # the directory that its import starts from

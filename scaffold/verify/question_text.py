@@ -1,4 +1,4 @@
-"""The source of questions that the child asks, for tests that ask them without it.
+"""The source of questions the child asks, for tests that ask them without it.
 
 `scaffold test-stub` copies those questions into the test files it writes. In: nothing. Out: a text. Invariant: the module is read, and
 not imported: it needs PyTorch.

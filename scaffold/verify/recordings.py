@@ -1,4 +1,4 @@
-"""Recordings: the arguments that a project's tests call its Functions with.
+"""Recordings: the arguments a project's tests call its Functions with.
 
 `scaffold test-stub --record` runs a project's tests once, so that the stubs it writes call each Function with real arguments.
 In: an interpreter, a directory, arguments of pytest, a limit in seconds. Out: the calls of each Function, by its file and name.

@@ -18,7 +18,7 @@ from scaffold.workspace.statements import normal_form
 
 
 def store(path: Path, data: bytes) -> None:
-    """Write a file of a cache under another name, then rename it, so that no other run reads half of it; ignore an OSError."""
+    """Write a file of a cache under another name, then rename it, so no other run reads half of it; ignore an OSError."""
     staged = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,7 @@ def lock(descriptor: int) -> None:
 
 
 def held(path: Path) -> bool:
-    """Return whether a process holds the lock of a file, so that its run is under way; False on a file system without locks."""
+    """Return whether a process holds the lock of a file, so its run is under way; False on a file system without locks."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

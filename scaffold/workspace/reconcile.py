@@ -198,7 +198,7 @@ def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
 
 
 def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
-    """Return what to do with a recorded file that is wanted at another path: it moves there, with its edits, from `moved_from`.
+    """Return what to do with a recorded file wanted at another path: it moves there, with its edits, from `moved_from`.
 
     So if the project changes its names of files, say. An edited file is a conflict, as in its old place; a missing one has nothing
     to move.

@@ -75,7 +75,7 @@ def function_digest(text: str, names: Collection[str]) -> str:
 
 
 def meaning_digest(text: str) -> str:
-    """Return a digest of a file's code without comments and docstrings, for a file that a formula comes from; of any text that is no Python."""
+    """Return a digest of a file's code without comments and docstrings, for a file a formula comes from; of any text that is no Python."""
     return (
         function_digest(text, ())
         or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -131,7 +131,7 @@ def _cut(text: str) -> list["_Part"] | None:
 
 
 class _Part(NamedTuple):
-    """A statement of a file, or a single name of an import, so that sorting and splitting imports changes nothing."""
+    """A statement of a file, or a single name of an import, so sorting and splitting imports changes nothing."""
 
     node: ast.AST
     binds: set[str]  # the names it defines or changes
@@ -351,7 +351,7 @@ def pack(text: str) -> str:
 
 
 def unpack(packed: str) -> str | None:
-    """Return the text that `pack` packed; None if it was altered, or is longer than any we write.
+    """Return the text `pack` packed; None if it was altered, or is longer than any we write.
 
     Piece by piece: each but the last must have the full length, and what follows it is the next one.
     """
@@ -524,7 +524,7 @@ def _hexadecimal(value: Any) -> str:
 
 
 def encode(record: Record) -> str:
-    """Return the JSON text of a record, to be written to `.scaffold/OP.json`; equal for equal records, so that version control is quiet."""
+    """Return the JSON text of a record, to be written to `.scaffold/OP.json`; equal for equal records, so version control is quiet."""
     origin, proof = record.origin, record.proof
     raw: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
     raw["tool"] = origin.tool

@@ -52,7 +52,7 @@ def locked(root: Path) -> Iterator[int]:
 
 @contextmanager
 def in_turn(root: Path) -> Iterator[None]:
-    """Give a context for a run that another one disturbed: runs that begin again take turns, so that they do not disturb each other.
+    """Give a context for a run another one disturbed: runs that begin again take turns, so they do not disturb each other.
 
     A courtesy alone: after `WAIT` seconds, or without a directory to lock, the run goes on all the same.
     """
@@ -251,7 +251,7 @@ def recover(root: Path) -> tuple[str, ...]:
 
 
 def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
-    """Return temporary files of killed runs in these directories that no journal lists; with a journal (), as `recover` removes them."""
+    """Return temporary files of killed runs in these directories no journal lists; with a journal (), as `recover` removes them."""
     if (root / NAME).exists():
         return ()
     found = []
@@ -263,7 +263,7 @@ def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
 
 
 def interrupted(root: Path) -> tuple[str, ...]:
-    """Return the files of a killed run that the next run will restore, for `scaffold check`; nothing is written.
+    """Return the files of a killed run the next run will restore, for `scaffold check`; nothing is written.
 
     Of a run killed after its last step they are its remaining temporary files; () without such a run.
     """
@@ -507,7 +507,7 @@ def _changed(root: Path, path: str) -> ChangedError:
 
 
 def _undo(journal: Journal, cause: BaseException) -> None:
-    """Undo a run that the error `cause` ended, and remove its journal; raise ScaffoldError, naming both errors, if undoing fails too."""
+    """Undo a run the error `cause` ended, and remove its journal; raise ScaffoldError, naming both errors, if undoing fails too."""
     try:
         journal.undo()
         disk.unlink(journal.root / NAME)

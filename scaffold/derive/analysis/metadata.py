@@ -70,7 +70,7 @@ def kept_form(
 
 
 def _element(graph: Graph, on_ctx: Node, node: Node) -> Node:
-    """Return the entry of a list on ctx for the element of a variadic input that `node` reads: `ctx.tensors_shape[i]` for `tensors[i].shape`."""
+    """Return the entry of a list on ctx for the element of a variadic input `node` reads: `ctx.tensors_shape[i]` for `tensors[i].shape`."""
     for item in node.walk():
         if item.kind == "subscript" and item.args[0].kind == "name":
             return graph.node("subscript", "", (on_ctx, item.args[1]))
@@ -82,7 +82,7 @@ def _call(graph: Graph, callee: Node, *args: Node) -> Node:
 
 
 def shape_read(node: Node) -> Node | None:
-    """Return `x` for `x.shape` or `x.size()`, so that both spellings are treated as one; None for others."""
+    """Return `x` for `x.shape` or `x.size()`, so both spellings are treated as one; None for others."""
     match node:
         case Node("attribute", "shape", (x,)):
             return x

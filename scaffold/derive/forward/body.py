@@ -258,7 +258,7 @@ def _results(
 
 
 def _changed_input(spec: OpSpec, result: Node) -> str | None:
-    """Return the dirty input that the result changes, as x of `return x.add_(y)`, or None.
+    """Return the dirty input the result changes, as x of `return x.add_(y)`, or None.
 
     PyTorch wants that very tensor returned, so the change gets a line of its own.
     """

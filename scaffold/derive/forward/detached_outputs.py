@@ -44,7 +44,7 @@ def detached_outputs(spec: OpSpec) -> Names:
 
 
 def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
-    """Return the spec with these outputs declared non-differentiable, so that later passes derive no gradient through them."""
+    """Return the spec with these outputs declared non-differentiable, so later passes derive no gradient through them."""
     if not outputs:
         return spec
     declared = tuple(

@@ -224,7 +224,7 @@ class _Draws:
         return tuple(lines), plain
 
     def _drops(self, node: Node) -> bool:
-        """Return whether a call multiplies its argument by random factors, as dropout does, so that these can be drawn by themselves.
+        """Return whether a call multiplies its argument by random factors, as dropout does, so these can be drawn by themselves.
 
         Not in place: then the argument changes.
         """

@@ -235,7 +235,7 @@ def is_made_of_named_sizes(size: Dim) -> bool:
 
 
 def is_made_of(size: Dim, known: Callable[[Dim], bool]) -> bool:
-    """Return whether all sizes that it is computed from are `known`, by that predicate."""
+    """Return whether all sizes it is computed from are `known`, by that predicate."""
     return all(map(known, _names(size)))
 
 

@@ -408,7 +408,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
 
 
 def _under_root(op: Op) -> Op | None:
-    """Return `x` of `math.sqrt(x)`, so that a product of two roots becomes one root; None for other values."""
+    """Return `x` of `math.sqrt(x)`, so a product of two roots becomes one root; None for other values."""
     if not op.is_python("call") or len(op.args) != 2:
         return None
     callee, value = op.args

@@ -17,7 +17,7 @@ MIXES = frozenset({"contraction", "linalg"})
 
 
 def retained(table: Table, op: Op) -> Iterator[Op]:
-    """Yield the tensors that autograd saves for the gradient of one op; of a call without a rule, every tensor argument."""
+    """Yield the tensors autograd saves for the gradient of one op; of a call without a rule, every tensor argument."""
     if op.rule == "call":
         yield from tensors(op.args)
     elif rule := table.of_op(op.rule):
@@ -25,7 +25,7 @@ def retained(table: Table, op: Op) -> Iterator[Op]:
 
 
 def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
-    """Yield the tensors saved for an op's gradients by its rule: the arguments and results that its formulas read.
+    """Yield the tensors saved for an op's gradients by its rule: the arguments and results its formulas read.
 
     Only the formulas of active arguments count, and of several equal ones the first.
     """

@@ -137,7 +137,7 @@ def kind_of_type(op: Op) -> Kind | None:
 
 
 def declared(spec: OpSpec) -> Declared:
-    """Return the facts that an op's signature states about names in its forward: optional inputs, types of attributes."""
+    """Return the facts an op's signature states about names in its forward: optional inputs, types of attributes."""
     return Declared(
         optional=frozenset(item.name for item in spec.tensors if item.optional),
         never_none=frozenset(
@@ -189,7 +189,7 @@ def _input(
     wanted: bool,
     known: Mapping[str, Dim],
 ) -> Op:
-    """Return the op of an input, with its declared shape; without declared dims, with an unknown shape that no other has.
+    """Return the op of an input, with its declared shape; without declared dims, with an unknown shape no other has.
 
     It is active if its gradient is `wanted`; `known` has the sizes determined by conditions.
     """
@@ -219,7 +219,7 @@ READ_LATER = "it changes in place what the gradient of that value reads"
 
 
 class Expressions(Evaluator):
-    """A translator of expressions into ops, with the op that each name has at that point, which `env` says."""
+    """A translator of expressions into ops, with the op each name has at that point, which `env` says."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class Expressions(Evaluator):
         return self.program.python(node.kind, node.label, *values)
 
     def _joined_lists(self, sign: str, left: Op, right: Op) -> Op | None:
-        """Return the list that an operator (`sign`) makes of lists, `[x] * 2` or `[x] + [y]`; None for others, or an unknown count."""
+        """Return the list an operator (`sign`) makes of lists, `[x] * 2` or `[x] + [y]`; None for others, or an unknown count."""
         times = literal(right)
         if sign == "*" and left.rule == "list" and isinstance(times, int):
             return self.program.op("list", left.args * times)
@@ -609,7 +609,7 @@ class Expressions(Evaluator):
         return self.program.dtype(wanted) is not None
 
     def _argument(self, node: Node) -> Op | None:
-        """Return the tensor that an argument of a call without a rule is, or the `dtype` op of `y.dtype`; None for other Python values."""
+        """Return the tensor an argument of a call without a rule is, or the `dtype` op of `y.dtype`; None for other Python values."""
         if not self.is_static(node):
             op = self.value(node)
             return None if op.rule in ("static", "python") else op
@@ -799,7 +799,7 @@ class Expressions(Evaluator):
         return None
 
     def _leading_dims_of(self, node: Node) -> Node | None:
-        """Return the tensor `x` of `list(range(x.ndim - 1))`, the dims that the gradient of a weight sums over; None for others."""
+        """Return the tensor `x` of `list(range(x.ndim - 1))`, the dims the gradient of a weight sums over; None for others."""
         match node:
             case Node(
                 "call",
@@ -891,7 +891,7 @@ class Expressions(Evaluator):
         return done
 
     def _changes(self, node: Node) -> bool:
-        """Return whether an expression reads a name that is assigned more than once: its value then depends on the line."""
+        """Return whether an expression reads a name assigned more than once: its value then depends on the line."""
         return any(self.writes.get(name, 0) > 1 for name in node.names())
 
     def _metadata(self, node: Node) -> Op | None:
@@ -963,7 +963,7 @@ def _joins_or_cuts(node: Node) -> bool:
 
 
 def _new_dims(index: Node) -> Node | None:
-    """Return the number of dims that an index appends: `n` of `(...,) + (None,) * n`; None for other indices."""
+    """Return the number of dims an index appends: `n` of `(...,) + (None,) * n`; None for other indices."""
     match index:
         case Node(
             "binary",

@@ -61,7 +61,7 @@ SETS = {"zero_": 0, "fill_": 1, "copy_": 1}  # method -> its number of arguments
 
 
 def set_value(graph: Graph, change: Node) -> Node | None:
-    """Return the value that a call fills a tensor with: 0 for `h.zero_()`, `y` for `h.copy_(y)`; None for other changes."""
+    """Return the value a call fills a tensor with: 0 for `h.zero_()`, `y` for `h.copy_(y)`; None for other changes."""
     callee, *args = change.args
     if callee.label not in SETS or len(args) != SETS[callee.label] or change.keywords:
         return None
@@ -118,7 +118,7 @@ def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
 
 
 def _may_not_run(item: Assign) -> bool:
-    """Return whether a change is evaluated only in some calls, so that its value is not known: `h.exp_() if flag else 0`."""
+    """Return whether a change is evaluated only in some calls, so its value is not known: `h.exp_() if flag else 0`."""
     return any(
         node.kind in ("conditional", "boolean") and any(map(_changes, node.walk()))
         for node in item.value.walk()
@@ -178,7 +178,7 @@ def _count(value: Node, name: Node) -> int:
 
 @lru_cache(maxsize=1024)  # called for every line of a forward on each lowering
 def _changed_under_names(value: Node) -> tuple[Node, ...]:
-    """Return the expressions changed in place that are named, or views of something named: not `torch.exp(x)` in `torch.exp(x).add_(1)`."""
+    """Return the expressions changed in place named, or views of something named: not `torch.exp(x)` in `torch.exp(x).add_(1)`."""
     changed = (item for node in value.walk() for item in written_to(node))
     return tuple(item for item in changed if sharing(item))
 
@@ -189,7 +189,7 @@ def ended(results: Iterable[Node]) -> list[Assign]:
 
 
 def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
-    """Return the names that the backward must not read: their memory changes from line `end` on, or has several names.
+    """Return the names the backward must not read: their memory changes from line `end` on, or has several names.
 
     If it has several, values computed from them count too: a change under the other name would not show in the names they read.
     """

@@ -116,7 +116,7 @@ def _returned(forward: Forward) -> frozenset[Node]:
 
 
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
-    """Return how often each name is assigned; raise `UnsupportedError` for an in-place change that the graph cannot express.
+    """Return how often each name is assigned; raise `UnsupportedError` for an in-place change the graph cannot express.
 
     A changed tensor must be the forward's own or declared dirty, and no other name may read its memory afterwards.
     """
@@ -188,13 +188,13 @@ class Lowering:
         return tuple(found)
 
     def _own_changes(self, item: Assign) -> frozenset[Node]:
-        """Return the in-place calls of a statement that are allowed, as they change only named tensors; none if it changes anything else."""
+        """Return the in-place calls of a statement allowed, as they change only named tensors; none if it changes anything else."""
         views = changes_of_views(item)
         own = frozenset().union(*(view.calls for view in views))
         return own or changes_of_a_name(item)
 
     def _note(self, node: Node, op: Op) -> None:
-        """Note the place of a value that every call computes: the line and expression where it could get a name, to be saved."""
+        """Note the place of a value every call computes: the line and expression where it could get a name, to be saved."""
         placed = op.is_tensor or op.kind == "group" and op.rule != "input"
         if placed and node.kind != "name":  # which has one
             self.places.setdefault(op, []).append(Place(self.position, node))
@@ -214,7 +214,7 @@ class Lowering:
         return respelled(self.program.graph, forward, self.expressions.parts)
 
     def held(self) -> dict[Op, str]:
-        """Return a name for each value that the backward can read after the last statement; of several names an input's."""
+        """Return a name for each value the backward can read after the last statement; of several names an input's."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             is_right = name != "_" and name not in self.stale
@@ -310,7 +310,7 @@ class Lowering:
         return name in data_read(*self.lines[self.position + 1 :])
 
     def _refuse_retained(self, op: Op) -> None:
-        """Raise `UnsupportedError` for a change of a tensor that autograd saves for a gradient, or of one that the forward has not made."""
+        """Raise `UnsupportedError` for a change of a tensor autograd saves for a gradient, or of one that the forward has not made."""
         if op.rule == "input" or not op.is_tensor:
             raise UnsupportedError(CHANGES)
         if op.active and op in retained(self.applier.table, op):
@@ -330,7 +330,7 @@ class Lowering:
         self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
-        """Set the op that each name of a target means: for `a, b = ...`, the parts of `op`.
+        """Set the op each name of a target means: for `a, b = ...`, the parts of `op`.
 
         A Python value assigned once is written by its name in the backward.
         """

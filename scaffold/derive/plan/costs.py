@@ -58,7 +58,7 @@ def is_never_named(op: Op) -> bool:
 
 
 def is_brief(op: Op) -> bool:
-    """Return whether the op is so short that it may be written twice: `1 - x`, `x**2`."""
+    """Return whether the op is so short it may be written twice: `1 - x`, `x**2`."""
     operator, args = op.facts.operator, op.args
     if operator == "-":
         return is_number(args[0], 1)
@@ -81,7 +81,7 @@ def is_free(op: Op) -> bool:
 
 
 def is_dear(op: Op) -> bool:
-    """Return whether a value is expensive, so that it should be computed only once: a reduction, or two passes and more."""
+    """Return whether a value is expensive, so it should be computed only once: a reduction, or two passes and more."""
     if is_free(op) or op.kind not in (*PLAIN, "int", "group"):
         return False
     return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)

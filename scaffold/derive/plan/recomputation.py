@@ -1,4 +1,4 @@
-"""Choose the forward statements that the backward repeats, and the names saved instead: for stated gradients and kernels.
+"""Choose the forward statements the backward repeats, and the names saved instead: for stated gradients and kernels.
 
 A gradient stated by the user, `grad_x = grad * y`, may read a local `y = x.exp()` of the forward: the backward repeats that line,
 or `y` is saved. `pipeline` calls `plan_reuse` for every op.

@@ -116,7 +116,7 @@ def _below(backward: BackwardGraph, side: int) -> set[Op]:
 
 
 def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
-    """Return the values that forward should return, besides its results, because recomputing them is expensive.
+    """Return the values forward should return, besides its results, because recomputing them is expensive.
 
     Random draws are left out: they are saved in any case.
     """
@@ -231,7 +231,7 @@ def taken_apart(
 
 
 def _contains(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
-    """Return whether a local is computed from one of the values `inner`, expensive ones that the backward reads, and is not available itself."""
+    """Return whether a local is computed from one of the values `inner`, expensive ones the backward reads, and is not available itself."""
     return op not in there and any(
         part in inner and part is not op for part in down_to((op,), there)
     )
@@ -294,7 +294,7 @@ class Flow:
         return before
 
     def _push(self, path: list[Hashable]) -> None:
-        """Send as much flow as fits along a path: take it from its edges, and add it to their reverses, so that it can be sent back."""
+        """Send as much flow as fits along a path: take it from its edges, and add it to their reverses, so it can be sent back."""
         edges = list(pairwise(path))
         most = min(self.rest[one][two] for one, two in edges)
         for one, two in edges:
@@ -329,7 +329,7 @@ def to_save(
 
 
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
-    """Yield the forward's values that the backward reads directly, so that they must be there: saved, or made again."""
+    """Yield the forward's values the backward reads directly, so they must be there: saved, or made again."""
     for op in backward:
         if op in forward or op.rule in ("dtype", "zeros"):  # they read no values
             continue
@@ -342,7 +342,7 @@ def _tensors(ops: Iterable[Op]) -> Iterator[Op]:
 
 
 class _Choice:
-    """The choice between saving and recomputing, for each value that the backward reads or that is needed to recompute one."""
+    """The choice between saving and recomputing, for each value the backward reads or that is needed to recompute one."""
 
     def __init__(
         self,
@@ -387,7 +387,7 @@ class _Choice:
             flow.edge(make, ("have", arg.serial), NEVER)
 
     def _keep(self, op: Op) -> int:
-        """Return the cost of keeping a value until the backward; `NEVER` if it cannot be saved, so that it is made again."""
+        """Return the cost of keeping a value until the backward; `NEVER` if it cannot be saved, so it is made again."""
         leaf = op.rule == "input" or op in self.ends
         if op.is_tensor and (leaf or op.rule == "drawn" or self.can_be_saved(op)):
             return self.costs.keep(op, leaf)

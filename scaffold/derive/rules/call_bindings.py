@@ -43,7 +43,7 @@ class Spelling(NamedTuple):
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
-    """Return the spelling that a `head` describes, the `call` of a rule or an entry of `also`; None if it describes none.
+    """Return the spelling a `head` describes, the `call` of a rule or an entry of `also`; None if it describes none.
 
     A bare head, as `torch.exp`, has the parameters of `call`.
     """
@@ -86,7 +86,7 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
 
 
 def _receiver(function: ast.expr) -> list[ast.expr]:
-    """Return the tensor that a method is called on, as a list: `x` for `x.sum`; empty for a function, `torch.sum`."""
+    """Return the tensor a method is called on, as a list: `x` for `x.sum`; empty for a function, `torch.sum`."""
     match function:
         case ast.Attribute(ast.Name(name) as value) if name not in ROOTS:
             return [value]

@@ -177,7 +177,7 @@ def _of_operand(
 
 
 def _dots_fit(letters: str, others: list[str]) -> bool:
-    """Return whether the dims of an operand's `...` are certainly all in the result, so that its gradient has them.
+    """Return whether the dims of an operand's `...` are certainly all in the result, so its gradient has them.
 
     Behind a letter, `"i..."`, they may be fewer.
     """
@@ -209,7 +209,7 @@ def _is_as_long(
 def _is_no_longer(
     letters: str, sizes: dict[str, object], pairs: list[tuple[str, Op]]
 ) -> bool:
-    """Return whether each size of the factors surely equals the operand's size of the same letter, so that nothing was broadcast."""
+    """Return whether each size of the factors surely equals the operand's size of the same letter, so nothing was broadcast."""
     return all(
         letter not in letters or size == sizes.get(letter)
         for item, factor in pairs
@@ -352,7 +352,7 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
-    """Return the gradient of `x[mask].sum()`: where the mask holds the scalar cotangent, else 0, so that no elements are selected.
+    """Return the gradient of `x[mask].sum()`: where the mask holds the scalar cotangent, else 0, so no elements are selected.
 
     None unless `g` is an expanded scalar.
     """

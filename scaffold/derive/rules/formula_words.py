@@ -361,7 +361,7 @@ def dtype(make: Maker, x: Op) -> Op:
 
 @word
 def count(make: Maker, x: Op, dim: Op) -> Op:
-    """Return the number of elements that a reduction over `dim` takes together, the divisor of a mean; over all without a dim.
+    """Return the number of elements a reduction over `dim` takes together, the divisor of a mean; over all without a dim.
 
     If `dim` may be several dims, unknown before the call, it is the quotient of the element counts of `x` and the result.
     """
@@ -423,7 +423,7 @@ def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
 
 @word
 def trailing(make: Maker, sizes: Op) -> Op:
-    """Return the last dims, one for each of some sizes: `(3, 4)` -> `(-2, -1)`, the dims that `F.layer_norm` reduces."""
+    """Return the last dims, one for each of some sizes: `(3, 4)` -> `(-2, -1)`, the dims `F.layer_norm` reduces."""
     count = _length_of(sizes)
     if count is not None:  # one dim without brackets, as an author writes it
         return make.const(-1 if count == 1 else tuple(range(-count, 0)))
@@ -459,7 +459,7 @@ def _is_absent(op: Op) -> bool:
 
 @word
 def asked(make: Maker, length: Op) -> Op:
-    """Return the `length` that a Fourier transform is asked for in one dim; None for -1, by which the dim stays as it is."""
+    """Return the `length` a Fourier transform is asked for in one dim; None for -1, by which the dim stays as it is."""
     return make.const(None) if literal(length) == -1 else length
 
 
@@ -681,7 +681,7 @@ def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
 
 
 def _along(make: Maker, x: Op, at: int, count: int) -> Op:
-    """Return a vector with dims of size 1 behind it, so that it lies along dim `at` of a grid with `count` dims."""
+    """Return a vector with dims of size 1 behind it, so it lies along dim `at` of a grid with `count` dims."""
     for _ in range(count - at - 1):
         x = make.unsqueeze(x, make.const(-1))
     return x

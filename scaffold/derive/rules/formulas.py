@@ -219,5 +219,5 @@ class FormulaEvaluator(Evaluator):
 
 
 def _reads_metadata(callee: Node) -> bool:
-    """Return whether a callee is a word with a Python value, as `count(x, dim)`, so that `x` is read for its shape only."""
+    """Return whether a callee is a word with a Python value, as `count(x, dim)`, so `x` is read for its shape only."""
     return callee.label in BUILDERS and not BUILDERS[callee.label].tensor

@@ -150,7 +150,7 @@ class Table:
         return Found(self.rule(name), self._spellings[name, head])
 
     def spelled(self) -> frozenset[tuple[str, str]]:
-        """Return all keys (kind, name) for which `find` has a rule: every spelling that a forward may use."""
+        """Return all keys (kind, name) for which `find` has a rule: every spelling a forward may use."""
         return self.primitives.spelled() | (
             self.base.spelled() if self.base else frozenset()
         )
@@ -204,13 +204,13 @@ class Table:
         return self._of_ops[op]
 
     def home(self, rule: Rule) -> "Table":
-        """Return the table that a rule is from: the names in its formulas are looked up there."""
+        """Return the table a rule is from: the names in its formulas are looked up there."""
         if self._rules.get(rule.name) is rule or self.base is None:
             return self
         return self.base.home(rule)
 
     def op_of(self, name: str) -> str:
-        """Return the name of the ops that `name` makes in a formula of this table: `exp`, or `exp_` for a team's own `exp`."""
+        """Return the name of the ops `name` makes in a formula of this table: `exp`, or `exp_` for a team's own `exp`."""
         if self.base is None or name in self.heads:
             return self._op_of(name)
         return self.base.op_of(name)

@@ -166,7 +166,7 @@ def _bad_keys(entry: Entry) -> Iterator[ScaffoldError]:
 
 
 def _has_type(key: str, value: Any) -> bool:
-    """Return whether the value of a key has the type that the key, one of `TYPES`, needs."""
+    """Return whether the value of a key has the type the key, one of `TYPES`, needs."""
     if key == "complex":
         return isinstance(value, bool) or value == "only"
     if key in CHOICES:
@@ -244,7 +244,7 @@ def _bad_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldE
 
 
 def _bad_call(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
-    """Yield a problem if the rule is for a call that no forward may use, as one reading numbers out of a tensor.
+    """Yield a problem if the rule is for a call no forward may use, as one reading numbers out of a tensor.
 
     `key` is the key with the call, for the place of the message.
     """
@@ -331,7 +331,7 @@ def _bad_gradients(entry: Entry) -> Iterator[ScaffoldError]:
 
 
 def _bad_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
-    """Yield a problem for each sample or domain not understood, and each tensor with a gradient that no sample gives."""
+    """Yield a problem for each sample or domain not understood, and each tensor with a gradient no sample gives."""
     rule = read_rule(entry.name, entry.raw, table.graph)
     names = frozenset(item.name for item in rule.parameters)
     drawn = set[str]()
@@ -351,7 +351,7 @@ def _bad_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
 
 
 def _drawn(sample: Sample) -> set[str]:
-    """Return the parameters that a sample gives tensors for: their gradients are checked by it."""
+    """Return the parameters a sample gives tensors for: their gradients are checked by it."""
     return {
         name for name, value in sample.items() if isinstance(value, Drawn | Several)
     }

@@ -40,7 +40,7 @@ def _from_outside(results: Iterable[Op]) -> list[Op]:
 
 @cache
 def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
-    """Return the rows of the table with their patterns, by each primitive that the outermost matching op may have."""
+    """Return the rows of the table with their patterns, by each primitive the outermost matching op may have."""
     found: dict[str, list[tuple[Advice, Pattern]]] = {}
     for item in ADVICE:
         for text in item.patterns:

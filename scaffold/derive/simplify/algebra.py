@@ -363,7 +363,7 @@ def divided_first(
 
 
 def _counts(below: Op) -> Iterable[Op]:
-    """Return the Python values that a divisor is a product of, except literals: candidates for `count`."""
+    """Return the Python values a divisor is a product of, except literals: candidates for `count`."""
     parts = below.args if below.is_python("binary", "*") else (below,)
     return (op for op in parts if not op.is_tensor and not is_literal(op))
 

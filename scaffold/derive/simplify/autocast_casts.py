@@ -143,7 +143,7 @@ def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
 
 
 def _has_dtype_of(op: Op, like: Op) -> bool:
-    """Return whether a value certainly has the dtype of `like`, a value that it is computed from: then no cast is needed."""
+    """Return whether a value certainly has the dtype of `like`, a value it is computed from: then no cast is needed."""
     if op is like:
         return True
     if op.rule == "cast":

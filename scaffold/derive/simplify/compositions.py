@@ -63,7 +63,7 @@ class Composer:
         return None
 
     def _with_defaults(self, rule: Rule, bound: Bound) -> Bound:
-        """Return the arguments with defaults for those missing; a parameter that the rule's formulas do not read has none."""
+        """Return the arguments with defaults for those missing; a parameter the rule's formulas do not read has none."""
         defaults = {
             item.name: self.applier.default(item.default)
             for item in rule.parameters
@@ -74,7 +74,7 @@ class Composer:
 
 @lru_cache(maxsize=8)
 def _by_head(table: Table) -> Mapping[str, Iterable[tuple[RuleName, Pattern]]]:
-    """Return the table's compositions with their rules, by each primitive that the outermost matching op may have."""
+    """Return the table's compositions with their rules, by each primitive the outermost matching op may have."""
     found: dict[str, list[tuple[RuleName, Pattern]]] = {}
     for home, name, text in table.composed():
         item = pattern(text, op_of=home.op_of)
@@ -97,7 +97,7 @@ def _fits(op: Op, args: Bound) -> bool:
 def with_one_softmax(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op]
 ) -> dict[Op, Op]:
-    """Return replacements of `exp(x - logsumexp(x))` by a `softmax(x)` that the gradients have too: in a loss with a z-loss.
+    """Return replacements of `exp(x - logsumexp(x))` by a `softmax(x)` the gradients have too: in a loss with a z-loss.
 
     Ops in `held` have names and stay. All sums above such an op are made again, as their terms may join now.
     """

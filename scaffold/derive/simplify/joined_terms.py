@@ -63,7 +63,7 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
 
 
 def _dim(op: Op) -> int | None:
-    """Return the dim that an op fills in part, with zeros elsewhere, as the gradient of a slice or `x[..., 0]`; None for other ops."""
+    """Return the dim an op fills in part, with zeros elsewhere, as the gradient of a slice or `x[..., 0]`; None for other ops."""
     if op.rule == "unsliced":
         dim = literal(op.args[1])
     elif _is_line(op):
@@ -80,7 +80,7 @@ def _is_line(op: Op) -> bool:
 
 
 def _size(op: Op) -> Dim | None:
-    """Return the size of the dim that an op fills in part; None if unknown."""
+    """Return the size of the dim an op fills in part; None if unknown."""
     dim = _dim(op)
     return None if dim is None else shapes.size(op.shape, dim)
 
@@ -126,7 +126,7 @@ def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _part(op: Op, size: int) -> Part | None:
-    """Return the indices that an op fills in a dim of that size, with its value; None if they are unknown or not consecutive."""
+    """Return the indices an op fills in a dim of that size, with its value; None if they are unknown or not consecutive."""
     if _is_line(op):
         index = literal(op.args[3])
         assert isinstance(index, int)

@@ -115,7 +115,7 @@ def _tree(text: str) -> ast.expr:
 
 
 def heads(item: Pattern) -> frozenset[str]:
-    """Return the primitives that a matching op may have: for a product in any spelling, `mul`, `div` and others.
+    """Return the primitives a matching op may have: for a product in any spelling, `mul`, `div` and others.
 
     Patterns are looked up by them, since most ops match none.
     """
@@ -373,7 +373,7 @@ def _in_any_order(
 
 
 def _is_vague(item: object) -> bool:
-    """Return whether a factor or a term begins with a plain name, which matches anything, so that it is tried last."""
+    """Return whether a factor or a term begins with a plain name, which matches anything, so it is tried last."""
     if isinstance(item, Product):
         return isinstance(item.tensors[0], Variable)
     return isinstance(item, Variable)

@@ -99,7 +99,7 @@ def _ratio(whole: Number, part: Number) -> Number:
 
 
 def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, ...]:
-    """Return the factors that both have, each as often as both have it: `x, x, y` and `x, y, y` -> `x, y`."""
+    """Return the factors both have, each as often as both have it: `x, x, y` and `x, y, y` -> `x, y`."""
     left, found = list(theirs), list[Factor]()
     for op in mine:
         if op in left:

@@ -33,7 +33,7 @@ def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, 
 
 
 def _with_input(program: Program, name: str, test: Op) -> int | Op:
-    """Return the branch that a test takes if the input `name` is not None, 0 or 1; or else the test without this condition.
+    """Return the branch a test takes if the input `name` is not None, 0 or 1; or else the test without this condition.
 
     `bias is not None` -> 0; `bias is not None and flag` -> `flag`.
     """

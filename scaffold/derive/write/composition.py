@@ -144,7 +144,7 @@ class _Known:
     # --- Lines.
 
     def joined(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return the blocks with each value that is read once written into its reader, if that line is short enough.
+        """Return the blocks with each value read once written into its reader, if that line is short enough.
 
         Not one that other blocks read, that changes in place, or whose name is reserved.
         """

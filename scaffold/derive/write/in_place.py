@@ -112,7 +112,7 @@ class InPlace(NamedTuple):
         return op in self.temporaries.named
 
     def _is_of_a_number(self, op: Op, value: Op) -> bool:
-        """Return whether the minus of `-value` is written on a number in it, so that it needs no operation: `-(2 * x)` is `-2 * x`."""
+        """Return whether the minus of `-value` is written on a number in it, so it needs no operation: `-(2 * x)` is `-2 * x`."""
         return (
             op.rule == "neg"
             and value.rule in ("mul", "div")

@@ -171,7 +171,7 @@ def _last_with(blocks: list[Block], line: Line) -> int | None:
 
 
 def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
-    """Move the last block for the same inputs behind later ones that serve more, so that the line fits in; return its position, or None.
+    """Move the last block for the same inputs behind later ones that serve more, so the line fits in; return its position, or None.
 
     `if needs[0]: a = x.exp()`, `n = len(x)`, `if needs[0]: grad_x = a[:n]` becomes one `if`, after `n`.
     """
@@ -190,7 +190,7 @@ def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
 
 
 def depend(first: Statement, second: Statement) -> bool:
-    """Return whether two statements must stay in their order: one assigns a name that the other reads or assigns."""
+    """Return whether two statements must stay in their order: one assigns a name the other reads or assigns."""
     names_first = read_names(first) | written(first)
     names_second = read_names(second) | written(second)
     return bool(written(first) & names_second or names_first & written(second))

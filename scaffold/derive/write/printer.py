@@ -318,7 +318,7 @@ class Printer:
         )
 
     def _is_default(self, default: Node, op: Op) -> bool:
-        """Return whether an argument is the literal that its parameter has as default, of the same type: 1.0 is not 1."""
+        """Return whether an argument is the literal its parameter has as default, of the same type: 1.0 is not 1."""
         value = literal(self.applier.default(default))
         own = literal(op)
         return type(value) is type(own) and value == own
@@ -354,7 +354,7 @@ class Printer:
         return self.graph.rewrite(node, self._placeholder)
 
     def _placeholder(self, node: Node) -> Node | None:
-        """Return the size that a placeholder stands for, or None if the node is no placeholder: `rewrite` leaves it then."""
+        """Return the size a placeholder stands for, or None if the node is no placeholder: `rewrite` leaves it then."""
         op = self.program.behind(node)
         return None if op is None else self.node(op)
 
@@ -374,7 +374,7 @@ class Printer:
             return self._shape_of_value(shape)
 
     def _shape_of_value(self, shape: Shape) -> Node:
-        """Return the shape of a forward value, or the broadcast of such shapes, for a shape that no tensor in memory has."""
+        """Return the shape of a forward value, or the broadcast of such shapes, for a shape no tensor in memory has."""
         match shape.origin:
             case Broadcast(parts) if shape not in self.owners:
                 several = map(self.shape, parts)
@@ -403,7 +403,7 @@ class Printer:
         return met or self._is_current(need)
 
     def _by_base(self, shape: Shape) -> Node:
-        """Return a value with the shape, made from a value of the shape that it is derived from: `x.mT`.
+        """Return a value with the shape, made from a value of the shape it is derived from: `x.mT`.
 
         Raise `UnsupportedError` for a shape that came about in another way.
         """
@@ -448,7 +448,7 @@ class Printer:
         return printer.node(op)
 
     def _size(self, op: Op) -> Node:
-        """Return the expression of a size: `x.shape[0]`, or an entry of a shape that is written as a tuple."""
+        """Return the expression of a size: `x.shape[0]`, or an entry of a shape written as a tuple."""
         if isinstance(op.data, SizeOf):
             return self.size(op.data.dim)
         (dim,) = op.args
@@ -492,7 +492,7 @@ class Printer:
         return self.graph.node("binary", "//", (self.node(total), result_count))
 
     def _of_tensor(self, op: Op, label: str) -> Node:
-        """Return `x.ndim` or `x.numel()`, as `label` says, of a tensor with the shape that the op asks about."""
+        """Return `x.ndim` or `x.numel()`, as `label` says, of a tensor with the shape the op asks about."""
         try:
             return self.holders.of_tensor(op.asked, label)
         except UnknownShapeError:

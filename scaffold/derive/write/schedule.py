@@ -123,7 +123,7 @@ def _asks(op: Op) -> bool:
 
 
 def meets(outcome: Outcome, need: Need) -> bool:
-    """Return whether a test's outcome meets a need: it implies that the name is not None, or the outcome that the need asks for."""
+    """Return whether a test's outcome meets a need: it implies that the name is not None, or the outcome the need asks for."""
     if isinstance(need, str):
         return implies(*outcome, need)
     return outcome == need or decides(*outcome, *need)
@@ -186,7 +186,7 @@ def _asks_presence(test: Op) -> bool:
 
 
 def _named(op: Op) -> str:
-    """Return the name that a test for None would read; `<12>` for an unnamed value, which no test reads, so no outcome meets it."""
+    """Return the name a test for None would read; `<12>` for an unnamed value, which no test reads, so no outcome meets it."""
     if op.rule == "static":
         return op.expression.label
     return op.name if op.rule == "input" else f"<{op.serial}>"
@@ -333,7 +333,7 @@ class Scheduler:
         return Schedule(named, regions, uses)
 
     def _region(self, op: Op, places: set[Region]) -> Region | None:
-        """Return the region in which to compute an op that is read in these places, or None if it is safe in none that encloses them."""
+        """Return the region in which to compute an op read in these places, or None if it is safe in none that encloses them."""
         if len(places) == 1:
             return next(iter(places))
         # Without needs it is safe anywhere: one answer for all such ops.

@@ -287,7 +287,7 @@ def _is_known(dim: Dim) -> bool:
 
 
 def is_there(op: Op) -> bool:
-    """Return whether a value is a tensor in every branch of its choices, never None or a number, so that its shape can be read."""
+    """Return whether a value is a tensor in every branch of its choices, never None or a number, so its shape can be read."""
     if op.rule == "cond":
         return all(map(is_there, op.args))
     return op.is_tensor

@@ -133,7 +133,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
 
 
 def _incoming(backward: BackwardGraph) -> IncomingGradients:
-    """Describe the gradients that autograd hands to backward, for outputs and for values that forward returns to be saved.
+    """Describe the gradients autograd hands to backward, for outputs and for values forward returns to be saved.
 
     `pipeline` needs it to write what happens if one of them is None.
     """
@@ -199,7 +199,7 @@ def _with_shapes_of_others(
 def _read_for_shapes(
     names: Mapping[Op, str], saved: Collection[Op], lines: Lines
 ) -> set[Op]:
-    """Return the recomputed forward values that the lines read for their shape alone: another value may have it.
+    """Return the recomputed forward values the lines read for their shape alone: another value may have it.
 
     `names` are those of the forward's values in the lines; `saved` values are not recomputed.
     """
@@ -255,7 +255,7 @@ def _kept(
     saved: Collection[Op],
     lines: Lines,
 ) -> frozenset[str]:
-    """Return the names of locals that the forward must save: those `saved` by plan, and random values, as they cannot be drawn again.
+    """Return the names of locals the forward must save: those `saved` by plan, and random values, as they cannot be drawn again.
 
     If the op is once differentiable and saves no values by plan, these are all the tensors the `lines` read.
     """
@@ -365,13 +365,13 @@ def _asks_inside(asked: Collection[Op], own: Collection[Op]) -> bool:
 
 
 def _repeated(forward: Sequence[Statement], lines: Lines) -> frozenset[str]:
-    """Return the names read by the lines of the backward, and by the forward's lines that it repeats for them."""
+    """Return the names read by the lines of the backward, and by the forward's lines it repeats for them."""
     names = free_names(lines)
     return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
 
 
 def names_of_returned(backward: BackwardGraph, returned: Sequence[Op]) -> dict[Op, str]:
-    """Return names for the values that forward returns to be saved: those they have, or new ones."""
+    """Return names for the values forward returns to be saved: those they have, or new ones."""
     names = _Names(backward, returned).all
     return {op: names[op] for op in returned}
 
@@ -422,7 +422,7 @@ class _Names:
 
     @property
     def repeated(self) -> dict[Op, str]:
-        """Return the new names, with those in the statements that the backward repeats."""
+        """Return the new names, with those in the statements the backward repeats."""
         return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
@@ -475,7 +475,7 @@ class _Names:
         return named.statements, named.results
 
     def forward_again(self) -> Lines | None:
-        """Return the statements that the backward may repeat, if they differ from the forward; else None."""
+        """Return the statements the backward may repeat, if they differ from the forward; else None."""
         return self._named(self.repeated).statements if self.again else None
 
     def _named(self, names: Mapping[Op, str]) -> Forward:
@@ -782,7 +782,7 @@ class _Writer:
         self._unpack(op, items, len(op.pullback.args))
 
     def _unpack(self, op: Op, items: Mapping[int, Op], count: int) -> None:
-        """Note the names that a call's line assigns to its `count` results: `_` for an unread one."""
+        """Note the names a call's line assigns to its `count` results: `_` for an unread one."""
         names = {at: self.names[item] for at, item in items.items()}
         self.pulled[op] = tuple(names.get(at, "_") for at in range(count))
 
@@ -793,12 +793,12 @@ class _Writer:
         return known and len(parts) > 1 and not self.namer.is_gradient(op)
 
     def _parts(self, op: Op) -> dict[int, Op]:
-        """Return the results of a call that the backward reads, by position; none for a call with one result."""
+        """Return the results of a call the backward reads, by position; none for a call with one result."""
         items = self.program.items_of(op) if op.kind == "group" else {}
         return {at: item for at, item in items.items() if item in self.known.owners}
 
     def _name_parts(self, op: Op) -> None:
-        """Name the results of a call that is unpacked: `mean, rstd = ...`; the call itself has no name."""
+        """Name the results of a call unpacked: `mean, rstd = ...`; the call itself has no name."""
         items = self._parts(op)
         self.names |= self.namer.name_all(items.values())
         self.names[op] = ""  # of none as a whole

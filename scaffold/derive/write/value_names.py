@@ -518,7 +518,7 @@ class Namer:
         return op.facts.operator == "*" and op not in self.of
 
     def _normalized(self, op: Op) -> Op | None:
-        """Return the value that is divided by a root or a norm: `x` of `x / x.norm()` or `x * var.rsqrt()`, for the role `x_hat`; else None."""
+        """Return the value divided by a root or a norm: `x` of `x / x.norm()` or `x * var.rsqrt()`, for the role `x_hat`; else None."""
         if op.facts.operator == "*":
             roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
@@ -568,7 +568,7 @@ def _are_alike(several: Iterable[Sequence[str]]) -> bool:
 
 
 def _repeats(one: str, two: str) -> bool:
-    """Return whether the last word of one name is the first of the other, so that they are not joined: `projected` and `projected_x`."""
+    """Return whether the last word of one name is the first of the other, so they are not joined: `projected` and `projected_x`."""
     return one.rpartition("_")[2] == two.partition("_")[0]
 
 
@@ -607,7 +607,7 @@ def _is_product_of_two(op: Op) -> bool:
 
 
 def _is_of_logits(op: Op) -> bool:
-    """Return whether an op is the logarithm of a sum of exponentials, so that a difference with it is a logarithm of probabilities."""
+    """Return whether an op is the logarithm of a sum of exponentials, so a difference with it is a logarithm of probabilities."""
     return op.facts.category == "reduction" and op.facts.argument == "logits"
 
 
@@ -619,7 +619,7 @@ def _squared(op: Op) -> Op | None:
 
 
 def _viewed(op: Op) -> Op:
-    """Return the tensor that a view is of, `x` for `x.mT`; other values as they are."""
+    """Return the tensor a view is of, `x` for `x.mT`; other values as they are."""
     while op.facts.is_view or op.rule == "reshaped":
         op = op.args[0]
     return op
@@ -669,7 +669,7 @@ def _fixed_roles(op: Op) -> list[str] | None:
 
 
 def _which_part(op: Op) -> int | str | None:
-    """Return a word for the part of a tensor that an op is: 0 for `x[..., 0]`, "odd" for `x[1::2]`; None if there is none."""
+    """Return a word for the part of a tensor an op is: 0 for `x[..., 0]`, "odd" for `x[1::2]`; None if there is none."""
     if op.facts.rearranges and op.facts.shape == "reduced":  # at one index
         index = literal(op.args[2])
         if index == -1:
@@ -683,7 +683,7 @@ def _which_part(op: Op) -> int | str | None:
 
 
 def _function(op: Op) -> str:
-    """Return the name of the function that an op calls, if the table does not know it: "arange"; "" for other ops."""
+    """Return the name of the function an op calls, if the table does not know it: "arange"; "" for other ops."""
     if op.rule != "call" or op.template.node.kind != "call":
         return ""
     label = op.template.node.args[0].label.lower()

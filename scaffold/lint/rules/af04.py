@@ -35,7 +35,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
-    """Return the edit for backward to take one gradient for each output; () if it would drop a gradient that is read.
+    """Return the edit for backward to take one gradient for each output; () if it would drop a gradient read.
 
     A gradient is only added for an output marked as non-differentiable: any other one has to be used.
     """

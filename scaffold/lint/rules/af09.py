@@ -1,4 +1,4 @@
-"""AF09: a tensor that is marked dirty is not returned.
+"""AF09: a tensor marked dirty is not returned.
 
 apply raises a RuntimeError then. The fix returns the input where forward returns `x.clone()`, or removes the mark.
 

@@ -15,7 +15,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the first change in backward of each saved tensor, and of each tensor that forward made and kept on ctx."""
+    """Yield the first change in backward of each saved tensor, and of each tensor forward made and kept on ctx."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return  # not its own: reported for the parent class

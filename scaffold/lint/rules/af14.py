@@ -27,7 +27,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _masks(facts: Facts) -> Iterator[Found]:
-    """Yield outputs that are comparisons cast to float, not marked, with a gradient that backward does not read; each with the fix."""
+    """Yield outputs that are comparisons cast to float, not marked, with a gradient backward does not read; each with the fix."""
     function = facts.function
     forward, backward = function.forward, function.backward
     marked = facts.marked("mark_non_differentiable")

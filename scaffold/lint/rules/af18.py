@@ -43,7 +43,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _aside(facts: Facts, backward: Method) -> Iterator[ast.AST]:
-    """Yield nodes of backward whose values reach no gradient, so that a cut in them does no harm.
+    """Yield nodes of backward whose values reach no gradient, so a cut in them does no harm.
 
     They are statements behind no result, `y` in `torch.zeros_like(y)`, and saved state, as in `running.data.copy_(mean)`.
     """

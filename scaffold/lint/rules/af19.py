@@ -17,7 +17,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield a backward that computes several gradients and never tests which are needed."""
+    """Yield a backward that computes several gradients and never tests needed."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return  # not its own: reported for the parent; trivial: no gradient

@@ -49,7 +49,7 @@ def _body(forward: Method) -> Iterator[ast.AST]:
 
 
 def _kernel(node: ast.AST, facts: Facts) -> str:
-    """Return the name of the kernel that a node calls; "" if it calls none."""
+    """Return the name of the kernel a node calls; "" if it calls none."""
     if isinstance(node, ast.Call) and is_kernel(node, facts.names):
         return ast.unparse(node.func).partition("[")[0]
     return ""

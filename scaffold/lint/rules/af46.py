@@ -95,7 +95,7 @@ def _is_of(method: Method, node: ast.AST) -> bool:
 
 
 def _attributes(facts: Facts) -> list[str]:
-    """Return the attributes that forward or setup_context sets on ctx, to suggest one of them."""
+    """Return the attributes forward or setup_context sets on ctx, to suggest one of them."""
     saver = facts.function.saver
     return [item.name for item in facts.kept(saver)] if saver else []
 

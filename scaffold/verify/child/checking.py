@@ -775,7 +775,7 @@ def _is_right_where_finite(gradient: Any, wanted: Tensor | None, scene: Scene) -
 def _factors(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return tensors by name that a wrong gradient may lack as a factor: the inputs, and the outputs."""
+    """Return tensors by name a wrong gradient may lack as a factor: the inputs, and the outputs."""
     outputs = as_tuple(checks.OPERATOR(*inputs))
     named = [*zip(names, inputs, strict=True)]
     # An entry of OUTPUTS begins with the name.

@@ -192,7 +192,7 @@ def _flat(outputs: Any) -> Iterator[Any]:
 
 
 def _as_end(output: Tensor) -> Tensor:
-    """Return an output that autograd can start at; a constant one is replaced by a leaf.
+    """Return an output autograd can start at; a constant one is replaced by a leaf.
 
     For constant outputs too, backward of a Function is called with a grad_output, and `checks.gradients` draws one for each: the reference
     has to take as many.

@@ -300,7 +300,7 @@ def check_contract(subject: Subject) -> None:
 
 
 def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) -> None:
-    """Check the shapes of the gradients that backward returned; only a note if the inputs' shapes were searched for: they may broadcast."""
+    """Check the shapes of the gradients backward returned; only a note if the inputs' shapes were searched for: they may broadcast."""
     try:
         asked_of.check_shapes(Asking(subject), inputs, returned)
     except Wrong as wrong:
@@ -573,7 +573,7 @@ class Asking:
         place: str = "backward",
         hint: str = "",
     ) -> None:
-        """Ask a question that the tests of every op ask, a test method; raise Wrong if its assertion fails, Unasked if it skips itself.
+        """Ask a question the tests of every op ask, a test method; raise Wrong if its assertion fails, Unasked if it skips itself.
 
         `words`, `place` and `hint` are those of the Wrong.
         """

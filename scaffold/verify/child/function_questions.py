@@ -64,7 +64,7 @@ class Asked(Protocol):
     def gradients(
         self, inputs: Sequence[Any], weights: Any, outputs: Any = None, **options: Any
     ) -> tuple[Tensor, ...]:
-        """Return the gradients for the grad_outputs that `weights` makes of the outputs."""
+        """Return the gradients for the grad_outputs `weights` makes of the outputs."""
 
     def hold(
         self,
@@ -225,7 +225,7 @@ def check_unchanged(
 
 
 def is_average(asked: Asked, before: Sequence[Any], at: int) -> bool:
-    """Return whether a part of the old value stays of an input that no output reads, as of a running mean."""
+    """Return whether a part of the old value stays of an input no output reads, as of a running mean."""
     if before[at].requires_grad or not before[at].is_floating_point():
         return False
     copies, others = ([with_layout(x, torch.clone) for x in before] for _ in range(2))
@@ -385,7 +385,7 @@ SLOPES = 1e-3  # the relative error of differences, for a second derivative
 
 
 def gradient_with_create_graph(asked: Asked) -> None:
-    """A backward that is recorded gives the same."""
+    """A backward recorded gives the same."""
     question = asked.test_recorded_gradients
     asked.answer(question, "a different gradient with create_graph=True")
 

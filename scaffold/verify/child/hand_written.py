@@ -148,7 +148,7 @@ class Subject:
 
         @wraps(made)
         def make(**arguments: Any) -> dict[str, Any]:
-            """Return the inputs of the op's tests by name, each in the kind that is tried (`_typed`)."""
+            """Return the inputs of the op's tests by name, each in the kind tried (`_typed`)."""
             values = made(**arguments)
             ranks = [x.ndim for x in values.values() if isinstance(x, Tensor)]
             most = max(ranks, default=0)
@@ -482,7 +482,7 @@ class Subject:
 
 
 def of_all(*tensors: Tensor) -> Tensor:
-    """Stand in for a function that a Function takes as an argument; return a value that depends on every tensor it is called with.
+    """Stand in for a function a Function takes as an argument; return a value that depends on every tensor it is called with.
 
     Nobody knows what the real one is called with. The value has the shape of the first tensor, as of a function applied to it.
     """

@@ -94,7 +94,7 @@ def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
 
 
 def load_checks(request: dict[str, Any], watched: Collection[str] = ()) -> ModuleType:
-    """Load the op's module of checks and return it, after the modules that it and the op import."""
+    """Load the op's module of checks and return it, after the modules it and the op import."""
     for name, text in request["modules"]:
         load(name, text)
     load("verified_op", request["op"])

@@ -29,7 +29,7 @@ def watch(tell: Any) -> None:
     seen: dict[str, set[str]] = {}  # by Function: its reported calls, as JSON
 
     def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
-        """Report a call unlike those before it, and make it; a call with an argument that no text can make again is not reported."""
+        """Report a call unlike those before it, and make it; a call with an argument no text can make again is not reported."""
         file = _file(cls)
         calls = seen.setdefault(f"{file}:{cls.__qualname__}", set())
         if not keywords and len(calls) < MOST:
@@ -52,7 +52,7 @@ def _file(cls: Any) -> str:
 
 
 def _described(value: Any) -> dict[str, Any] | None:
-    """Describe an argument; None for an object that no text can make again."""
+    """Describe an argument; None for an object no text can make again."""
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     text = _literal(value)

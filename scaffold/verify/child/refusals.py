@@ -196,7 +196,7 @@ def _is_finite(checks: Any, inputs: list[Any]) -> bool:
 
 
 def is_bound(checks: Any, case: Case) -> bool:
-    """Return whether all sizes of the case are 1, and one in a dim that the formula fixes: there the 1 broadcasts by accident.
+    """Return whether all sizes of the case are 1, and one in a dim the formula fixes: there the 1 broadcasts by accident.
 
     A dim is fixed if the forward refuses a size one above its default. The arguments of a case are sizes here, by their names.
     """

@@ -210,7 +210,7 @@ class Interpreter:
         self.table, self.values = table, values
 
     def __call__(self, node: Node) -> Any:
-        """Return the value of a formula's node; raise NotImplementedError for a kind that no formula of a rule has.
+        """Return the value of a formula's node; raise NotImplementedError for a kind no formula of a rule has.
 
         The number 0 stands for the cotangent of an unused result: `0 @ x` and `0[i]` are 0.
         """

@@ -497,7 +497,7 @@ class _Kind(NamedTuple):
 
 
 def _kinds(size: int) -> Iterator[_Kind]:
-    """Yield kinds that a dim with this accepted size may be of: any size first, then at least this one, then multiples."""
+    """Yield kinds a dim with this accepted size may be of: any size first, then at least this one, then multiples."""
     any_size = [one for one in (7, 2, 5) if one != size]
     yield _Kind((any_size[0], any_size[1]))
     yield _Kind((size + 1, size + 3), ">=", size)
@@ -566,7 +566,7 @@ class _Naming:
         return Shapes(dims, (*conditions,))
 
     def _usual(self, group: _Group) -> Iterator[str]:
-        """Yield the names that the user declared for these dims, for a search that leaves the declaration aside."""
+        """Yield the names the user declared for these dims, for a search that leaves the declaration aside."""
         for at, axis in group.slots:
             dims = self.forward.declared[at]
             if len(dims) == len(self.shapes[at]) and str(dims[axis]).isidentifier():
