@@ -642,7 +642,7 @@ def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
 def _pairwise(program: Program, args: Args) -> Shape | None:
     """Return the shape of `torch.cdist`: `x[B, N, D]`, `y[B, M, D]` -> `[B, N, M]`; None if batches may differ."""
     x, y = (shape.dims for shape in _operands(args))
-    if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
+    if x is None or y is None or min(len(x), len(y)) < 2 or x[:-2] != y[:-2]:
         return None
     return Shape((*x[:-1], y[-2]))
 

@@ -557,7 +557,7 @@ def inverse_permutation(make: Maker, dims: Op) -> Op:
     if not isinstance(order, tuple) or not all(isinstance(at, int) for at in order):
         raise UnsupportedError("a permutation that is not written out")
     plain = [int(at) % len(order) for at in order]
-    return make.const(tuple(plain.index(at) for at in range(len(plain))))
+    return make.const(tuple(sorted(range(len(plain)), key=plain.__getitem__)))
 
 
 @word
@@ -631,7 +631,7 @@ def _at_least(make: Maker, x: Op, count: int) -> Op:
 def equation(make: Maker, x: Op, y: Op, dims: Op) -> Op:
     """Return the `einsum` equation of `torch.tensordot(x, y, dims)`: for matrices and `dims=1`, `"ab,bd->ad"`."""
     said, ranks = literal(dims), (x.shape.rank, y.shape.rank)
-    if None in ranks or not isinstance(said, int | tuple):
+    if {None, 0} & {*ranks} or not isinstance(said, int | tuple):
         raise UnsupportedError("dims that are not written out")
     one, two = (rank or 0 for rank in ranks)
     # The dims summed over: the last of `x` and the first of `y`, or those in `dims`.

@@ -455,7 +455,7 @@ class Printer:
         index, shape = self.node(dim), self.shape(op.asked)
         sizes, at = shape.args, number(dim)
         plain = shape.kind == "tuple" and all(size.kind != "starred" for size in sizes)
-        if plain and isinstance(at, int):
+        if plain and isinstance(at, int) and -len(sizes) <= at < len(sizes):
             return sizes[at]
         return self.graph.node("subscript", "", (shape, index))
 

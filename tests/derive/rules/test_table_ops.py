@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from scaffold.derive import derive
 from scaffold.derive.rules.sample_calls import read_sample
 from scaffold.derive.rules.table import Rule, built_in
+from scaffold.errors import ScaffoldError
 from scaffold.verify.child.rule_runs import drawn_values
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
@@ -205,3 +207,36 @@ def test_an_op_of_one_call_on_complex_values(rule: Rule) -> None:
 
 def test_a_kernel_of_contiguous_memory_alone_is_given_it() -> None:
     check_forward("x[N, D]", "F.pdist(x)", [(tensor(4, 3).T,)], derive=True)
+
+
+def other_ranks(text: str) -> Iterator[str]:
+    """The inputs of a sample, one of them with fewer dims or more than the sample gives it."""
+    given = {
+        name: [dim.strip() for dim in dims.strip("()").split(",") if dim.strip()]
+        for name, dims in TENSOR.findall(text)
+    }
+    for name, dims in given.items():
+        fewer = [dims[:at] for at in range(len(dims))]
+        for some in (*fewer, ["2", *dims], ["2", "3", *dims]):
+            entries = {**given, name: some}.items()
+            yield ", ".join(f"{one}[{', '.join(sizes)}]" for one, sizes in entries)
+
+
+@pytest.mark.parametrize(
+    "name",
+    in_every_run(
+        [rule.name for rule in RULES],
+        ("cdist", "permute", "scaled_dot_product_attention", "tensordot_equation"),
+    ),
+)
+def test_a_call_of_tensors_of_other_ranks_is_derived_or_refused(name: str) -> None:
+    rule = BY_NAME[name]
+    for text in rule.samples:
+        for inputs in other_ranks(text):
+            with suppress(ScaffoldError):
+                derive(spec_of(inputs, forward=call_of(rule, text), derive=True))
+
+
+def test_a_permutation_that_names_a_dim_twice_is_left_to_pytorch_to_refuse() -> None:
+    text = draft_of(spec_of("x[N, D]", forward="x.permute(0, 0)", derive=True))
+    assert "return x.permute(0, 0)" in text
