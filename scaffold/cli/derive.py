@@ -48,7 +48,7 @@ def _run(name: str, given: "Values") -> None:
 def _printed(
     name: str, values: "Values", settings: "Values"
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what is printed of an op, the entries of its JSON, and the notes: on inferred inputs, on what is left to autograd."""
+    """Return the data printed of an op, the entries of its JSON, and the notes: on inferred inputs, on anything left to autograd."""
     from scaffold.derive import derive
     from scaffold.project.rendering import function_shown, inferred_note, notes_of
     from scaffold.project.specification import specified

@@ -113,7 +113,7 @@ def examples(words: WORDS = None, format_: FORMAT = "text") -> None:
 
 
 def _unknown(words: list[str], known: dict[str, Example]) -> ScaffoldError:
-    """Return the error for words that no example has, with the most similar one that some has."""
+    """Return the error for words no example has, with the most similar word of an example."""
     all_ = sorted({word for item in known.values() for word in item.words})
     close = did_you_mean(words[-1].lower(), all_)
     hint = f"{close} " if close else ""

@@ -341,7 +341,7 @@ def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
 
 
 def _check_given(text: str, given: Mapping[str, str], table: Mapping[str, Any]) -> None:
-    """Raise ScaffoldError for options (`given`) that contradict an existing [tool.scaffold], which is never changed.
+    """Raise ScaffoldError for options (`given`) contradicting an existing [tool.scaffold]: it is never changed.
 
     `text` is the pyproject.toml, `table` the values in it.
     """

@@ -184,7 +184,7 @@ def _show(name: str, run: Any) -> None:
 
 
 def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
-    """Yield the advice to run the Functions with findings by `scaffold verify`, which judges what lint only suspects."""
+    """Yield the advice to run the Functions with findings by `scaffold verify`: it judges the suspicions of lint."""
     from scaffold.lint.registry import RULES
 
     paths = dict.fromkeys(item.path for item in findings if RULES[item.rule].each)

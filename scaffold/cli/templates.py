@@ -234,7 +234,7 @@ def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
 
 
 def _below(directory: Path) -> Templates:
-    """Return the templates that one in this directory may extend: those of configured directories listed after it, and ours."""
+    """Return the templates one in this directory may extend: of configured directories listed after it, and ours."""
     listed = configured_directories(configuration_here())
     resolved = [path.resolve() for path in listed]
     own = directory.resolve()

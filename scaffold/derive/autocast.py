@@ -89,7 +89,7 @@ def _is_changed(spec: OpSpec) -> bool:
 
 
 def _expressions(formula: Formula | None) -> tuple[Node, ...]:
-    """Return the expressions computed by a formula: in its statements, and its result; of a kept one, those that were parsed."""
+    """Return the expressions computed by a formula, in its statements and its result; of a kept one, the parsed expressions."""
     if formula is None:
         return ()
     results = formula.kept.returned if formula.kept else (formula.result,)

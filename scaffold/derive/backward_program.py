@@ -42,7 +42,7 @@ def needed_for(
 
 
 def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
-    """Return each statement with the inputs it serves, those whose gradients need it; leave out statements serving none.
+    """Return each statement with the inputs it serves: their gradients need it. Leave out statements serving none.
 
     So the writer puts each line under a test of just these: `if ctx.needs_input_grad[0]:`.
     """

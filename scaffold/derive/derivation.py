@@ -80,7 +80,7 @@ class Traits(NamedTuple):
 
 
 class IncomingGradients(NamedTuple):
-    """The gradients autograd hands to backward: those that may be None, and how to make zeros for them."""
+    """The gradients autograd hands to backward: the ones perhaps None, and how to make zeros for them."""
 
     # The gradient that may come in for a returned local to save -> the local.
     handed: tuple[tuple[str, str], ...] = ()

@@ -164,7 +164,7 @@ class Differentiated:
         return _with_returned(self.walked, question, self._plain, recomputed)
 
     def _written(self, spec: OpSpec) -> GradientStatements:
-        """Write the statements, from values returned by forward to be saved, without those that no line reads.
+        """Write the statements, from values returned by forward to be saved, without values no line reads.
 
         Those are recomputed, and the statements written again; inputs and outputs alone are saved if there is no
         other way to write.

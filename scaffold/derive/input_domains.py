@@ -1,4 +1,4 @@
-"""Domains of inputs: values at which the forward is smooth, by the domains of the rules that read them.
+"""Domains of inputs: values at which the forward is smooth, by the domains of the rules reading them.
 
 In: a lowered forward. Out: a domain for each input that needs one. Invariant: a rule's demand on a value is passed on
 to its inputs only if theirs imply it: `a * b` is positive if both are.

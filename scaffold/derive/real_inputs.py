@@ -116,7 +116,7 @@ def _refuses(op: Op) -> bool:
 
 
 def _refused_by_pytorch(program: Program) -> frozenset[str]:
-    """Return the inputs that raise in the forward if complex; none if the forward has branches, which may avoid the call."""
+    """Return the inputs that raise in the forward if complex; none if the forward has branches: they may avoid the call."""
     if any(op.rule == "cond" for op in program.ops):
         return frozenset()
     return _complex_inputs(arg for op in program.ops if _refuses(op) for arg in op.args)

@@ -76,7 +76,7 @@ class ContextNames:
     """A source of unique names on ctx, the same one for a value each time."""
 
     def __init__(self, spec: OpSpec) -> None:
-        """Reserve the names of PyTorch's ctx, then those of the op's attributes: `eps`, or `eps_value` if PyTorch uses that name."""
+        """Reserve the names of PyTorch's ctx, then names of the op's attributes: `eps`, or `eps_value` if PyTorch uses `eps`."""
         self._taken = set(OF_CTX)
         self._names: dict[tuple[str, str], str] = {}
         for item in spec.attributes:

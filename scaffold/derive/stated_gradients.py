@@ -154,7 +154,7 @@ def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Line
 
 
 def _one_expression(spec: OpSpec) -> frozenset[str]:
-    """Return the gradients that must stay one expression: those of an element of a variadic input, computed in a comprehension."""
+    """Return the gradients to keep as one expression: of an element of a variadic input, computed in a comprehension."""
     return frozenset(f"grad_{item.name}" for item in spec.tensors if item.variadic)
 
 

@@ -410,7 +410,7 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
-        """Resolve the names of `y: Tensor = x * EPS`, except those of the annotation, which no formula reads."""
+        """Resolve the names of `y: Tensor = x * EPS`, except in the annotation: no formula reads it."""
         node.target = self.visit(node.target)
         node.value = node.value and self.visit(node.value)
         return node

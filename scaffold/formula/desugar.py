@@ -194,7 +194,7 @@ def _stored(at: ast.stmt | ast.expr, name: str) -> ast.expr:
 
 
 def _assigned(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
-    """Return `target = value` at the place of a statement; the statement itself if that is what it says."""
+    """Return `target = value` at the place of a statement; the statement itself if it says just this."""
     if isinstance(item, ast.Assign) and item.targets == [target]:
         return item
     return ast.copy_location(ast.Assign([target], value), item)

@@ -184,7 +184,7 @@ def _indices(axes: Sequence[str]) -> dict[str, int]:
 
 
 def _safe_order(several: Sequence[int]) -> list[int]:
-    """Order dims so that splitting one, which adds dims, does not shift the index of the next.
+    """Order dims for splitting: a split adds dims, and in this order does not shift the index of the next one.
 
     Dims counted from the front come first, the last of them leading; then those counted from the end (negative), the first leading.
     """

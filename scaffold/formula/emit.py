@@ -113,7 +113,7 @@ def _binary(node: Node) -> str:
 
 
 def _first(exponent: Node) -> Node:
-    """Return the operand of an exponent that stands first, by which black chooses spaces: `n` for `-n` and `n**2`."""
+    """Return the first operand of an exponent, as black chooses spaces by it: `n` for `-n` and `n**2`."""
     while exponent.kind == "unary" or exponent.label == "**":
         exponent = exponent.args[0]
     return exponent

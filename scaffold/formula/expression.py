@@ -70,7 +70,7 @@ class ExpressionParser:
 
     @contextmanager
     def under(self, test: Node, *, holds: bool) -> Iterator[None]:
-        """Note, for the parsing within this context, that it is in the branch of a test in which it is true (`holds`) or false."""
+        """Note a test as true (`holds`) or false, for the parsing within this context: it is in this branch of the test."""
         self.tests.append((test, holds))
         yield
         self.tests.pop()

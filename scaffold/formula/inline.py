@@ -186,7 +186,7 @@ class Inliner:
         return [*sites.before, item]
 
     def called(self, callee: ast.expr, known: Known) -> Function | None:
-        """Return the file's function, or nested function, that a callee names; None for any other callee, whose call stays.
+        """Return the file's function, or nested function, named by a callee; None for any other callee: its call stays.
 
         `known` are the nested functions defined so far. In resolved syntax the name of a function of the file begins with `@`.
         """

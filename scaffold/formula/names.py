@@ -1,4 +1,4 @@
-"""Names: those that syntax reads and binds, and free ones for values added to the user's.
+"""Names: the ones read and bound by syntax, and free ones for values added to the user's.
 
 Most modules that rewrite a formula ask it: which names a statement needs and changes, and for a name that clashes with none.
 

@@ -132,7 +132,7 @@ def _is_of(layer: ast.ClassDef, item: ast.stmt) -> bool:
 
 
 def _bare_layer(layer: ast.ClassDef, names: Collection[str]) -> ast.ClassDef:
-    """Return a class without a base, with those methods whose full name, `Norm.forward`, is among the names."""
+    """Return a class without a base, with the methods listed in full among the names, as `Norm.forward`."""
     methods = [
         copy.deepcopy(item)
         for item in layer.body

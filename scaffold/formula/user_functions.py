@@ -497,7 +497,7 @@ class OtherFiles:
         self.main = path
 
     def meanings(self, names: Collection[str]) -> dict[str, Meaning]:
-        """Return what these names mean that the first file, the one with the forward, imports from files of its package.
+        """Return the meanings of these names in the first file, the one with the forward, if imported from files of its package.
 
         A meaning is a function or a constant; its file is read for it. Raise an error if there is none.
         """

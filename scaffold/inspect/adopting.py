@@ -1,4 +1,4 @@
-"""The op a hand-written Function becomes: a table that calls its forward and backward, which are functions of a file.
+"""The op a hand-written Function becomes: a table calling its forward and backward, functions of a file.
 
 In: the facts of a Function, and how it is imported. Out: the keys of its `[ops.NAME]` table, and the file; or why there can be none.
 Invariant: what the Function computes is its own text; the table says what goes in, what comes out, and what is handed over.

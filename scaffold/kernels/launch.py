@@ -250,7 +250,7 @@ class Launch:
         return f"{shape} if {needed(item.name)} else {none}"
 
     def _shape(self, item: Result) -> str:
-        """Return the expression of the shape of a result with rows, from that of `first`, whose rows may have another number of parts."""
+        """Return the expression of a result's shape, with rows, from the shape of `first`: its rows may have another number of parts."""
         first = self.first
         if not self.width:
             return f"{first}.shape"

@@ -129,7 +129,7 @@ def _without(
         return None if node.label in absent else PRESENT
 
     def outcome(test: Node) -> bool | None:
-        """Return whether a test holds; None if that depends on more than which inputs are given."""
+        """Return whether a test holds; None if it depends on more than the presence of inputs."""
         return truth(evaluated(test, read))
 
     def settle(node: Node) -> Node | None:

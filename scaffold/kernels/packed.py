@@ -88,7 +88,7 @@ class Taken:
     """
 
     def __init__(self, spec: OpSpec, formula: Formula) -> None:
-        """Split the lines of a forward in those that take a part of a row, noted in `parts` and `removed`, and the rest with the parts' names."""
+        """Split a forward's lines: ones taking a part of a row, noted in `parts` and `removed`, and the rest with the parts' names."""
         rows = (item for item in spec.tensors if item.dims and len(item.dims) > 1)
         self.rows = {item.name: item for item in rows}
         self.numbers_of = {item.name for item in spec.attributes}
@@ -175,7 +175,7 @@ class Taken:
         return self._part(row, Part(at, count, True), ("even", "odd"), emit(node))
 
     def halves(self, lines: Lines, result: Node | None) -> tuple[Lines, Node | None]:
-        """Return the lines and result of a forward that reads a row whole too, computed by parts; unchanged if that is not possible.
+        """Return the lines and result of a forward reading a row whole too, computed by parts; unchanged if not possible.
 
         `x * cos + torch.cat([-b, a], -1) * sin` -> `torch.cat([a * cos_first - b * sin_first, b * cos_second + a * sin_second], -1)`.
         """

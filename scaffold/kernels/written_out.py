@@ -405,7 +405,7 @@ def _is_flat(spec: OpSpec, flat: re.Match[str]) -> bool:
 def _reduced_loss(
     spec: OpSpec, graph: Graph, name: str, given: Given
 ) -> tuple[Node, Total] | None:
-    """Return a loss call with `reduction='none'`, and what its own reduction was; None if that was 'none', or the loss has weights.
+    """Return a loss call with `reduction='none'`, and its own reduction; None if this is 'none', or the loss has weights.
 
     `F.cross_entropy(x.view(-1, x.size(-1)), t.view(-1))` is read without the views. A mean over classes counts targets not ignored.
     """

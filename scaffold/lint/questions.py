@@ -104,7 +104,7 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
 
 
 def behind_results(facts: Facts, method: Method) -> Iterator[Step]:
-    """Yield the statements whose values may reach what a method returns, the nearest first.
+    """Yield the statements whose values may reach a method's result, the nearest first.
 
     These are its returns, then the statements that bind or change names they read, and so on; a statement may come twice.
     """

@@ -49,7 +49,7 @@ def lint_text(
 
 
 def _findings(module: Module, rules: tuple[Rule, ...]) -> Iterator[Finding]:
-    """Yield the findings of each rule: first of the rules that check a file as a whole, then of those that check each Function in it."""
+    """Yield the findings of each rule: first of the rules for a file as a whole, then of the rules for each Function in it."""
     lines = module.text.split("\n")
     for rule in rules:
         if rule.whole is not None:

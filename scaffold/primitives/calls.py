@@ -138,7 +138,7 @@ def may_be_several_tensors(word: str) -> bool:
 
 @cache
 def by_shape(word: str, creates: bool) -> str:
-    """Return the call that takes a shape instead of a tensor of that shape: `expand` for `expand_as`.
+    """Return the call taking a shape instead of a tensor of this shape: `expand` for `expand_as`.
 
     `creates` chooses among calls that create a tensor, else among the others, such as methods.
     Empty if there is none.

@@ -34,7 +34,7 @@ class Console:
     def proving(
         self, names: Sequence[str], verb: str = "proving"
     ) -> AbstractContextManager[Update]:
-        """Return a context to prove ops in, which shows their names, as each takes long: it gives a function that shows how many are done."""
+        """Return a context to prove ops in, showing their names, as each takes long: it gives a function to show how many are done."""
         return nullcontext(_ignore)
 
 

@@ -245,7 +245,7 @@ def _row_of_file(
 
 
 def _with_proof(project: Project, op: Op, row: Checked) -> Iterator[Checked]:
-    """Yield the row of the op's file, and after it one that says that it is not proven; a file with another problem has its row alone.
+    """Yield the row of the op's file, then one saying it is not proven; a file with another problem has its row alone.
 
     An unedited file without a proof has the second row alone. The hint is the command that proves it, if there is one.
     """
@@ -268,7 +268,7 @@ def _with_proof(project: Project, op: Op, row: Checked) -> Iterator[Checked]:
 
 
 def _row_of_lost(project: Project, row: Checked) -> Checked:
-    """Return a row for a record without the text written last of a file, whose own row is `row`: a merge of edits starts from that text."""
+    """Return a row for a record without the last written text of a file (its own row: `row`): a merge of edits starts from this text."""
     assert row.kept is not None  # the row is of a recorded file
     path = record_path(row.op)
     reason = (

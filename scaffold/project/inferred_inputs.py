@@ -310,7 +310,7 @@ def with_shapes(
 
 
 def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
-    """Return the inputs with declared dims: all dims of an owned tensor, `..., size` of each tensor in `last`, which has that last size."""
+    """Return the inputs with declared dims: all dims of an owned tensor, `..., size` of each tensor with its last size in `last`."""
     dims = {**inferred.shapes, **{name: f"..., {size}" for name, size in last.items()}}
     entries = tuple(with_dims(entry, dims) for entry in inferred.entries)
     return inferred._replace(inputs=", ".join(entries), entries=entries)
@@ -322,7 +322,7 @@ def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
 def of_stated_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> Inferred | None:
-    """Return what an nn.Module tells of stated inputs: which are its parameters and buffers, with their initial values, and notes.
+    """Return the facts an nn.Module tells of stated inputs: its parameters and buffers among them, their initial values, and notes.
 
     None unless the forward is a module of a file, `@file.py:Class`, and the inputs are stated. Errors in the inputs or the file are
     reported when the op is built.
@@ -489,7 +489,7 @@ def _source(default: ast.expr, origin: Origin) -> str:
 
 
 def _proving(uses: Sequence[Use]) -> dict[Takes, Use]:
-    """Return the first use of each kind, without those as an integer or a number that prove nothing.
+    """Return the first use of each kind, without uses as an integer or a number if they prove nothing.
 
     `x[i] if on else x * i`: `i` may be a float with a gradient, used as an index in a branch that never runs. But if `x[i]` always
     runs, `i` has no gradient. So beside a use by value, such a use counts only if one of its sort surely runs (not `doubtful`).

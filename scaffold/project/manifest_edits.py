@@ -204,7 +204,7 @@ def _replacements(
 def _addition(
     lines: _Lines, places: list[Statement], path: KeyPath, value: Any
 ) -> Iterator[_Edit]:
-    """Yield the edit that adds a key with its value below the last line of the innermost table that can hold it; nothing if none can.
+    """Yield the edit to add a key with its value below the last line of the innermost table able to hold it; nothing without one.
 
     `places` are the op's statements that stay. `grad.x` goes into `[ops.f.grad]` as `x = ...` if that is there, else into `[ops.f]`
     as `grad.x = ...`: of all tables of `places` the deepest that is around the path.

@@ -82,7 +82,7 @@ Expected = Callable[[ast.expr], Use]  # gives the use expected of an expression
 
 
 def _used(takes: Takes, where: str = "") -> Expected:
-    """Return an `Expected` that gives the same kind of use for any expression; `where` tells of it in messages."""
+    """Return an `Expected` giving the same kind of use for any expression; `where` tells of it in messages."""
     return lambda node: Use(takes, node, where)
 
 
@@ -450,7 +450,7 @@ class NameUses:
         use: Use,
         expected: Expected,
     ) -> None:
-        """Note the uses of an operator's operands; `use` is what is expected of its result, `expected` the function that gave it.
+        """Note the uses of an operator's operands; `use` is expected of its result, given by the function `expected`.
 
         If the result is to be a number or an index, so are the operands; else the table says what the operator takes.
         """

@@ -82,7 +82,7 @@ class Op(NamedTuple):
 
     @property
     def upgrade(self) -> str:
-        """Return the command, for a hint, that merges new text into its files, which were edited."""
+        """Return the command, for a hint, to merge new text into its edited files."""
         name = self.listed.name
         return "scaffold upgrade" if name == SHARED else f"scaffold upgrade {name}"
 
@@ -118,7 +118,7 @@ class Op(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work on an op's files in a run: what to do with each, and what a proof needs."""
+    """The work on an op's files in a run: the plan for each, and the needs of a proof."""
 
     op: Op
     prospects: tuple[Prospect, ...]

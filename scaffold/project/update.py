@@ -319,7 +319,7 @@ def _exports(
 
 
 def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> None:
-    """Raise ConflictError for each file with unresolved conflict markers, of those to be written (`works`) and those of `ops`."""
+    """Raise ConflictError for each file with unresolved conflict markers, of files to be written (`works`) and files of `ops`."""
     touched = {
         item.kept.path: item.standing
         for work in works
@@ -420,7 +420,7 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
 
 
 def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]:
-    """Yield notes for the user: those of ops to be written, on files no longer part of an op, and on records that this run mends."""
+    """Yield notes for the user: of ops to be written, on files no longer part of an op, and on records this run mends."""
     for work in works:
         name = work.op.listed.name
         if any(item.need in ("create", "update") for item in work.prospects):

@@ -51,7 +51,7 @@ def import_block(
     single: bool = False,
     also: str = "",
 ) -> str:
-    """Return the imports whose names `code` reads, as one text: of `known`, those of any generated file, and of `wanted`, the user's.
+    """Return the imports whose names `code` reads, as one text: of `known`, for any generated file, and of `wanted`, the user's.
 
     `single` gives every name a line of its own; `also` is further code using them.
     """

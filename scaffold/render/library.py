@@ -153,7 +153,7 @@ def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def _vmap_lines(spec: OpSpec, returned: Sequence[str]) -> list[str]:
-    """Return the body of a vmap rule that calls the op for each sample and stacks the results, whose names are `returned`."""
+    """Return the body of a vmap rule calling the op for each sample and stacking the results, named `returned`."""
     lines, sample = [], "x if dim is None else x.select(dim, i)"
     if any(item.variadic for item in spec.tensors):  # a list; its dims are a list, too
         lines = [

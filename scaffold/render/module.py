@@ -87,7 +87,7 @@ def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _of_module(spec: OpSpec, module: ModuleSpec, formula: Formula) -> Lines:
-    """Return the statements of an update's formula, the last of which is its value, reading from `self` what the module owns.
+    """Return the statements of an update's formula, its value last, reading from `self` the values the module owns.
 
     Locals with the name of an input, of the op or of an import would hide it, and are renamed.
     """

@@ -101,7 +101,7 @@ def makers() -> str:
 
 
 def needed(text: str, test: str, complete: bool, found: bool = True) -> str:
-    """Return the part of the shared code, `text`, to copy into a test that does not import the file: what it needs, directly or not.
+    """Return the part of the shared code, `text`, to copy into a test not importing the file: all it needs, directly or not.
 
     `test` is the test's text without it. A `complete` op needs nothing for unwritten parts. Test methods are `found` by pytest; if not, only
     those that the test calls are copied.
@@ -133,7 +133,7 @@ class Place(NamedTuple):
 
 
 def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
-    """Return a text without some ranges, which may overlap: calls and methods that one op does not need."""
+    """Return a text without some ranges, even overlapping ones: calls and methods one op does not need."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))

@@ -17,7 +17,7 @@ from scaffold.errors import Location, ScaffoldError
 
 
 class Exported(NamedTuple):
-    """The wanted exports, and what is known of those that should go."""
+    """The wanted exports, and the facts about exports to remove."""
 
     package: str | None  # the dotted name of the directory
     names: Mapping[str, tuple[str, ...]]  # of each op's module
@@ -92,7 +92,7 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
 
 
 def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
-    """Return the names of an import that stay: all but those its op's module no longer defines; none if that module is gone."""
+    """Return the names of an import to keep: all but names its op's module no longer defines; none if the module is gone."""
     if item.module in wanted.names:
         obsolete = wanted.obsolete.get(item.module, frozenset())
         return [pair for pair in item.names if pair[0] not in obsolete]

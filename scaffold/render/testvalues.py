@@ -196,7 +196,7 @@ def enlarged(spec: OpSpec) -> tuple[str, ...]:
 
 
 def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
-    """Return values to put into elements of the inputs, by position: those of their domain, and those in formulas.
+    """Return values to put into elements of the inputs, by position: values of their domain, and values in formulas.
 
     {} if a proof tries no more calls than the tests, or for a variadic input.
     """

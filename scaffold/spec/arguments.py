@@ -231,7 +231,7 @@ def _listed(
 def tensor_names(
     key: str, inputs: Sequence[Input], raw: Raw, problems: Problems
 ) -> tuple[str, ...]:
-    """Return the inputs named in the list of a key, such as `params`; report names that are not those of a single tensor."""
+    """Return the inputs named in the list of a key, such as `params`; report names of anything but a single tensor."""
     paths = {
         name: (key, str(position)) for position, name in enumerate(raw.get(key, ()))
     }

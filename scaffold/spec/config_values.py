@@ -140,7 +140,7 @@ def read_length(stated: Stated) -> int:
 
 
 def read_parameter_names(stated: Stated) -> tuple[str, ...]:
-    """Return the names of inputs that become parameters of a module, `weight`; report those no input can have."""
+    """Return the names of inputs to become parameters of a module, `weight`; report names no input can have."""
     for position, name in enumerate(stated.value):
         place = stated.problems.within((stated.key, str(position)))
         stated.problems.add(check_name(name, place, "a parameter"))

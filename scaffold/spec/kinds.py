@@ -33,7 +33,7 @@ def _is_a(*types: type) -> Callable[[Any], bool]:
 
 
 def _holds(outer: type, *types: type) -> Callable[[Any], bool]:
-    """Return a test that accepts a list or a table, as `outer` says (`list` or `dict`), whose items are of these types."""
+    """Return a test accepting a list or a table, as `outer` says (`list` or `dict`), with items of these types."""
 
     def accepts(value: Any) -> bool:
         items = value.values() if isinstance(value, dict) else value

@@ -288,7 +288,7 @@ def _parameters(
     configuration: Configuration,
     problems: Problems,
 ) -> Names:
-    """Return the inputs the module owns as parameters: those of the key `params`, else those with a usual name such as `weight`.
+    """Return the inputs the module owns as parameters: inputs in the key `params`, else inputs with a usual name such as `weight`.
 
     By names alone it would own no input, if otherwise it owned every tensor: its forward would have none to take.
     """

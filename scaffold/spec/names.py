@@ -248,7 +248,7 @@ def _check_spelling(name: str, snake: str, place: Location) -> None:
 
 
 def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -> None:
-    """Raise for an op `snake` whose file pytest would collect as a test, or whose file would hide an installed module.
+    """Raise for an op `snake` if pytest would collect its file as a test, or the file would hide an installed module.
 
     In a package (`packaged`) no file hides another module: it is imported by the package's name.
     """

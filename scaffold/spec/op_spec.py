@@ -60,7 +60,7 @@ class TensorInput(NamedTuple):
 
 
 class Attribute(NamedTuple):
-    """A parameter that is no tensor: stored on ctx for the backward, which returns None as its gradient."""
+    """A parameter other than a tensor: stored on ctx for the backward; its gradient there is None."""
 
     name: str
     annotation: str  # as in code: `float`, `torch.dtype`, `"ProcessGroup"`
@@ -305,7 +305,7 @@ class OpSpec:
         return declared if declared is not None else dict(self.conventional).get(name)
 
     def tested_dims(self, name: str) -> tuple[Dim, ...] | None:
-        """Return the shape that generated tests give an input: the one stated for tests alone, else that of `dims`.
+        """Return the shape of an input in generated tests: the one stated for tests alone, else the one of `dims`.
 
         The key `test-shapes` may state one for an input declared without a shape, or with `[...]` alone.
         """
@@ -313,5 +313,5 @@ class OpSpec:
 
     @property
     def tested_require(self) -> "tuple[Formula, ...]":
-        """Return the conditions that sizes of test inputs must meet: `D % 2 == 0` of every call, and those for the tests alone."""
+        """Return the conditions on sizes of test inputs: `D % 2 == 0` of every call, and conditions for the tests alone."""
         return (*self.require, *self.test_require)

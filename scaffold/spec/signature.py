@@ -437,7 +437,7 @@ def _short(text: str) -> str:
 
 
 def _expression(words: Words, what: str) -> ast.expr:
-    """Return the syntax of a text that should be `what`, "a type"; raise if it is no expression of Python, or too long to parse."""
+    """Return the syntax of a text meant as `what`, "a type"; raise if it is no expression of Python, or too long to parse."""
     if len(words.text) > 1000:  # thousands of operators would overflow the stack below
         raise ScaffoldError(f"{_short(words.text)} is not {what}", words.place)
     try:

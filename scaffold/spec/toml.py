@@ -390,7 +390,7 @@ class _Scanner:
                 return
 
     def table(self, path: KeyPath) -> None:
-        """Read the assignments of an inline table, whose path is `path`; stop at text that is none."""
+        """Read the assignments of an inline table at the path `path`; stop at text other than an assignment."""
         self.blank()
         while not self.take("}") and self.position < len(self.text):
             before = self.position

@@ -124,7 +124,7 @@ class Telling:
             self._trouble = ENDS.get(self._code, "")
 
     def late(self, limit: float) -> None:
-        """Record that the run of a file took too long, and in which test."""
+        """Record the run of a file as too long, with the test it was in."""
         self.ended = True
         self._trouble = f"still running after {limit:g} seconds{self._place()}"
 

@@ -127,7 +127,7 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
 
 
 def _refusal(plan: Plan) -> ConflictError:
-    """Return the error for a plan whose conflicts nobody may decide: it names the files, and the options that would decide."""
+    """Return the error for a plan with conflicts nobody may decide: it names the files, and the options to decide them."""
     paths = ", ".join(f"'{change.path}'" for change in plan.conflicts)
     verb = "exists and differs" if len(plan.conflicts) == 1 else "exist and differ"
     any_base = any(change.base is not None for change in plan.conflicts)

@@ -255,7 +255,7 @@ def record_files(
 
 
 def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -> Proof:
-    """Return the proof with the digest of the op's file as recorded, if that has the wanted text, which was proven; else as it is.
+    """Return the proof with the digest of the op's file as recorded, if the file has the wanted, proven text; else as it is.
 
     A later run then trusts an unchanged file by this digest, without parsing it.
     """

@@ -83,7 +83,7 @@ def meaning_digest(text: str) -> str:
 
 
 def adds_only(base: str, text: str) -> bool:
-    """Return whether edited tests, `text`, still ask all that the generated ones, `base`, ask: so that passing them can count as a proof.
+    """Return whether edited tests, `text`, still ask all questions of the generated `base`: then passing them can count as a proof.
 
     They do with every statement of `base` and besides only definitions of new names: a class may get new methods. An added name that
     `base` reads, or a statement that is no definition, may change what is asked.
@@ -195,7 +195,7 @@ def _defined(statement: ast.AST) -> Iterator[str]:
 
 
 def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
-    """Yield the parts that bind a wanted name, then those that bind a name these read, and so on: all that the wanted code depends on."""
+    """Yield the parts binding a wanted name, then the parts binding a name these read, and so on: all the wanted code depends on."""
     waiting = parts
     while found := [part for part in waiting if part.binds & wanted]:
         yield from found
@@ -467,7 +467,7 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
 
 
 def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) -> str:
-    """Return the text of a file, packed, from a record of version 1, which had it in a file beside it; "" if that is lost.
+    """Return the text of a file, packed, from a record of version 1, with the text in a file beside it; "" if this is lost.
 
     `former` has the paths of these files by role, `state` their bytes.
     """

@@ -399,7 +399,7 @@ def writes_in_place(kept: Kept) -> bool:
 
 
 def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
-    """Raise if a kept forward (one that stays as the user wrote it) changes an input that is not declared dirty."""
+    """Raise if a kept forward (it stays as the user wrote it) changes an input not declared dirty."""
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
     for name in sorted(Trace(kept.statements).changed_outside & tensors):
         message = f"the forward changes its input '{name}' in place"

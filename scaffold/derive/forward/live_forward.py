@@ -50,7 +50,7 @@ class ReturningForward(NamedTuple):
 def forward_that_saves(
     spec: OpSpec, maths: Maths, reuse: Reuse, saved: tuple[Saved, ...]
 ) -> ReturningForward:
-    """Return the forward that also returns the saved locals, or copies them where they share memory with a result.
+    """Return the forward returning the saved locals too, or copies of them if they share memory with a result.
 
     In `setup_context` style PyTorch saves only inputs and what forward returns; a combined forward saves locals itself.
     """

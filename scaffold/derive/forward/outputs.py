@@ -205,7 +205,7 @@ def saved_apart(
 
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
-    """Return whether the backward reads an output that may be an input (one of `as_is`), or that input: PyTorch refuses that."""
+    """Return whether the backward reads an output possibly being an input (one of `as_is`), or this input: PyTorch refuses either."""
     return not output.variadic and any(
         as_is
         and item.source == "output"

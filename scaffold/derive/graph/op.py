@@ -69,7 +69,7 @@ class Expression(NamedTuple):
 
 
 class Operator(NamedTuple):
-    """An operation on Python values, which are the arguments: a node of that kind and label."""
+    """An operation on Python values, its arguments: a node of this kind and label."""
 
     kind: NodeKind
     label: str

@@ -1,1 +1,1 @@
-"""Lower statements and expressions of the forward to the graph, of which `reverse` then makes that of the gradients."""
+"""Lower statements and expressions of the forward to the graph; `reverse` then makes the graph of the gradients from it."""

@@ -1,4 +1,4 @@
-"""Tell which tensors plain autograd saves for a backward, by the rules: those read by each primitive's gradient.
+"""Tell the tensors plain autograd saves for a backward: by the rules, all tensors read by each primitive's gradient.
 
 A later in-place change would spoil these tensors: autograd refuses it, and so does a derived op; `expressions` and `statements`
 ask.

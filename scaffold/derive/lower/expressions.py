@@ -219,7 +219,7 @@ READ_LATER = "it changes in place what the gradient of that value reads"
 
 
 class Expressions(Evaluator):
-    """A translator of expressions into ops, with the op each name has at that point, which `env` says."""
+    """A translator of expressions into ops; `env` says the op each name has at this point."""
 
     def __init__(
         self,

@@ -200,7 +200,7 @@ class Lowering:
             self.places.setdefault(op, []).append(Place(self.position, node))
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
-        """Return the places of each value that may get a name; not one in memory that changes later, as the name would mean the change."""
+        """Return the places of each value that may get a name; not one in memory changed later, as the name would mean the change."""
         taken = written_over(forward.statements, forward.results)
         rewrite, parts = self.program.graph.rewrite, self.expressions.parts
         return {

@@ -174,7 +174,7 @@ def _with_names_apart(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """Return the part of a statement that the backward may repeat and that still gives the names `hit`, read by it.
+    """Return the part of a statement the backward may repeat, still giving the names `hit`, read by it.
 
     `spoilt` are the names it binds that are saved or returned already, so that they must not be bound again.
     """
@@ -333,7 +333,7 @@ def _plan(
 def _chooser(
     spec: OpSpec, maths: Maths, read: frozenset[str]
 ) -> Callable[[Locals, frozenset[str]], Plan]:
-    """Return the function that plans, given the wanted locals; `read` are locals it may save if no plan says which."""
+    """Return the planning function, of the wanted locals; it may save the locals `read` if no plan says which."""
     saved = maths.kept
     if saved is None:
         at_will = spec.once_differentiable or spec.forgoes_second

@@ -1,4 +1,4 @@
-"""Plan what the forward saves, what the backward recomputes, and in which lines, for derived gradients.
+"""Plan the forward's saved values, and the backward's recomputed ones with their lines, for derived gradients.
 
 After `simplify`, before `write`: saving costs memory, recomputing costs time.
 With `--save-policy recompute` nothing but inputs and outputs is saved; with `balanced`, the default, this module weighs.
@@ -79,7 +79,7 @@ def save_plan(backward: BackwardGraph) -> SavePlan:
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
-    """Return the values of the forward worth saving: those of a minimum cut, among the values that can have a name."""
+    """Return the values of the forward worth saving: a minimum cut, among the values that can have a name."""
     costs = Costs(backward.applier.table)
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)

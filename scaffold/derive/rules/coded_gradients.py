@@ -36,7 +36,7 @@ CODED: dict[str, Coded] = {}  # a primitive -> its gradients; None: unknown
 
 
 def coded(*names: str) -> Callable[[Coded], Coded]:
-    """Return a decorator that registers a function as the gradients of primitives, those with `code` in their sections."""
+    """Return a decorator to register a function as the gradients of primitives, named here and with `code` in their sections."""
 
     def register(function: Coded) -> Coded:
         CODED.update(dict.fromkeys(names, function))

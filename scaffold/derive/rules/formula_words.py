@@ -1,4 +1,4 @@
-"""Expand the words of rule formulas that depend on shapes, as `sum_to`, which undoes a broadcast, by the known shapes.
+"""Expand the words of rule formulas depending on shapes, as `sum_to` to undo a broadcast, by the known shapes.
 
 A rule says `grad.x = "sum_to(grad * y, x)"` once; `sum_to(g, x)` of a `g[B, N]` and an `x[N]` becomes `g.sum(0)`, for undeclared
 shapes `g.sum_to_size(x.shape)`. `formulas` calls a word by its name, the other modules by `import`.
@@ -562,7 +562,7 @@ def inverse_permutation(make: Maker, dims: Op) -> Op:
 
 @word
 def negated(make: Maker, numbers: Op) -> Op:
-    """Return the negative of a number, or of each number in a tuple: the shifts that undo a `roll`, the sizes that undo a `pad`."""
+    """Return the negative of a number, or of each number in a tuple: the shifts to undo a `roll`, the sizes to undo a `pad`."""
     if numbers.rule == "list":
         return make.program.op("list", [make.neg(item) for item in numbers.args])
     if is_int(make.program, numbers):

@@ -23,7 +23,7 @@ FORWARD_PRODUCTS = Registry()
 def forward_products(
     forward: Iterable[Op], apart: Collection[Op], named: Callable[[Op], bool]
 ) -> dict[Op, Product[Op]]:
-    """Return the forward's products worth reusing, with their factors: those with a name, quotients, and those with a smaller factor.
+    """Return the forward's products worth reusing, with their factors: named products, quotients, products with a smaller factor.
 
     `xc * rstd` is of the last kind. Not reused are products in `apart`, which the backward computes in parts.
     """

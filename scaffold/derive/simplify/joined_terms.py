@@ -220,7 +220,7 @@ def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
 
 
 def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Join slices each of which ends where the next one starts: `cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is.
+    """Join slices, each ending at the start of the next one: `cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, for any `n`.
 
     None if the chain does not lead from the start of the dim to its end.
     """

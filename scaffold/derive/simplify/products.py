@@ -137,7 +137,7 @@ class Products:
         return self._known[op]
 
     def forget(self, whole: Op) -> None:
-        """Drop the cached factors of an op that stays whole from now on, and of all later ops, which may contain it."""
+        """Drop the cached factors of an op to keep whole from now on, and of all later ops: they may contain it."""
         known = self._known.items()
         self._known = {op: one for op, one in known if op.serial < whole.serial}
 

@@ -86,7 +86,7 @@ def composed(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Facts about the op that all lines share, and the two steps by which its blocks get better."""
+    """Facts about the op shared by all lines, and the two steps to make its blocks better."""
 
     spec: OpSpec
     maths: Maths

@@ -1,4 +1,4 @@
-"""Place the backward's lines: in which `if ctx.needs_input_grad[0]:` block each stands, and under which tests.
+"""Place the backward's lines in `if ctx.needs_input_grad[0]:` blocks, and under tests.
 
 So a caller who wants one gradient pays for no other. `pipeline` calls this for the finished lines of every backward, derived or
 the user's.

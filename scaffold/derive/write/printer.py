@@ -382,7 +382,7 @@ class Printer:
         return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
-        """Return a forward value with a shape, present in this scope; best one that needs the optional input whose gradient is written.
+        """Return a forward value with a shape, present in this scope; best one needing the optional input whose gradient is written.
 
         If there is none, make one from a value of another shape.
         """

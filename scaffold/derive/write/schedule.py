@@ -1,4 +1,4 @@
-"""Schedule the backward: which of its values get a statement of their own, and under which tests each stands.
+"""Schedule the backward: its values with a statement of their own, and the tests each one stands under.
 
 `statements` asks before it writes lines: a value read twice gets a line `inner = ...` in place of being written twice.
 
@@ -40,7 +40,7 @@ Need = str | Outcome
 
 
 class Safety:
-    """The conditions for computing each value: inputs that must be present, tests that must hold. `x * y` needs an optional `y`."""
+    """The conditions for computing each value: inputs to be present, tests to hold. `x * y` needs an optional `y`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Safety:
         return more.union(*map(self.needs, args))
 
     def _by_shape(self, shape: Shape) -> frozenset[Need]:
-        """Return the needs of knowing a matrix product's shape: those of the value with that shape that needs least; none for other shapes.
+        """Return the needs of knowing a matrix product's shape: the fewest needs of a value with this shape; none for other shapes.
 
         No known op has any, except a LoRA of undeclared shapes.
         """
@@ -155,7 +155,7 @@ def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[O
 
 
 def _assigning(op: Op) -> frozenset[Need]:
-    """Return the needs of a choice that is None in one branch: they hold where the other branch assigns it; none for other ops.
+    """Return the needs of a choice with None in one branch: they hold if the other branch assigns it; none for other ops.
 
     `y = x * 2 if x is not None else None` needs `x`; with another test it needs the outcome (test, 0), or (test, 1) for the other
     branch.
@@ -210,7 +210,7 @@ class Schedule(NamedTuple):
 
 
 class Scheduler:
-    """The choice of ops that get a statement; called again and again, with more ops whose lines were too long."""
+    """The choice of ops to get a statement; called again and again, with more ops as their lines were too long."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class Scheduler:
         self.shared: dict[frozenset[Region], Region | None] = {}
 
     def _least_uses(self, op: Op, held: Collection[Op], sparing: bool) -> float:
-        """Return the number of reads from which an op gets a name: 2 in general, 3 for `1 - x` and `x**2`, which are short and cheap.
+        """Return the least number of reads for an op to get a name: 2 in general, 3 for the short and cheap `1 - x` and `x**2`.
 
         A view never gets one, nor does the negative of a named value. With `sparing` the short ones get it at 2, to save the pass.
         """
@@ -333,7 +333,7 @@ class Scheduler:
         return Schedule(named, regions, uses)
 
     def _region(self, op: Op, places: set[Region]) -> Region | None:
-        """Return the region in which to compute an op read in these places, or None if it is safe in none that encloses them."""
+        """Return the region for computing an op read in these places, or None if it is safe in no region enclosing them."""
         if len(places) == 1:
             return next(iter(places))
         # Without needs it is safe anywhere: one answer for all such ops.
@@ -345,7 +345,7 @@ class Scheduler:
         return self.shared[key]
 
     def _shared(self, places: set[Region], op: Op) -> Region | None:
-        """Return the innermost region around all places, or that region extended by tests that all places share and the op needs.
+        """Return the innermost region around all places, or the same region extended by tests all places share and the op needs.
 
         None if the op is safe in neither.
         """
@@ -361,7 +361,7 @@ def _is_leaf(op: Op, held: Collection[Op]) -> bool:
 
 
 def _common(places: set[Region]) -> Region:
-    """Return the innermost region that encloses all places: the steps with which all of them begin."""
+    """Return the innermost region around all places: the steps they all begin with."""
     first, *rest = sorted(places)
     for place in rest:
         count = 0

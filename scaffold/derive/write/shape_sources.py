@@ -1,4 +1,4 @@
-"""Find where the backward reads a shape or size: from an incoming gradient, an input, or another value with that shape.
+"""Find a source for each shape or size the backward reads: an incoming gradient, an input, or another value with this shape.
 
 `grad_x = grad.expand(x.shape)` needs a tensor with the shape of `x` that is in memory anyway; `printer` asks here for each shape.
 

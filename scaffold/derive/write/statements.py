@@ -352,7 +352,7 @@ def _coming(backward: BackwardGraph) -> Iterable[Op]:
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
-    """Return the attributes that may be None, as ops: lines that read one need a test."""
+    """Return the attributes that may be None, as ops: lines reading one need a test."""
     program = backward.applier.program
     names = [item.name for item in backward.spec.attributes]
     maybe = [name for name in names if name not in program.declared.never_none]
@@ -377,7 +377,7 @@ def names_of_returned(backward: BackwardGraph, returned: Sequence[Op]) -> dict[O
 
 
 class _Names:
-    """Names for values of the forward that have none, so it can save them, or that the backward can repeat their lines."""
+    """Names for nameless values of the forward, so it can save them, or the backward can repeat their lines."""
 
     def __init__(self, backward: BackwardGraph, saved: Collection[Op]) -> None:
         """Name the values returned by forward to be saved, or else those `saved` without a name."""
@@ -744,7 +744,7 @@ class _Writer:
         self.told_of_casts = False  # whether a comment has explained a cast
 
     def _name_all(self) -> None:
-        """Give names to all ops with a statement of their own: first to those that need a certain one, or several on one line."""
+        """Give names to all ops with a statement of their own: first to ops needing a certain name, or several on one line."""
         several = sorted(self.plan.named, key=self._place)
         for op in several:
             if op.rule == "vjp":
@@ -757,7 +757,7 @@ class _Writer:
         self.names |= self.namer.name_all(rest)
 
     def _place(self, op: Op) -> tuple[int, int]:
-        """Return the sort key by which values get names, and numbers: those read by several gradients first, then gradient by gradient."""
+        """Return the sort key for naming and numbering values: values read by several gradients first, then gradient by gradient."""
         owners = self.known.owners.get(op, [])
         sole = [*self.roots].index(owners[0]) if len(owners) == 1 else -1
         return sole, op.serial

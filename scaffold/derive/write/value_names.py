@@ -548,7 +548,7 @@ class Namer:
         return "hidden" if layers and all(item.is_tensor for item in op.args) else None
 
     def _word(self, op: Op) -> str:
-        """Return a user's name to form a name with: that of a value, or of the first of its operands that has one; else ""."""
+        """Return a user's name to form a name with: of a value, else of its first operand with one; else ""."""
         if op.kind == "static" or op.rule == "cotangent":
             return ""
         if op in self.held and not self.is_gradient(op):
@@ -573,7 +573,7 @@ def _repeats(one: str, two: str) -> bool:
 
 
 def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of a primitive's words that have places for operands' names: `{}_over_{}`."""
+    """Return the words of a primitive with places for operands' names: `{}_over_{}`."""
     return tuple(word for word in words if "{" in word)
 
 

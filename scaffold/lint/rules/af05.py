@@ -14,7 +14,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield a call of save_for_backward that may follow another one, and does not save all that this saved: only the last counts."""
+    """Yield a call of save_for_backward that may follow another one, and lacks values of the first: only the last counts."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return  # not its own: reported for the parent class

@@ -15,7 +15,7 @@ from scaffold.lint.questions import COLLECTIVES
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield outputs that share memory with an input with a gradient, which is not marked dirty.
+    """Yield outputs sharing memory with an input with a gradient, if this input is not marked dirty.
 
     Not so if forward changes the input, a mistake of AF08, or returns `x.detach()`: then the memory is shared on purpose.
     """

@@ -60,7 +60,7 @@ def _aside(facts: Facts, backward: Method) -> Iterator[ast.AST]:
 
 
 def _computing(node: ast.AST, aside: set[int]) -> Iterator[ast.AST]:
-    """Yield the nodes below one whose values may reach a gradient; `aside` are the ids of nodes which do not.
+    """Yield the nodes below one whose values may reach a gradient; `aside` are the ids of nodes reaching none.
 
     Not so either: tests, blocks that end in raise, and sizes.
     """

@@ -38,7 +38,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _notes(facts: Facts, setup: Method) -> bool:
-    """Return whether setup_context sets the attribute of ctx that custom_bwd reads (READ), or has a decorator that may do so."""
+    """Return whether setup_context sets the attribute of ctx read by custom_bwd (READ), or has a decorator perhaps doing so."""
     known = ("torch.", "staticmethod", "classmethod")
     foreign = any(not name.startswith(known) for name in setup.decorators)
     return foreign or any(kept.name == READ for kept in facts.kept(setup))

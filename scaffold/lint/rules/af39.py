@@ -15,7 +15,7 @@ from scaffold.lint.questions import keeps_arguments
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield calls of view that join dims of an incoming gradient, whose strides are unknown; with the edit to call reshape."""
+    """Yield calls of view joining dims of an incoming gradient, as its strides are unknown; with the edit to call reshape."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return  # not its own: reported for the parent class

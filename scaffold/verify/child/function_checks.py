@@ -174,7 +174,7 @@ def _derivatives(subject: Subject) -> None:
 
 
 def _without_gradient(subject: Subject) -> list[str]:
-    """Return the floating-point inputs for which backward returns None, but for those declared so by the user."""
+    """Return the floating-point inputs for which backward returns None, but for inputs declared so by the user."""
     known = subject.checks.DIFFERENTIABLE
     pairs = zip(subject.names, subject.inputs(), strict=True)
     return [
@@ -477,7 +477,7 @@ class Asking:
         return self.subject.single
 
     def __getattr__(self, name: str) -> Any:
-        """Return what this class lacks from the class of all generated tests: a method that asks a question, or a helper of it.
+        """Return an attribute this class lacks from the class of all generated tests: a method asking a question, or a helper of it.
 
         Raise Unasked without pytest, which that class imports.
         """

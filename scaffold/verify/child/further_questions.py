@@ -498,7 +498,7 @@ def _wrong_gradient(
     scale: float | None = 1,
     alone: int | None = None,
 ) -> Answer | None:
-    """Return the first gradient unlike autograd's in an element where that is finite; None if all agree.
+    """Return the first gradient with an element unlike autograd's, if autograd's is finite there; None if all agree.
 
     None too if plain PyTorch refuses the call, or an output is NaN. `scale` is a factor of the grad_outputs, None for an expanded 1; `alone`
     is the position of the only output used.

@@ -171,7 +171,7 @@ class Subject:
         checks.VALUES, checks.SCALED, checks.ASKED_MORE = {}, (), False
 
     def _settle(self) -> None:
-        """Rebuild the functions and names of the module of checks that derive from its class of tests, after a change of that."""
+        """Rebuild the functions and names of the module of checks derived from its class of tests, after a change of the class."""
         checks, tests = self.checks, self.checks.TESTS
         checks.make = making(tests)
         checks.gradients = partial(backpropagating(tests, True), laid=torch.clone)

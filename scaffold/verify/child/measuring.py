@@ -259,7 +259,7 @@ def saved_bytes(function: Callable[..., Any], inputs: Sequence[Any]) -> int:
 
 
 def _on_contexts(ends: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield tensors that Functions keep as plain attributes of ctx, where `saved_tensors_hooks` do not see them."""
+    """Yield tensors Functions keep as plain attributes of ctx: `saved_tensors_hooks` do not see them."""
     waiting, seen = [end.grad_fn for end in ends], set[Any]()
     while waiting:
         node = waiting.pop()

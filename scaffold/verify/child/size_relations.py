@@ -124,7 +124,7 @@ def size_conditions(checks: Any) -> list[str]:
 def _tried(
     checks: Any, usual: Sizes, numbers: Sequence[int]
 ) -> tuple[list[Sizes], list[Sizes]]:
-    """Draw choices of sizes at random; return those accepted by the forward, and those refused by it.
+    """Draw choices of sizes at random; return the choices accepted by the forward, and the refused ones.
 
     `usual` has the sizes of the tests, `numbers` the integer attributes. As it may refuse most, every other choice differs in one size
     from an accepted one. Integers in its code are among the sizes tried.
