@@ -86,7 +86,7 @@ def _inputs(name: str, values: "Values") -> "Values":
     `values` has the forward, if there is one. `Unsaid`, an input of unclear kind, is shown with a proposal to answer; any other error
     of the specification is raised.
     """
-    found, default = None, ""
+    found, default = None, ""  # `found`: the inferred inputs
     if values:
         from scaffold.project.inferred_inputs import Unsaid
         from scaffold.project.specification import specified

@@ -237,7 +237,7 @@ def _is_path(name: str) -> bool:
 
 
 def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
-    """Yield the tests of ops of the project, each with its files' statuses other than ok."""
+    """Yield the tests of the named ops of the project, or of all, each with its files' statuses other than ok."""
     from scaffold.project.file_status import check_project
     from scaffold.project.project import open_project
 

@@ -533,7 +533,10 @@ def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
 
 
 def _are_new(value: ast.expr, made: Collection[str]) -> bool:
-    """Return whether the values of several targets have no gradient: a tuple of values, or one value to be unpacked."""
+    """Return whether the values of several targets have no gradient: a tuple of values, or one value to be unpacked.
+
+    `made` are the names made in the `no_grad` block so far.
+    """
     if isinstance(value, ast.Tuple | ast.List):
         return all(_is_new(part, made) for part in value.elts)
     return _is_new(value, made, several=True)

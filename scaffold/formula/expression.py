@@ -127,7 +127,10 @@ class ExpressionParser:
         return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """Return the name of an optional input, not known to be present, if the expression is just this name; else None."""
+        """Return the name of an optional input, not known to be present, if the expression is just this name; else None.
+
+        Where such a name is allowed, as an argument or beside `+`, the parser treats it apart.
+        """
         if isinstance(item, ast.Name) and item.id in self.optional - present:
             return item.id
         return None
@@ -342,12 +345,15 @@ def _unmoved(item: ast.expr) -> ast.expr | None:
 
 
 def _passed_on(item: ast.expr) -> Iterator[ast.expr]:
-    """Yield the expressions a value may be or contain unchanged: both sides of a choice, each item of a tuple."""
+    """Yield the expressions a value may be or contain unchanged: both sides of a choice, each item of a tuple.
+
+    An optional among them, `y = bias`, may be None without harm.
+    """
     match item:
         case ast.IfExp(_, body, orelse):
             parts = [body, orelse]
         case ast.Tuple(parts) | ast.List(parts):
-            pass  # `parts` are bound by the pattern
+            pass
         case _:
             yield item
             return

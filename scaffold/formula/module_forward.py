@@ -359,7 +359,7 @@ def _is_of_numbers(callee: ast.expr) -> bool:
 def _is_number(value: ast.AST) -> bool:
     """Return whether every call in an expression gives a number: true for `len(a) * b`, false for `torch.ones(n) * b`.
 
-    An expression without calls counts as a number.
+    Such an attribute is a setting, any other a tensor. An expression without calls counts as a number.
     """
     match value:
         case ast.Call(ast.Attribute(_, "item" | "finfo") | ast.Name("len" | "sum")):

@@ -58,7 +58,10 @@ class Text(NamedTuple):
         return self.origin is not None and self.origin.function is not None
 
     def place(self, line: int, column: int) -> Location:
-        """Return the place of a position, given by line and column from 0."""
+        """Return the place of a position in this text, given by line and column from 0, in the user's own source.
+
+        A line after the beginning of another file (`files`) lies in that file; in the first one, cut columns (`indent`) are added.
+        """
         for first, path in reversed(self.files):
             if line >= first:
                 return Location(path, line - first + 1, column + 1)

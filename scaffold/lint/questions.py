@@ -181,10 +181,10 @@ def detaches(facts: Facts) -> bool:
     )
 
 
-def asked_alone(guards: Guards, ctx: str | None) -> int | None:
+def input_tested_alone(guards: Guards, ctx: str | None) -> int | None:
     """Return i if a statement runs only under `if ctx.needs_input_grad[i]`, for one i alone; else None.
 
-    `guards` are the branches around it, `ctx` the name of the context. Branches with other tests do not count; `else`, or a test of
+    So rules find the input whose gradient a line serves. `guards` are the branches around it, `ctx` the name of the context. Branches with other tests do not count; `else`, or a test of
     several inputs, gives None.
     """
     indices: set[int] = set()

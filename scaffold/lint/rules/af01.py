@@ -2,6 +2,8 @@
 
 An output on ctx is a reference cycle: ctx belongs to the node that made the output, so the memory is held until the garbage
 collector runs. `saved_values` finds these; the fix saves the output by save_for_backward, which knows outputs.
+
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast

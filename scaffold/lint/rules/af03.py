@@ -3,8 +3,8 @@
 Autograd wants one for each argument of apply, None where there is none; fewer is a RuntimeError when backward runs. The fix
 appends None: `return grad * w` -> `return grad * w, None`.
 
-Words: `function.own` are the methods the class itself defines; an inherited one is reported for its parent; `item.length` is the
-number of values a return of backward surely gives, None if unknown.
+Words: `function.own` are the methods the class itself defines; an inherited one is reported for its parent; `item.length` is
+the number of values a return of backward surely gives, None if unknown; `facts` are what is known of one autograd.Function.
 """
 
 import ast

@@ -2,6 +2,10 @@
 
 The engine calls backward with one gradient for each value that forward returns: another number of parameters is a TypeError.
 The fix adds or drops parameters that backward does not read.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; `marked` are the names
+passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast

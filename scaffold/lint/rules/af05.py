@@ -2,8 +2,9 @@
 
 The last call of a run wins: what the first one saved is gone, and backward reads the wrong tensors. The fix merges two calls.
 
-Words: the *saver* is the method that saves, setup_context or else forward; `step` is the statement of a call, `guards` the branches
-around it.
+Words: the *saver* is the method that saves, setup_context or else forward; `step` is the statement of a call, `guards` the
+branches around it; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as
+a mistake in an inherited one is reported for the parent.
 """
 
 import ast

@@ -2,8 +2,10 @@
 
 save_for_backward raises a TypeError for a number, a size or a string; these are kept as attributes of ctx, as the fix does.
 
-Words: the *saver* is the method that saves; a value is *plain* if it is surely no tensor; a binding is *definite* if it alone reaches
-a statement, and has an `element` if it is a part of an unpacked value.
+Words: the *saver* is the method that saves; a value is *plain* if it is surely no tensor; a binding is *definite* if it alone
+reaches a statement, and has an `element` if it is a part of an unpacked value; `facts` are what is known of one
+autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
+parent.
 """
 
 import ast

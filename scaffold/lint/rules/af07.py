@@ -3,8 +3,10 @@
 A value computed in forward is a constant to the second derivative, whose part through it is missing. @once_differentiable, the
 fix, makes a second derivative an error instead.
 
-Words: the *saver* is the method that saves, setup_context or else forward; a *root* is the origin of a tensor's memory: a parameter,
-a saved tensor, an attribute of ctx ("kept"), or "fresh" if it is newly made; `step` is the statement of an expression.
+Words: the *saver* is the method that saves, setup_context or else forward; a *root* is the origin of a tensor's memory: a
+parameter, a saved tensor, an attribute of ctx ("kept"), or "fresh" if it is newly made; `step` is the statement of an
+expression; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a
+mistake in an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient.
 """
 
 import ast

@@ -3,8 +3,11 @@
 Without mark_dirty autograd does not know that the input has another value: its check against wrong gradients does not see the
 change. The fix marks it.
 
-Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it; it is `sure` unless a cast or copy
-in between, `x.float()`, may have made new memory.
+Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it; it is `sure` unless a cast
+or copy in between, `x.float()`, may have made new memory; `facts` are what is known of one autograd.Function; `own` are the
+methods that its class itself defines, as a mistake in an inherited one is reported for the parent; a Function is *trivial* if
+its backward gives no gradient; `guards` are the branches around a statement; `marked` are the names passed to a method of ctx
+such as mark_dirty, None if unknown.
 """
 
 import ast

@@ -2,7 +2,9 @@
 
 apply raises a RuntimeError then. The fix returns the input where forward returns `x.clone()`, or removes the mark.
 
-Words: a *root* is the origin of a tensor's memory: "parameter" with its name, or "fresh" if it is newly made; None if unknown.
+Words: a *root* is the origin of a tensor's memory: "parameter" with its name, or "fresh" if it is newly made; None if unknown;
+`facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an
+inherited one is reported for the parent.
 """
 
 import ast

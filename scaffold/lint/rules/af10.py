@@ -1,6 +1,10 @@
 """AF10: an input is marked dirty and there are several outputs.
 
 Where the input is a view of another tensor, apply raises: a Function that changes a view must return that one tensor.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; `marked` are the names
+passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 from collections.abc import Iterator

@@ -4,7 +4,8 @@ The tensor is the caller's: another branch of the graph, or the user, reads it a
 clones it at the top of backward.
 
 Words: a *root* is the origin of a tensor's memory, here a parameter of backward; it is `sure` unless a cast or copy in between,
-`grad.float()`, may have made new memory.
+`grad.float()`, may have made new memory; `facts` are what is known of one autograd.Function; `own` are the methods that its
+class itself defines, as a mistake in an inherited one is reported for the parent.
 """
 
 import ast

@@ -3,8 +3,10 @@
 A second backward over the same graph then raises, since the saved tensor has another version; an attribute of ctx has no version,
 and its gradient is silently wrong.
 
-Words: a *root* is the origin of a tensor's memory: "saved" by save_for_backward, "kept" as an attribute of ctx, "fresh" if it is
-newly made; `element` is its position among the saved ones.
+Words: a *root* is the origin of a tensor's memory: "saved" by save_for_backward, "kept" as an attribute of ctx, "fresh" if it
+is newly made; `element` is its position among the saved ones; `facts` are what is known of one autograd.Function; `own` are the
+methods that its class itself defines, as a mistake in an inherited one is reported for the parent; the *saver* is the method
+that saves, setup_context or else forward.
 """
 
 import ast

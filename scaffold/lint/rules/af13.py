@@ -2,7 +2,10 @@
 
 The output is then a view made inside a Function: a later change of it in place is refused. The fix clones it.
 
-Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it, as `t` and `data`.
+Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it, as `t` and `data`; `facts`
+are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited
+one is reported for the parent; a Function is *trivial* if its backward gives no gradient; `marked` are the names passed to a
+method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast

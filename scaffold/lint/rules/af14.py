@@ -3,7 +3,10 @@
 A mask, `(x > 0).float()`, has no gradient, but as a float it requires grad, and everything computed from it is recorded for
 nothing. The fix marks it as non-differentiable.
 
-Words: the gradient of an output is the parameter of backward at the same position; a *definite* binding alone reaches a statement.
+Words: the gradient of an output is the parameter of backward at the same position; a *definite* binding alone reaches a
+statement; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake
+in an inherited one is reported for the parent; `marked` are the names passed to a method of ctx such as mark_dirty, None if
+unknown.
 """
 
 import ast

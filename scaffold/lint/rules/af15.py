@@ -2,6 +2,9 @@
 
 After set_materialize_grads(False) the gradient of an output that nobody used arrives as None, and arithmetic on it is a TypeError.
 The fix returns early for None, or removes the setting.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent.
 """
 
 import ast

@@ -1,6 +1,9 @@
 """AF16: a list, tuple or dict of tensors is an argument.
 
 apply looks for tensors among its arguments, not inside of them: those in a container get no gradient.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient.
 """
 
 import ast

@@ -2,6 +2,10 @@
 
 autograd looks at a tensor, or a tuple of them: tensors in a list or a dict do not require grad, so no gradient ever arrives. The
 fix makes a tuple of a list.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite*
+if it alone reaches a statement, and has an `element` if it is a part of an unpacked value.
 """
 
 import ast

@@ -3,7 +3,11 @@
 .data, .detach(), .item(), .numpy() and no_grad cut the graph of the gradient, so a second derivative is silently wrong.
 @once_differentiable, the fix, makes it an error.
 
-Words: a *cut* is such an expression; a node is *aside* if its value reaches no gradient, so a cut there does no harm.
+Words: a *cut* is such an expression; a node is *aside* if its value reaches no gradient, so a cut there does no harm; `facts`
+are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited
+one is reported for the parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite* if it alone
+reaches a statement, and has an `element` if it is a part of an unpacked value; the *saver* is the method that saves,
+setup_context or else forward.
 """
 
 import ast

@@ -2,7 +2,10 @@
 
 With a frozen weight its gradient is work for nothing; ctx.needs_input_grad[i] tells which gradients are needed.
 
-Words: a gradient is *ready* if backward returns it without computing anything.
+Words: a gradient is *ready* if backward returns it without computing anything; `facts` are what is known of one
+autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
+parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite* if it alone reaches a statement, and
+has an `element` if it is a part of an unpacked value.
 """
 
 import ast

@@ -8,6 +8,8 @@ setup_context, and drops the parameter ctx:
         return x * 2            ->  def setup_context(ctx, inputs, output):
                                         (x,) = inputs
                                         ctx.save_for_backward(x)
+
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast

@@ -2,6 +2,10 @@
 
 Under grad of vmap PyTorch wants the two to be the same, and crashes otherwise. The fix saves for forward all that is saved for
 backward.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; `guards` are the branches around a statement; the *saver* is the method that saves,
+setup_context or else forward.
 """
 
 import ast

@@ -2,6 +2,9 @@
 
 With a vmap of its own the two contradict each other, and vmap raises; after mark_dirty a generated rule raises too. The fix
 removes the flag.
+
+Words: `facts` are what is known of one autograd.Function; `marked` are the names passed to a method of ctx such as mark_dirty,
+None if unknown.
 """
 
 import ast

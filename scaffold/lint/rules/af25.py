@@ -2,6 +2,8 @@
 
 Defining both vjp and backward raises; `Double(x)` only makes an object, and calling that raises: a Function is used through apply,
 as the fix does.
+
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast

@@ -1,6 +1,9 @@
 """AF26: setup_context takes the tuple of inputs for the input.
 
 `inputs` is a tuple even for one input: after `x = inputs` saving x is a TypeError. The fix writes `(x,) = inputs`.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent.
 """
 
 import ast

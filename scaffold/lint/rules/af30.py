@@ -2,6 +2,8 @@
 
 The tolerances of gradcheck assume double precision: in float32 a right gradient fails, or they were widened until a wrong one
 passes. The fix adds `dtype=torch.double` where the input is made.
+
+Words: a binding is *definite* if it alone reaches a statement, and has an `element` if it is a part of an unpacked value.
 """
 
 import ast

@@ -2,6 +2,9 @@
 
 Autograd does not see into a kernel (compiled code): a second derivative is silently None or wrong. @once_differentiable, the fix,
 makes it an error.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent.
 """
 
 import ast

@@ -2,6 +2,9 @@
 
 backward gets one gradient for each output of forward; a further parameter keeps its default, so what it should contribute is
 missing.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,9 @@
 Under `if ctx.needs_input_grad[0]` the gradient of input 1 stays None if input 0 needs none, and nothing says so. The fix tests for
 each input whose gradient is computed in the branch.
 
-Words: `guards` are the branches around a statement, `bounds` the assignments of a name.
+Words: `guards` are the branches around a statement, `bounds` the assignments of a name; `facts` are what is known of one
+autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
+parent.
 """
 
 import ast
@@ -12,7 +14,7 @@ from collections.abc import Iterator
 from scaffold.formula.optionality import is_none
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, Found, Level, Rule, span
-from scaffold.lint.questions import asked_alone
+from scaffold.lint.questions import input_tested_alone
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -36,7 +38,7 @@ def find(facts: Facts) -> Iterator[Found]:
         bounds = [bound for bound in bounds if not is_none(bound.value)]
         if others or not bounds or name in backward.flow.parameters:
             continue
-        asked = [asked_alone(b.guards, backward.ctx) for b in bounds]
+        asked = [input_tested_alone(b.guards, backward.ctx) for b in bounds]
         # Each assignment is under a branch of one input, and of none the right one.
         if asked[0] is not None and all(a is not None and a != position for a in asked):
             statement = backward.flow.steps[bounds[0].order].statement

@@ -3,8 +3,9 @@
 If its only reader in backward is under `if ctx.needs_input_grad[i]`, with that input frozen the memory is held for nothing. The fix
 saves `x if ctx.needs_input_grad[i] else None`.
 
-Words: the *saver* is the method that saves; `guards` are the branches around a statement; a name's `element` is its position in the
-unpacked ctx.saved_tensors.
+Words: the *saver* is the method that saves; `guards` are the branches around a statement; a name's `element` is its position in
+the unpacked ctx.saved_tensors; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself
+defines, as a mistake in an inherited one is reported for the parent.
 """
 
 import ast
@@ -15,7 +16,7 @@ from scaffold.formula.optionality import is_none
 from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, Found, Rule, span
-from scaffold.lint.questions import asked_alone
+from scaffold.lint.questions import input_tested_alone
 from scaffold.spec.config_keys import PARAMETERS
 
 
@@ -83,7 +84,7 @@ def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
         if bound.value is None or not values.is_saved(bound.value, step):
             continue
         asked = {
-            asked_alone(other.guards, backward.ctx)
+            input_tested_alone(other.guards, backward.ctx)
             for other in flow.steps
             for node in other.expressions()
             if isinstance(node, ast.Name)

@@ -2,6 +2,8 @@
 
 Variable and saved_variables are deprecated; torch.Tensor(3, 4) is memory as it was, so such a parameter is garbage unless it is
 initialised later. The fixes write the tensor itself, saved_tensors, torch.empty.
+
+Words: `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the parent.
 """
 
 import ast

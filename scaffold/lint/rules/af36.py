@@ -1,6 +1,10 @@
 """AF36: backward returns a number as a gradient.
 
 PyTorch takes a tensor or None, and raises a RuntimeError for anything else. The fix writes None for 0.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a binding is *definite* if it alone reaches a statement, and has an `element` if it
+is a part of an unpacked value.
 """
 
 import ast

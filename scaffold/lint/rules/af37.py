@@ -3,8 +3,11 @@
 Everything computed from that output silently gives no gradient; if none is read, the scale of the loss is ignored. The fix marks
 the output as non-differentiable.
 
-Words: a value *carries a gradient* if it surely depends, differentiably, on an input with one; a parameter is *variadic* if it has a
-star: `*grads`.
+Words: a value *carries a gradient* if it surely depends, differentiably, on an input with one; a parameter is *variadic* if it
+has a star: `*grads`; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines,
+as a mistake in an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; a
+binding is *definite* if it alone reaches a statement, and has an `element` if it is a part of an unpacked value; `marked` are
+the names passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast

@@ -3,8 +3,11 @@
 Backward may run again over the same graph (retain_graph=True, gradcheck): an attribute of ctx that the first run set to None, or
 a graph that it freed, fails in the second.
 
-Words: a value is *kept* by `ctx.name = value`; the *saver* is the method that saves, setup_context or else forward; forward has *a graph
-of its own* if it computes after torch.enable_grad.
+Words: a value is *kept* by `ctx.name = value`; the *saver* is the method that saves, setup_context or else forward; forward has
+*a graph of its own* if it computes after torch.enable_grad; `facts` are what is known of one autograd.Function; `own` are the
+methods that its class itself defines, as a mistake in an inherited one is reported for the parent; a binding is *definite* if
+it alone reaches a statement, and has an `element` if it is a part of an unpacked value; `guards` are the branches around a
+statement.
 """
 
 import ast

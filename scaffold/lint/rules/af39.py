@@ -3,7 +3,9 @@
 The caller's gradient has any strides (that of `y.sum(0)` is expanded), and view cannot join such dims: it raises. The fix calls
 reshape, which copies if it must.
 
-Words: a *root* is the origin of a tensor's memory, here a parameter of backward.
+Words: a *root* is the origin of a tensor's memory, here a parameter of backward; `facts` are what is known of one
+autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
+parent.
 """
 
 import ast

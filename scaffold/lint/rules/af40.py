@@ -1,6 +1,10 @@
 """AF40: a Function has no backward.
 
 Its outputs require grad as soon as an input does, and to differentiate them raises NotImplementedError.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a binding is *definite* if it alone reaches a statement, and has an `element` if it
+is a part of an unpacked value; `marked` are the names passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast

@@ -2,6 +2,9 @@
 
 The class is one for all calls: if a Function is applied twice before backward runs, as in any network with two such layers, the
 first backward reads what the second forward left.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; `guards` are the branches around a statement.
 """
 
 import ast

@@ -3,7 +3,9 @@
 all_reduce and broadcast write into the tensor that they are given: if that is a copy without a name, the result is lost, and each
 rank goes on with its own part.
 
-Words: a *collective* is such a function of torch.distributed; the *root* of a value is the origin of its memory, "fresh" if new.
+Words: a *collective* is such a function of torch.distributed; the *root* of a value is the origin of its memory, "fresh" if
+new; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an
+inherited one is reported for the parent.
 """
 
 import ast

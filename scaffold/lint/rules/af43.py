@@ -1,6 +1,10 @@
 """AF43: forward waits for a number of a tensor.
 
 tensor.item() copies one number to the host, which waits for the device, in each call; torch.compile breaks its graph there.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; `guards` are the
+branches around a statement.
 """
 
 import ast

@@ -3,7 +3,9 @@
 The caller's gradient has any strides (that of `y.sum()` is one number, expanded): a kernel that walks memory from a pointer reads
 beyond it. The fix makes it contiguous at the top of backward.
 
-Words: a *root* is the origin of a tensor's memory, here a parameter of backward.
+Words: a *root* is the origin of a tensor's memory, here a parameter of backward; `facts` are what is known of one
+autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
+parent.
 """
 
 import ast

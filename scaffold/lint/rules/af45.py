@@ -2,6 +2,9 @@
 
 Autocast casts the inputs of PyTorch's own functions, not those of a kernel: an activation arrives in half precision beside a
 weight in float32, unless custom_fwd has cast_inputs.
+
+Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
+an inherited one is reported for the parent.
 """
 
 import ast

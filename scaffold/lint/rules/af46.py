@@ -2,6 +2,9 @@
 
 The context of a call has the attributes given to it by forward or setup_context, and none of the Function's class: another one is
 an AttributeError in the first backward.
+
+Words: `facts` are what is known of one autograd.Function; a Function is *trivial* if its backward gives no gradient; `guards`
+are the branches around a statement; the *saver* is the method that saves, setup_context or else forward.
 """
 
 import ast
