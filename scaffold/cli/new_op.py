@@ -64,6 +64,7 @@ def _proven(
 
     with proving(settings, TERMINAL) as process:
         problems = _problems(settings)
+        # The process starts while the op is derived.
         if not problems and will_be_proven(values, settings):
             problems = process.start()
         return _generated(name, values, settings, problems, process)

@@ -233,8 +233,8 @@ class Trace:
     def of_value(self, value: Node) -> Memory:
         """Return the memory an expression's value may have, given the statements so far.
 
-        An item of a name with several tensors, `ys[0]`, is one of them, with its memory; of any other name it is a part of the tensor.
-        Empty for a new value.
+        An item of a name with several tensors, `ys[0]`, is one of them, with its memory; of any other name it is a part of the
+        tensor. Empty for a new value.
         """
         names = self.sources(value)
         match value:

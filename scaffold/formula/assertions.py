@@ -120,7 +120,7 @@ def with_words(node: Node, emit: Callable[[Node], str]) -> str:
     Its label is the string with `_hole0_` for its first value; with a quote or backslash in a value it becomes
     `"{0} is odd".format(...)`, since an f-string cannot hold them in older Pythons.
     """
-    texts = [emit(part) for part in node.args]
+    texts = [emit(part) for part in node.args]  # the source of each value
     quoted = any("'" in text or '"' in text or "\\" in text for text in texts)
     if not quoted:
         return HOLE.sub(lambda match: texts[int(match[1])], node.label)

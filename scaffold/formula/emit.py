@@ -194,7 +194,10 @@ def _items(node: Node) -> str:
 
 
 def _lambda(node: Node) -> str:
-    """Return the source of a lambda, `lambda x, w: x * w`; raise AssertionError if its value does not read all parameters."""
+    """Return the source of a lambda, `lambda x, w: x * w`, such as `torch.func.vjp` gets in a gradient left to autograd.
+
+    Raise AssertionError if its value does not read all parameters: the derivation makes none such.
+    """
     *parameters, value = node.args
     read = value.names()
     assert all(part.names() <= read for part in parameters), "a parameter is not read"

@@ -147,8 +147,8 @@ class _Unroller(ast.NodeTransformer):
     def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
         """Return the steps of a loop as statements in a row.
 
-        The loop itself is returned if its values are not listed in the text, or if it may end early. `own` are the loop variables
-        that a step changes, `last` the values of the others in the last step.
+        The loop itself is returned if its values are not listed in the text, or if it may end early. `changing` are the loop variables
+        that a step changes, `fixed` the values of the others in the last step.
         """
         values = self._values(item.iter)
         names = frozenset(stored([item.target]))
@@ -162,20 +162,20 @@ class _Unroller(ast.NodeTransformer):
             return item
         # A loop variable changed in a step, `k = k.relu()`, is assigned; so is one read
         # after the loop.
-        own = names & written
+        changing = names & written
         found: list[ast.stmt] = []
-        last: dict[str, ast.expr] = {}
+        fixed: dict[str, ast.expr] = {}
         for value in values:
             known = _bound(item.target, value)
             if known is None:
                 return item
-            last = {name: part for name, part in known.items() if name not in own}
-            step = _step(item.body, last, self._number)
+            fixed = {name: part for name, part in known.items() if name not in changing}
+            step = _step(item.body, fixed, self._number)
             if step is None:
                 return item
-            given = {name: part for name, part in known.items() if name in own}
-            found += [*_assigned(given, item), *step]
-        read_later = {name: last[name] for name in last if name in self.outside}
+            assigned = {name: part for name, part in known.items() if name in changing}
+            found += [*_assigned(assigned, item), *step]
+        read_later = {name: fixed[name] for name in fixed if name in self.outside}
         return self.lines([*found, *_assigned(read_later, item)])
 
     def visit_ListComp(self, item: ast.ListComp) -> ast.expr:

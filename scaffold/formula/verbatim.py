@@ -268,7 +268,11 @@ class VerbatimParser(StatementParser):
         return If(head, (*step, *body, *step, *body, *after), after)
 
     def _with(self, item: ast.With, present: Guarded) -> Statement:
-        """Return the sketch of a `with` of `torch.no_grad` or autocast: its body, and reads of its arguments; report any other."""
+        """Return the sketch of a `with` of `torch.no_grad` or autocast; report a `with` of anything else.
+
+        It has the body in both branches of an `if`, with reads of the arguments and a call `torch.no_grad()` in the first: by this
+        call the tests' writer sees that values may be computed without a gradient.
+        """
         read: list[Node] = []
         for part in item.items:
             match part:
@@ -281,8 +285,8 @@ class VerbatimParser(StatementParser):
                     message = f"'{ast.unparse(part)}' cannot stand in a with"
                     self.fail(part.context_expr, message, f"only {_listed(MODES)} can")
         body, _ = self._block(item.body, present)
-        off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
-        read.append(off)
+        mark = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
+        read.append(mark)
         return If(
             self._absent, (*(Assign(self._absent, each) for each in read), *body), body
         )

@@ -28,7 +28,7 @@ def find(facts: Facts) -> Iterator[Found]:
         item.passing == "keyword" and item.default is None
         for item in backward.parameters
     ):
-        return
+        return  # the engine passes no keywords: another mistake
     most = len(backward.positional)
     few = outputs > most and backward.variadic is None
     if few or outputs < backward.required:

@@ -103,7 +103,10 @@ def _differentiated(facts: Facts, node: ast.AST) -> ast.expr | None:
 
 
 def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Return whether a tensor of backward was kept by forward with its graph: on ctx, or as a saved tensor."""
+    """Return whether a tensor of backward was kept by forward with its graph: on ctx, or as a saved tensor.
+
+    `element` is its position among several kept or saved ones; `at` is the statement that reads it.
+    """
     backward, saver = facts.function.backward, facts.function.saver
     assert backward is not None and saver is not None
     element: object = 0
