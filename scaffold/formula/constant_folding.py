@@ -337,7 +337,7 @@ def folded(
 
 
 def without_empty(item: ast.If) -> list[ast.stmt]:
-    """Return an `if` without an empty first branch, which is no Python: its test negated, its `else` as the body; [] if both are empty."""
+    """Return an `if` without an empty first branch, which is no Python: its test negated, its `else` as the body; [] without either."""
     if item.body:
         return [item]
     item.test, item.body, item.orelse = negated(item.test), item.orelse, []

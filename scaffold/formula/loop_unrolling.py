@@ -147,8 +147,8 @@ class _Unroller(ast.NodeTransformer):
     def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
         """Return the steps of a loop as statements in a row.
 
-        The loop itself is returned if its values are not listed in the text, or if it may end early. `changing` are the loop variables
-        that a step changes, `fixed` the values of the others in the last step.
+        The loop itself is returned if its values are not listed in the text, or if it may end early. `changing` are the loop
+        variables that a step changes, `fixed` the values of the others in the last step.
         """
         values = self._values(item.iter)
         names = frozenset(stored([item.target]))

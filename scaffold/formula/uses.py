@@ -47,7 +47,7 @@ def nodes(*statements: Statement) -> Iterator[Node]:
 
 
 def written(*statements: Statement) -> frozenset[str]:
-    """Return the names assigned or changed in place, in any branch."""
+    """Return the names that some run of the statements may assign or change in place: in any branch."""
     if len(statements) == 1:  # the usual call
         return _written_by(statements[0])
     return frozenset().union(*map(_written_by, statements))

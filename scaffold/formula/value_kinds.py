@@ -240,7 +240,7 @@ def functions_of_numbers(
     }
 
     def searched(lines: Lines) -> Iterator[str]:
-        """Yield them for some lines; a value chosen by a test, `if w is not None`, has one kind under the same test."""
+        """Yield them for lines of the backward; a value chosen by `if w is not None` has one kind in a branch of that test."""
         for item in lines:
             for node in nodes(item):
                 if isinstance(item, Assign) and node.kind == "call" and node not in old:
