@@ -8,6 +8,8 @@ a primitive are in its section and nowhere else; this package imports only the e
     table.find("function", "torch.special.expit") # (("sigmoid", "torch.special.expit"),): its name, and the entry of `also`
     table.named("method", "sum")                  # the facts of each primitive with this spelling
 
+A *primitive* is a function of PyTorch whose gradient the table has; a *section* is its part of the table; a *spelling* one way to
+write it (`torch.exp(x)`, `x.exp()`); *facts* are all it tells besides the gradient, such as whether the result shares memory.
 Formulas are text here. `scaffold.derive` parses them into graphs; `scaffold.formula` and `scaffold.inspect` look up the
 facts about a call by its spelling.
 """

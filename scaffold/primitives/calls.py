@@ -1,6 +1,7 @@
 """Facts about a call of PyTorch, by the last word of the callee: `exp` of `torch.exp(x)` and of `x.exp()`.
 
-In: a word. Out: facts of the built-in table, and of `functions.toml`, with those of functions that are no primitives.
+For readers of a text, who know a name and not yet which primitive it means (how many arguments, which types). In: a word. Out:
+facts of the built-in table, and of `functions.toml`, with those of functions that are no primitives.
 Invariant: several primitives may share a word, as `torch.max(x)` and `torch.max(x, dim)`: "always" means for each of
 them, "may" for at least one. An unknown word has no facts.
 """
@@ -41,40 +42,40 @@ def is_in_place(word: str) -> bool:
 
 @cache
 def facts_of_attribute(word: str) -> tuple[Facts, ...]:
-    """Return the facts of the primitives spelled as this attribute: `x.mT`."""
+    """Return the facts of the primitives spelled as an attribute of this name, `mT` of `x.mT`; () for any other attribute."""
     return built_in_primitives().named("attribute", word)
 
 
 def may_be(word: str, flag: str) -> bool:
-    """Return whether a call may have a flag of `facts.FLAGS`."""
+    """Return whether a function of this name may have a flag of `facts.FLAGS`, such as "creates"."""
     return any(flag in facts.flags for facts in facts_of_call(word))
 
 
 @cache
 def is_untyped(word: str) -> bool:
-    """Return whether PyTorch declares no result type for a call."""
+    """Return whether PyTorch declares no result type for a call, so that a strict type checker must be told that it is a tensor."""
     return any(word in facts.untyped for facts in facts_of_call(word))
 
 
 @cache
 def is_unbatched(word: str) -> bool:
-    """Return whether the vmap of gradcheck's `check_batched_grad` rejects a call.
+    """Return whether the vmap of gradcheck's `check_batched_grad` rejects a call, so that a test must not ask for it.
 
-    It is not the vmap of torch.func.
+    It is an older one than the vmap of torch.func.
     """
     return any(word in facts.unbatched for facts in facts_of_call(word))
 
 
 @cache
 def has_shape(word: str, shape: str) -> bool:
-    """Return whether the result of a call always has this kind of shape: `reshaped` for `view`."""
+    """Return whether the result of a call always has a shape of this word of the table: "reshaped" for `view`."""
     known = facts_of_call(word)
     return bool(known) and all(facts.shape == shape for facts in known)
 
 
 @cache
 def draws_random(word: str) -> bool:
-    """Return whether a call may draw random numbers, in place or not."""
+    """Return whether a call may draw random numbers, in place (`normal_`) or not: two runs of it differ."""
     return may_be(word, "random") or may_be(word.removesuffix("_"), "random")
 
 
@@ -87,22 +88,19 @@ def rearranges(word: str) -> bool:
 
 @cache
 def casts_like(word: str) -> bool:
-    """Return whether a call may convert a tensor to the dtype and device of another.
-
-    `type_as` does, and `to` with a tensor.
-    """
+    """Return whether a call may convert a tensor to the dtype and device of its second argument: `type_as`, and `to` with a tensor."""
     return any(facts.dtype == 1 for facts in facts_of_call(word))
 
 
 @cache
 def may_share_memory(word: str) -> bool:
-    """Return whether the result of a call may share memory with an argument."""
+    """Return whether the result of a call may share memory with an argument, so that writing into one changes the other."""
     return any(facts.memory != "fresh" for facts in facts_of_call(word))
 
 
 @cache
 def may_be_argument(word: str) -> bool:
-    """Return whether a call may return its argument itself."""
+    """Return whether a call may return its argument itself, the same object: `contiguous`."""
     return any(facts.memory == "same" for facts in facts_of_call(word))
 
 
@@ -138,10 +136,10 @@ def may_be_several_tensors(word: str) -> bool:
 
 @cache
 def by_shape(word: str, creates: bool) -> str:
-    """Return the call taking a shape instead of a tensor of this shape: `expand` for `expand_as`.
+    """Return the call that takes a shape instead of a tensor of that shape: `expand` for `expand_as`, `zeros` for `zeros_like`.
 
-    `creates` chooses among calls that create a tensor, else among the others, such as methods.
-    Empty if there is none.
+    With it only a shape is saved for a backward, and no tensor. `creates` chooses functions that create a tensor, else the others;
+    "" if there is none.
     """
     known = reversed(facts_of_call(word))  # `functions.toml` has priority
     several = (item for item in known if ("creates" in item.flags) == creates)
@@ -178,7 +176,7 @@ def is_whole(word: str) -> bool:
 
 @cache
 def moves(word: str) -> bool:
-    """Return whether a call always returns elements of its arguments: `view`."""
+    """Return whether a call always returns elements of its arguments, unchanged, in whatever order: `view`, `cat`, `gather`."""
     known = facts_of_call(word)
     return bool(known) and {facts.category for facts in known} <= MOVING
 
@@ -192,13 +190,16 @@ def is_mask(word: str) -> bool:
 
 @cache
 def may_compute_lower(word: str) -> bool:
-    """Return whether autocast may run a call in its own dtype: `matmul`."""
+    """Return whether autocast may run a call in its lower dtype, `matmul` in float16, whatever the dtype of the arguments."""
     return any(facts.autocast in ("lower", "region") for facts in facts_of_call(word))
 
 
 @cache
 def singularities(word: str, constants: frozenset[str]) -> frozenset[str]:
-    """Return the places of unbounded gradients of a call with these constants: `zero`, `length`, `rank`."""
+    """Return where a call's gradient is unbounded: `zero` (a root at 0), `length` (a norm of 0) or `rank` (a singular matrix).
+
+    `constants` are the literal arguments of the call, as text: by them a norm of one kind is told from another.
+    """
     return frozenset(
         facts.singular
         for facts in facts_of_call(word)
@@ -222,7 +223,7 @@ def optional_tensors(word: str) -> frozenset[tuple[int, str]]:
 
 @cache
 def position_of(word: str, parameter: str) -> int | None:
-    """Return the position of a parameter, the tensor included: 1 for `dim` of `x.sum(dim)`; None if absent."""
+    """Return the position of a parameter, a method's receiver counted: 1 of `dim` in `x.sum(dim)`; None if no such call has it."""
     table = built_in_primitives()
     calls = [parameters(table.heads[name][0]) for name in table.names_called(word)]
     found = (call.index(parameter) for call in calls if parameter in call)
@@ -231,7 +232,7 @@ def position_of(word: str, parameter: str) -> int | None:
 
 @cache
 def changed_tensors(word: str) -> frozenset[tuple[int, str]]:
-    """Return the tensor arguments a call writes to, with their positions."""
+    """Return the tensor arguments a call writes to, with their positions: the running mean of `batch_norm`."""
     return frozenset(item for facts in facts_of_call(word) for item in facts.changes)
 
 
@@ -268,7 +269,7 @@ def takes_mask(word: str) -> bool:
 
 @cache
 def mask_positions(word: str) -> frozenset[int]:
-    """Return the positions of the mask arguments of a call, the tensor included.
+    """Return the positions of the mask arguments of a call, a method's receiver counted.
 
     0 for `torch.where(mask, x, y)`, 1 for `x.masked_fill_(mask, 0)`.
     """
@@ -281,6 +282,7 @@ def mask_positions(word: str) -> frozenset[int]:
 
 
 def _in_place_or_not(word: str) -> tuple[Facts, ...]:
+    """Return the facts of a call, or of the one that `masked_fill_` is the in-place form of."""
     return facts_of_call(word) or facts_of_call(word.removesuffix("_"))
 
 

@@ -1,7 +1,11 @@
 """Facts of a primitive, typed, from its section of the table.
 
-In: a section. Out: `Facts`, or the errors in the section. Invariant: a fact left out of a section has the default of
-its category, so every primitive has a value for every fact.
+What the engine must know of a function besides its gradient: does its result share memory, has it a sign, is it worth saving? The
+header of `rules.toml` explains each key. In: a section. Out: `Facts`, or the errors in the section. Invariant: a fact left out of
+a section has the default of its category, so every primitive has a value for every fact.
+
+Words: a *kind* is the sort of numbers in a result: "float", "int", "bool", or "kept", that of the arguments; a *flag* is a fact that
+is true or false; a *position* of a parameter counts all of them from 0, a method's receiver included.
 """
 
 import re
@@ -44,7 +48,7 @@ FLAGS = (
     *("formula_in_place", "length", "takes_complex"),
     *("channels", "averages"),
 )
-# In passes over memory, measured by `python -m benchmarks.passes`.
+# The default of `passes`, the time of a call in passes over memory, as `python -m benchmarks.passes` measures it.
 PASSES = {
     "constant": 1,
     "elementwise": 1,
@@ -71,6 +75,7 @@ SHAPE = {
 DTYPES = ("promoted", "uniform", "own")
 # A loss of tensors with several dtypes has the dtype of a different one each time.
 DTYPE = {"contraction": "uniform", "loss": "own"}
+# Facts that a team's section may take over from the built-in one of the same call.
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
     *("inline", "optional", "sign", "words", "grad_words", "argument", "by_shape"),
@@ -96,7 +101,7 @@ class Facts(NamedTuple):
     indices: tuple[str, ...] = ()  # arguments with positions of elements
     masks: tuple[str, ...] = ()
     shape: str = "unknown"
-    passes: int = 1  # time per number of the largest tensor
+    passes: int = 1  # time per number of the largest tensor, a product taking 1
     # The dtype of a float result: "promoted", "uniform", "own", or an argument's
     # position.
     dtype: str | int = "promoted"
@@ -111,7 +116,7 @@ class Facts(NamedTuple):
     # Tensors without a gradient, by position.
     constants: tuple[tuple[int, str], ...] = ()
     changes: tuple[tuple[int, str], ...] = ()  # arguments it writes to
-    is_dear: bool = False  # too expensive to compute twice in a text
+    is_dear: bool = False  # too expensive for a text to compute it twice
     chosen_by: str = ""  # the string argument that selects it: `'nuc'` for norms
     autocast: Autocast = ""  # its precision under autocast
     by_shape: str = ""  # the call with a shape for its last tensor: `expand`
@@ -127,7 +132,7 @@ class Facts(NamedTuple):
 
     @property
     def is_view(self) -> bool:
-        """Return whether it always rearranges its argument and shares its memory."""
+        """Return whether its result is always a view of its argument: its elements rearranged, in the same memory (`transpose`)."""
         return self.rearranges and self.memory == "view"
 
     @property
@@ -142,7 +147,7 @@ class Facts(NamedTuple):
 
     @property
     def clamps_below(self) -> bool:
-        """Return whether its second argument is a lower bound of its result."""
+        """Return whether its second argument is a lower bound of its result, `clamp(x, min)`: a positive one keeps that above zero."""
         return self.differentiable[1:2] == ("min",)
 
     @property
@@ -152,11 +157,11 @@ class Facts(NamedTuple):
 
     @property
     def takes_no_memory(self) -> bool:
-        """Return whether its result usually takes no memory of its own."""
+        """Return whether its result usually takes no memory of its own: it is a view, or may be one."""
         return self.rearranges or self.memory == "view"
 
     def kind(self, position: int = 0) -> str:
-        """Return the word for the kind of the result at a position."""
+        """Return the word for the kind of the result at a position: one word may stand for all results."""
         return self.kinds[position if len(self.kinds) > 1 else 0]
 
 
@@ -172,7 +177,7 @@ BOUND = re.compile(r"\bnot [a-z]")  # another argument is where an element has a
 
 
 def _flags(section: Section, category: str) -> Iterator[str]:
-    """Yield the true flags of a section, and `bounded` if an argument bounds another."""
+    """Yield the true flags of a section, and `bounded` if an elementwise function has a kink where one argument equals another."""
     yield from (x for x in FLAGS if section.get(x, _default_flag(x, category)))
     domains = " ".join(section.get("domain", {}).values())
     if category == "elementwise" and BOUND.search(domains):
@@ -195,8 +200,8 @@ def facts_of(section: Section) -> Facts:
         section.get("singular", ""),
         frozenset(_flags(section, category)),
         tuple(section.get("grad", section.get("differentiable", ()))),
-        tuple(name for name, said in domains if said.startswith("index(")),
-        tuple(name for name, said in domains if said == "bool"),
+        tuple(name for name, domain in domains if domain.startswith("index(")),
+        tuple(name for name, domain in domains if domain == "bool"),
         section.get("shape", _shape(section)),
         section.get("passes", PASSES[category]),
         _dtype(section),
@@ -222,19 +227,20 @@ def facts_of(section: Section) -> Facts:
 
 
 def _operator(call: str) -> str:
+    """Return the Python operator that a primitive is written as; "" if none."""
     key = key_of(call, call)
     return key[1] if key and key[0] == "operator" else ""
 
 
 def _default_flag(flag: str, category: str) -> bool:
-    """Return the default of a flag in a category: a view has the elements of its base."""
+    """Return the default of a flag in a category, False but for `moves`, elements of the arguments, which is true of views."""
     return flag == "moves" and category == "view"
 
 
 def _memory(section: Section) -> Memory:
-    """Return the default of `memory`.
+    """Return the default of `memory`: a view shares it, any other result is fresh.
 
-    A team's own function may return its argument, which must not be overwritten.
+    Of a team's own function (a section with `from`) nothing is known: it may return its argument, which must not be overwritten.
     """
     if section["category"] == "view":
         return "view"
@@ -242,21 +248,22 @@ def _memory(section: Section) -> Memory:
 
 
 def _shape(section: Section) -> str:
+    """Return the default of `shape`, the word for the shape of the result, by the category; a constant with `keepdim` is a reduction."""
     if section["category"] == "constant" and "keepdim" in section.get("call", ""):
         return "reduced"
     return SHAPE.get(section["category"], "unknown")
 
 
 def _chosen_by(section: Section) -> str:
-    """Return the string an argument must have, unless it is the default."""
+    """Return the string argument that selects this primitive, by its key `when`, `'nuc'` of `p == 'nuc'`; "" if it is the default."""
     found = re.search(r"== ('\w+')", section.get("when", ""))
     return found[1] if found and found[1] not in section.get("call", "") else ""
 
 
 def _is_dear(section: Section, kinds: tuple[str, ...]) -> bool:
-    """Return whether a text computes it only once: a root, a power, a logarithm, a softmax.
+    """Return whether a written text should compute it once, and name the result: a root, a power, a logarithm, a softmax.
 
-    Elementwise functions count if they map floats to floats and are no operators.
+    Elementwise functions count if their result is always floating and they are written as calls, not as operators.
     """
     if section["category"] == "elementwise":
         return kinds == ("float",) and "(" in section.get("call", "")
@@ -264,14 +271,14 @@ def _is_dear(section: Section, kinds: tuple[str, ...]) -> bool:
 
 
 def _dtype(section: Section) -> str | int:
-    """Return the key `dtype`, or its default; for a parameter's name its position."""
-    said: str = section.get("dtype", DTYPE.get(section["category"], "promoted"))
-    names = parameters(section["call"]) if said not in DTYPES else ()
-    return names.index(said) if said in names else said
+    """Return the fact `dtype`: a word, the stated one or the default of the category; or if it names a parameter the position of that."""
+    dtype: str = section.get("dtype", DTYPE.get(section["category"], "promoted"))
+    names = parameters(section["call"]) if dtype not in DTYPES else ()
+    return names.index(dtype) if dtype in names else dtype
 
 
 def _in_place(section: Section, memory: str) -> str | None:
-    """Return the method to write the result into the first argument, its name with an underscore; None without one."""
+    """Return the method that writes the result into its first argument, `exp_` of `exp`; None if it has none, or the section says so."""
     usual = section["category"] == "elementwise" and memory == "fresh"
     if not section.get("in_place", usual):
         return None
@@ -284,7 +291,7 @@ def _in_place(section: Section, memory: str) -> str | None:
 
 
 def _optional(section: Section) -> tuple[tuple[int, str], ...]:
-    """Return the tensors with None allowed, with positions; by default by their default None."""
+    """Return the tensor parameters that may be None, with positions: those the section names, else those with None as their default."""
     call, found = section.get("call", ""), section.get("optional", ())
     if "=None" in call and not found:
         differentiable = section.get("grad", section.get("differentiable", ()))
@@ -294,21 +301,21 @@ def _optional(section: Section) -> tuple[tuple[int, str], ...]:
 
 
 def _constants(section: Section) -> Collection[str]:
-    """Return the tensors without a gradient.
+    """Return the tensor parameters without a gradient.
 
-    None of a `backward` primitive: PyTorch may have a gradient for them that is in no rule.
+    Of a `backward` primitive there are none: PyTorch may have a gradient for them that no rule has.
     """
     return () if section["category"] == "backward" else section.get("nondiff", ())
 
 
 def _positions(section: Section, found: Collection[str]) -> tuple[tuple[int, str], ...]:
-    """Return the named parameters with positions; none for functions with unknown parameters."""
+    """Return the parameters in `found` with their positions; none of a function whose parameters are not known, as it has no `call`."""
     names = parameters(section["call"]) if found and "call" in section else ()
     return tuple((at, name) for at, name in enumerate(names) if name in found)
 
 
 def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
-    """Yield the errors in the facts of a section; types of its keys are checked before."""
+    """Yield the errors in the facts of a team's section, with the names of its `parameters`; the types of its keys are checked before."""
     kinds = several(section.get("kind", ()))
     for kind in kinds:
         if kind not in KINDS and kind not in parameters:
@@ -322,7 +329,7 @@ def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong
 
 
 def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
-    """Yield the errors in the facts that are words or numbers."""
+    """Yield the errors in the facts `dtype`, `passes`, `in_place`, and in those that are names for results."""
     dtype = section.get("dtype", "own")
     if dtype not in DTYPES and dtype not in parameters:
         hint = f"{', '.join(DTYPES)}, or a parameter whose dtype it has"
@@ -339,12 +346,12 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
 
 
 def inheriting(section: Section, base: Section) -> Section:
-    """Return a section with its missing facts taken from another one for the same call."""
+    """Return a team's section with the facts it leaves out taken from the built-in one for the call, `base`, if it has the category."""
     if section["category"] != base["category"]:
         return section
     return {**{key: base[key] for key in INHERITED if key in base}, **section}
 
 
 def several(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """Return the strings of a value that is one string or several."""
+    """Return the strings of a value of the table that may be one string or a list: `kind = "kept"`, `kind = ["kept", "int"]`."""
     return (value,) if isinstance(value, str) else tuple(value)

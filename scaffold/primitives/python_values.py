@@ -1,6 +1,7 @@
 """Python values read from a tensor: its sizes, its dtype, numbers in it; and the names of dtypes.
 
-In: the last word of a call or an attribute. Out: sets of such words. Invariant: a word in these sets never names a
+By them `x.shape` and `x.item()` are known to be no tensors, so no gradient flows through them. In: the last word of a call or an
+attribute. Out: sets of such words. Invariant: a word in these sets never names a
 tensor, whatever value it is read from.
 """
 

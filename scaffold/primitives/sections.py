@@ -1,8 +1,8 @@
 """The sections of a table, found by name and by spelling, and parsed on first use.
 
-In: the text of `rules.toml`, or the sections of a team's own table (the grammar is the header of `rules.toml`). Out:
-`Primitives`. Invariant: unused sections are not parsed: to parse the whole table takes as long as several derivations,
-and a derivation needs a few sections of two hundred.
+The rule table as every other package sees it. In: the text of `rules.toml`, or the sections of a team's own table (the grammar is
+the header of `rules.toml`). Out: `Primitives`. Invariant: unused sections are not parsed: to parse the whole table takes as long as
+several derivations, and a derivation needs a few sections of two hundred.
 """
 
 import re
@@ -13,6 +13,7 @@ from pathlib import Path
 from scaffold.primitives.facts import Facts, Section, facts_of
 from scaffold.primitives.spelling import key_of, normalized
 
+# Lines of the table that are read without parsing it as TOML.
 _SECTION = re.compile(r"^\[(\w+)\]$", re.MULTILINE)
 _HEADS = re.compile(r"^(?:call|also) = (.*)$", re.MULTILINE)
 _COMPOSED = re.compile(r"^composed = (.*)$", re.MULTILINE)
@@ -20,9 +21,9 @@ _STRING = re.compile(r'"([^"]*)"')
 
 
 class Primitives:
-    """Primitives by name.
+    """The primitives of a table, by name: `name in table`, `table.section(name)`, `table.facts(name)`, `table.find(...)`.
 
-    `heads` are the spellings of each, `call` first; `composed` are equivalent expressions.
+    `heads` are the spellings of each, `call` first; `composed` are the expressions of equal value of those that have any.
     """
 
     def __init__(
@@ -51,13 +52,13 @@ class Primitives:
         return iter(self.heads)
 
     def section(self, name: str) -> Section:
-        """Return the section of a primitive."""
+        """Return the section of a primitive, parsed when it is first asked for."""
         if name not in self._sections:
             self._sections[name] = self._read(name)
         return self._sections[name]
 
     def facts(self, name: str) -> Facts:
-        """Return the facts of a primitive."""
+        """Return the facts of a primitive, with the defaults of its category."""
         if name not in self._facts:
             self._facts[name] = facts_of(self.section(name))
         return self._facts[name]
@@ -72,7 +73,7 @@ class Primitives:
         return tuple(self._spelled.get((kind, normalized(name)), ()))
 
     def named(self, kind: str, name: str) -> tuple[Facts, ...]:
-        """Return the facts of the primitives with this spelling."""
+        """Return the facts of each primitive with this spelling, as `find` has them: ("method", "sum")."""
         return tuple(self.facts(found) for found, _ in self.find(kind, name))
 
     def called(self, word: str) -> tuple[Facts, ...]:
@@ -95,9 +96,9 @@ class Primitives:
 
 
 def read_primitives(text: str) -> Primitives:
-    """Return the primitives of a table's text; a section is parsed as TOML at its first use.
+    """Return the primitives of a table's text; a section is parsed as TOML when it is first asked for.
 
-    Until then `[name]`, `call`, `also` and `composed`, each on a line of its own, are found by patterns.
+    Until then `[name]`, `call`, `also` and `composed`, each on a line of its own, are found by patterns: that is what lookups need.
     """
     import tomllib
 
@@ -113,6 +114,7 @@ def read_primitives(text: str) -> Primitives:
 
 
 def _strings(lines: re.Pattern[str], body: str) -> tuple[str, ...]:
+    """Return the quoted strings of the lines of a section that match a pattern."""
     return tuple(word for line in lines.findall(body) for word in _STRING.findall(line))
 
 
@@ -123,5 +125,5 @@ def built_in_text() -> str:
 
 @lru_cache(maxsize=1)
 def built_in_primitives() -> Primitives:
-    """Return the built-in table."""
+    """Return the built-in table, read once in a process."""
     return read_primitives(built_in_text())

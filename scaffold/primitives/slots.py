@@ -1,7 +1,11 @@
 """Argument slots of a call of PyTorch: a tensor, a mask, positions, or a Python value.
 
-In: the spelling of a call, its number of arguments and its keywords. Out: for each primitive it may mean, a `Slot` for
-each argument. Invariant: everything follows from the sections of the table; a call found in none has no slots.
+`project.name_uses` asks it whether the `n` of `x.view(n, -1)` is a number: so inputs get their types. In: the spelling of a call,
+its number of arguments and its keywords. Out: for each primitive it may mean, a `Slot` for each argument. Invariant: everything
+follows from the sections of the table; a call found in none has no slots.
+
+Words: a *head* is a spelling as the table has it, with parameters, `x.sum(dim=None)`; *samples* are the arguments of a section's
+tests, `x[3, 4], dim=1`: they show which parameters are tensors; *given* are the arguments of a call or a sample.
 """
 
 import ast
@@ -19,17 +23,16 @@ Given = list[tuple[str, ast.expr]]  # parameters and their arguments in a sample
 
 
 class Slot(NamedTuple):
-    """The kind of one argument; for a Python value also its type, if a sample shows one.
+    """What a call takes as one argument: the parameter's name, the kind, and of a Python value its type, if a sample shows one.
 
-    If it is `either`, a number or a tensor, the first sample has a number.
+    The kind is `either` if samples have a number and a tensor there, as for a bound of `clamp`.
     """
 
     parameter: str
     takes: Taken
     type: str = ""
-    soft: bool = (
-        False  # positions may be replaced by a tensor of floats, with another meaning
-    )
+    # Positions may be replaced by a tensor of floats, with another meaning.
+    soft: bool = False
 
 
 Call = Mapping[Argument, Slot]  # the slots of a call under one primitive
@@ -38,10 +41,10 @@ Call = Mapping[Argument, Slot]  # the slots of a call under one primitive
 def calls_of(
     kind: str, name: str, count: int, keywords: Collection[str]
 ) -> tuple[Call, ...]:
-    """Return the slots of a call under each primitive it may mean; () if it is none's.
+    """Return for each primitive that a call may mean the slots of its arguments; () if it means none.
 
-    The call has `count` positional arguments; for a method the receiver is the first. Keywords
-    found in no section (`dtype`) have no slots.
+    `kind` and `name` are its spelling, as ("method", "sum"); it has `count` positional arguments, of a method with the receiver as
+    the first, and `keywords`. If no primitive has all the keywords, those unknown to all (`dtype`) get no slot.
     """
     table = built_in_primitives()
     known = table.find(kind, name)
@@ -59,7 +62,7 @@ def calls_of(
 def _known_keywords(
     table: Primitives, known: Iterable[tuple[str, str]], keywords: Collection[str]
 ) -> list[str]:
-    """Return the keywords known to one of these primitives."""
+    """Return the keywords that one of these primitives, `known`, has a parameter for."""
     parameters = {
         item.name for name, _ in known for item in _parameters(table.heads[name][0])
     }
@@ -67,20 +70,23 @@ def _known_keywords(
 
 
 class _Parameter(NamedTuple):
+    """A parameter in a spelling of a primitive."""
+
     name: str
-    keyword: bool
-    default: ast.expr | None = None
-    starred: bool = False
+    keyword: bool  # written `name=default`
+    default: ast.expr | None = None  # `...`: it must be given, by keyword
+    starred: bool = False  # it takes several arguments
 
 
 def _slots(
     table: Primitives, primitive: str, head: str, count: int, keywords: Collection[str]
 ) -> Call | None:
-    """Return the slots of a call under one primitive; None if the arguments do not fit.
+    """Return the slots of a call, if it means this primitive; None if the arguments do not fit its parameters.
 
-    `head` is the spelling of the call; `count` and `keywords` are its arguments.
+    `head` is the spelling by which it was found; `count` positional arguments are given, and `keywords`.
     """
     call = table.heads[primitive][0]
+    # A bare head, such as "method", has the parameters of `call`.
     own = list(_parameters(call if is_bare(head) else head))
     positional = [item for item in own if not _only_by_keyword(item)]
     by_name = {item.name: item for item in own}
@@ -91,9 +97,9 @@ def _slots(
         at: positional[min(at, len(positional) - 1)] for at in range(count)
     }
     given |= {word: by_name[word] for word in keywords}
-    there = {item.name for item in given.values()}
-    if any(not i.keyword and not i.starred and i.name not in there for i in own):
-        return None
+    named = {item.name for item in given.values()}
+    if any(not i.keyword and not i.starred and i.name not in named for i in own):
+        return None  # one without a default is missing
     samples = _samples(table.section(primitive))
     takes = _kinds(table.facts(primitive), samples)
     when = table.section(primitive).get("when", "")
@@ -109,19 +115,19 @@ def _slots(
 
 
 def _kinds(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
-    """Return the kind of each parameter, Python values left out.
+    """Return what each parameter takes, by the facts and by samples; those that take a Python value are left out.
 
-    A parameter that is a number in all samples is a Python value.
+    A parameter that is a number in all samples (`never`) takes a Python value; one that is so in the first sample alone, either.
     """
     shown: dict[str, list[ast.expr]] = {}
     for name, value in (item for sample in samples for item in sample):
         shown.setdefault(name, []).append(value)
     never = {name for name, values in shown.items() if not any(map(_tensors, values))}
-    mostly = {name for name, values in shown.items() if _type_of(values[0])}
+    first = {name for name, values in shown.items() if _type_of(values[0])}
     tensors = ({*facts.differentiable, *facts.nondiff} | shown.keys()) - never
     return {
         **dict.fromkeys(tensors, "tensor"),
-        **dict.fromkeys(tensors & mostly, "either"),  # a bound of clamp
+        **dict.fromkeys(tensors & first, "either"),  # a bound of clamp
         **dict.fromkeys(facts.indices, "positions"),
         **dict.fromkeys(facts.masks, "mask"),
     }
@@ -135,6 +141,7 @@ def _tensors(value: ast.expr) -> bool:
 
 
 def _only_by_keyword(item: _Parameter) -> bool:
+    """Return whether a parameter must be given by keyword: its default is `...`."""
     return isinstance(item.default, ast.Constant) and item.default.value is ...
 
 
@@ -157,7 +164,7 @@ def _parameters(call: str) -> Iterator[_Parameter]:
 
 
 def _types(own: list[_Parameter], samples: list[Given]) -> dict[str, str]:
-    """Return the types of the Python values in samples, else of the defaults."""
+    """Return the type of each parameter that takes a Python value, by the first sample that has one, else by its default: `dim` -> "int"."""
     defaults = [(item.name, item.default) for item in own if item.default is not None]
     found: dict[str, str] = {}
     for name, value in (item for given in (*samples, defaults) for item in given):
@@ -178,7 +185,7 @@ def _type_of(value: ast.expr) -> str:
 
 
 def _samples(section: Section) -> list[Given]:
-    """Return the arguments of each sample with their parameters."""
+    """Return the arguments of each sample of a section, each with the name of its parameter."""
     own, found = [item.name for item in _parameters(section["call"])], []
     for sample in section.get("samples", ()):
         call = ast.parse(f"f({sample})", mode="eval").body

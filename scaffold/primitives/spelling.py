@@ -1,6 +1,7 @@
 """Spellings of primitives in code: `torch.exp`, the method `exp`, the attribute `mT`, the operator `+`.
 
-In: the `call` and `also` of a section, or the name of a function, as text. Out: the key for looking up a primitive.
+By the key of a call in a user's text the table is searched; `torch.nn.functional.silu` and `F.silu` have the same. In: the `call`
+and `also` of a section, or the name of a function, as text. Out: the key for looking up a primitive, ("function", "F.silu").
 Invariant: arguments are not matched to parameters here; `scaffold.derive` does so from the same text.
 """
 
@@ -26,18 +27,22 @@ def normalized(name: str) -> str:
 
 
 def full_name(name: str) -> str:
-    """Return the full dotted name; the inverse of `normalized`."""
+    """Return the full dotted name of a function, to look it up in PyTorch; the inverse of `normalized`."""
     return f"torch.nn.functional.{name[2:]}" if name.startswith("F.") else name
 
 
 def key_of(head: str, call: str) -> Key | None:
-    """Return the key of one entry of `also`, or of `call` itself; None if it cannot be read."""
+    """Return the key of one spelling in a section: an entry of `also`, `head`, or `call` itself; None if it cannot be read.
+
+    The entry "method" means the method with the name of `call`: of `torch.exp(x)` that is ("method", "exp").
+    """
     if head == "method":
         found = _DOTTED.match(call)
         return ("method", found[1].rpartition(".")[2]) if found else None
     if found := _DOTTED.match(head):
         name = normalized(found[1])
         root, dot, last = name.rpartition(".")
+        # `found[2]` is "(" if it is a call: `x.sum(dim)` is a method, `x.mT` an attribute.
         if name.partition(".")[0] in ROOTS or (not dot and found[2]):
             return "function", name
         if not dot or "." in root:
@@ -55,7 +60,7 @@ def _operator_or_subscript(head: str) -> Key | None:
 
 
 def parameters(call: str) -> tuple[str, ...]:
-    """Return the names of the parameters of a call, in order: of `x.sum(dim)` x and dim, of `x + y` x and y."""
+    """Return the names of the parameters in a spelling, in order: of `x.sum(dim)` x and dim, of `x + y` x and y."""
     match ast.parse(call, mode="eval").body:
         case ast.Call(ast.Attribute(ast.Name(name)), args, keywords):
             first = [] if name in ROOTS else [name]
@@ -72,10 +77,10 @@ def parameters(call: str) -> tuple[str, ...]:
 
 
 def is_bar(item: ast.expr) -> bool:
-    """Return whether an argument is `*_`: later ones are keyword-only."""
+    """Return whether an argument of a spelling is `*_`, no parameter but a mark: the later ones are keyword-only."""
     return isinstance(item, ast.Starred) and ast.unparse(item) == "*_"
 
 
 def is_bare(head: str) -> bool:
-    """Return whether an entry of `also` has the parameters of `call`: "method", or a dotted name."""
+    """Return whether an entry of `also` has no parameters of its own, so that those of `call` are its: "method", or a dotted name."""
     return bool(re.fullmatch(r"method|[A-Za-z_][\w.]*", head))

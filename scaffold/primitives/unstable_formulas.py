@@ -1,6 +1,7 @@
 """Formulas with a more accurate equivalent: they lose digits or overflow.
 
-In: nothing. Out: `ADVICE`, the table `scaffold.derive` compares forwards with. Invariant: a pattern and its stable
+A user who writes `torch.log(1 + torch.exp(x))` is told that it overflows, and to write `F.softplus(x)`. In: nothing. Out: `ADVICE`, the table
+`scaffold.derive` compares forwards with. Invariant: a pattern and its stable
 spelling have the same value in exact arithmetic, and no pattern matches a stable spelling.
 
 A pattern is written with the names of primitives, Python's operators and numbers; any other name stands for a value,
@@ -12,9 +13,9 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """Patterns, the stable spelling, and the trouble without it.
+    """Unstable formulas of one value, `patterns`, with its stable spelling, and the trouble without it, as a message has it.
 
-    The first pattern is the typical one.
+    The first pattern is the typical one. `unless` names a property, such as "nonpositive", with which there is no trouble.
     """
 
     patterns: tuple[str, ...]

@@ -1,8 +1,12 @@
 """Changes to the disk: each file is created, identical, updated, removed, kept or in conflict; also as a unified diff.
 
-In: texts by path, and a root. Out: a `Plan`, for `transaction` to carry out; a diff for `git apply` and `patch`. Invariant: nothing is
-written here; a path leads to one file below the root, whatever its spelling and links, and a text keeps its file's line ends.
-A diff ignores line ends, and only names a file other than text.
+The first step of every write, and all of a dry run. In: texts by path, and a root. Out: a `Plan`, for `conflicts` to decide and
+`transaction` to carry out; a diff for `git apply` and `patch`. Invariant: nothing is written here; a path leads to one file below
+the root, whatever its spelling and links, and a text keeps its file's line ends. A diff ignores line ends, and only names a file
+other than text.
+
+Words: a file is *ours* if it is known to be as we wrote it; any other that differs is in *conflict*; its *base* is its text as
+written last, from which a merge starts; `path` is a file's name as the user knows it, `target` its real place.
 """
 
 import os
@@ -24,9 +28,10 @@ from scaffold.workspace import disk
 
 
 def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Path:
-    """Return the real path a relative one leads to; raise ScaffoldError unless it is below the root, `base`.
+    """Return the real path that a relative one leads to; raise ScaffoldError unless it is below the root, `base`.
 
-    With `follow`, a link as the last part is followed to its file; without it, the link itself is the place: a removal removes the link.
+    With `follow`, a link as the last part is followed to its file, to be written; without it the link itself is the place, to be
+    removed. `folder` knows the directories' entries, to raise for a name that differs only in case.
     """
     if "\0" in path or not _encodable(path):
         raise ScaffoldError(f"{path!r} is not a path")
@@ -46,7 +51,7 @@ def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Pat
 
 
 def _encodable(path: str) -> bool:
-    """Return whether the file system's encoding has all characters of the path."""
+    """Return whether the file system can have a file of this name: its encoding has all characters."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
@@ -55,21 +60,21 @@ def _encodable(path: str) -> bool:
 
 
 class Folder:
-    """The entries of directories as they were when first asked for; each directory is listed once."""
+    """The entries of directories as they were when first asked for; each directory is listed once in a run."""
 
     def __init__(self) -> None:
         self._names: dict[Path, dict[str, list[str]]] = {}
 
     def check_case(self, path: str, base: Path, name: Path) -> None:
-        """Raise ScaffoldError if a part of the path differs only in case, or in Unicode form, from an existing file: macOS and Windows confuse them.
+        """Raise ScaffoldError if a part of a path differs only in case, or in Unicode form, from an existing file.
 
-        `path` is the path as the user knows it, for the message; `name` the same below `base`.
+        macOS and Windows confuse them. `path` is the path as the user knows it, for the message; `name` the same below `base`.
         """
         directory = base
         for part in name.relative_to(base).parts:
             if not directory.is_dir():
                 return
-            near = self._listed(directory).get(folded(part), [part])
+            near = self._listed(directory).get(folded(part), [part])  # perhaps itself
             if part not in near:
                 raise ScaffoldError(
                     f"'{path}' differs only in case from the existing "
@@ -79,7 +84,7 @@ class Folder:
             directory = directory / part
 
     def _listed(self, directory: Path) -> dict[str, list[str]]:
-        """Return the names in a directory, grouped by their `folded` form."""
+        """Return the names in a directory by their `folded` form: those of one form are one file on some file systems."""
         if directory not in self._names:
             names: dict[str, list[str]] = {}
             for name in os.listdir(directory):
@@ -94,7 +99,7 @@ def folded(name: str) -> str:
 
 
 def read_file(path: str, target: Path) -> bytes | None:
-    """Return the content of a file, None if there is none; raise ScaffoldError for anything but a regular file."""
+    """Return the content of the file at `target`, None if there is none; raise ScaffoldError for anything but a regular file."""
     try:
         kind = os.stat(target).st_mode
     except FileNotFoundError:
@@ -134,12 +139,12 @@ def encode(path: str, text: str) -> bytes:
 
 
 def unix(data: bytes) -> bytes:
-    """Return the bytes with newlines for line ends, without a byte order mark."""
+    """Return the bytes of a text with newlines for line ends, without a byte order mark: so contents are compared."""
     return data.removeprefix(_MARK).replace(b"\r\n", b"\n")
 
 
 def like(before: bytes, after: bytes) -> bytes:
-    """Return the new content with the old one's byte order mark, and with Windows line ends if most lines of the old one have them."""
+    """Return the new content, `after`, with the old one's byte order mark, and with Windows line ends if most of its lines have them."""
     if before.startswith(_MARK):
         after = _MARK + after.removeprefix(_MARK)
     if before.count(b"\r\n") * 2 > before.count(b"\n"):
@@ -148,7 +153,7 @@ def like(before: bytes, after: bytes) -> bytes:
 
 
 def merge_into(before: bytes, base: str, after: bytes) -> tuple[bytes, int]:
-    """Merge a generated text into a file: return its new bytes, in the file's line ends, and the number of conflicts.
+    """Return a file's content, `before`, with the generated text, `after`, merged in, in the file's line ends; and the number of conflicts.
 
     `base` is the text as last written. Raise UnicodeDecodeError if the file is not UTF-8.
     """
@@ -203,7 +208,7 @@ class Plan(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The caller's knowledge of existing files."""
+    """What the caller of `plan` knows of existing files, by path."""
 
     ours: Collection[str]
     bases: Mapping[str, str]
@@ -219,12 +224,12 @@ def plan(
     kept: Collection[str] = (),
     reads: Mapping[str, bytes | None] | None = None,
 ) -> Plan:
-    """Plan a change for each file by comparing it with the disk; a file with a text of None is to be removed.
+    """Return the plan to give files their texts, each compared with the disk; a file with the text None is to be removed.
 
-    Paths are relative to `root`, an existing directory none of them may leave. `ours` are paths of files known to be as we wrote them,
-    perhaps reformatted: they are overwritten without a question; any other existing file that differs is a conflict. `kept` ones stay as
-    they are. `bases` are the texts as last written, the ancestors of a merge. `reads` are the files the texts were made from, as read: if
-    one changes before `apply`, nothing is written. Raises ScaffoldError for unusable and clashing paths.
+    Paths are relative to `root`, an existing directory none of them may leave. `ours` are paths of files known to be as we wrote
+    them, perhaps reformatted: they are overwritten without a question; any other existing file that differs is a conflict. `kept`
+    ones stay as they are. `bases` are the texts as last written. `reads` are the files the texts were made from, as read: if one
+    changes before `apply`, nothing is written. Raise ScaffoldError for unusable and clashing paths.
     """
     base = Path(os.path.realpath(root))
     if not base.is_dir():
@@ -247,7 +252,7 @@ def plan(
 
 
 def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
-    """Return the change of one file: skipped if `kept`, identical, created; else updated or removed if it is ours, a conflict if it is not."""
+    """Return the change of one file: kept, identical, created; else updated or removed if it is ours, and a conflict if it is not."""
     base = known.bases.get(path)
     if path in known.kept:
         return Change(path, target, "skip", None, None, base)
@@ -270,9 +275,9 @@ def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
 
 
 def _updated(before: bytes, base: str | None, after: bytes) -> bytes:
-    """Return the new content of a file of ours: merged into the present one, to keep a team's formatting.
+    """Return the new content of a file of ours: `after` merged into the present one, `before`, to keep a team's formatting.
 
-    Without a recorded text, or if the merge has conflicts, the generated text as it is.
+    Without a recorded text (`base`), or if the merge has conflicts, the generated text as it is.
     """
     if base is None or unix(before) == base.encode():
         return like(before, after)
@@ -293,7 +298,7 @@ def _check_writable(path: str, target: Path, after: bytes | None) -> None:
 
 
 def _clashes(changes: list[Change]) -> Iterator[ScaffoldError]:
-    """Yield an error for two paths of one file (also by case alone, on some file systems), and for a file at another one's directory."""
+    """Yield an error for two paths that lead to one file, by links or by case, and for a file where another one needs a directory."""
     seen: dict[str, str] = {}
     files = {change.target: change.path for change in changes}
     for change in changes:
@@ -312,7 +317,7 @@ SHOWN = ("create", "update", "remove", "conflict")
 
 
 def diff(plan: Plan) -> str:
-    """Return the unified diff of a plan: of each file created, updated or removed, and of each conflict."""
+    """Return the unified diff of a plan, as `--diff` shows it: of each file created, updated or removed, and of each conflict."""
     return "".join(diff_change(change) for change in plan.changes)
 
 
@@ -334,7 +339,7 @@ def diff_file(change: Change) -> str:
 
 
 def _lines(data: bytes) -> list[str]:
-    """Return the lines with their ends; only a newline ends one, as in git."""
+    """Return the lines of a text file with their ends; only a newline ends one, as in git. Raise UnicodeDecodeError if it is not UTF-8."""
     lines = data.decode().replace("\r\n", "\n").split("\n")
     last = [lines[-1]] if lines[-1] else []
     return [f"{line}\n" for line in lines[:-1]] + last

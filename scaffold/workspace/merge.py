@@ -1,12 +1,17 @@
 """A three-way merge of texts: the edits of a file and those of its generator, both kept.
 
-In: the text generated last, the file on disk, and the text generated now. Out: a `Merged`, with markers where both sides changed
-the same lines. Invariant: a change on one side alone is taken over as it is; if only the generator changed a file, the
+`scaffold upgrade` needs it: an op was changed in the manifest, and somebody has edited its files. In: the text generated last
+(`base`), the file on disk (`mine`), and the text generated now (`new`). Out: a `Merged`, with markers where both sides changed the
+same lines. Invariant: a change on one side alone is taken over as it is; if only the generator changed a file, the
 result is the generator's text.
 
 First the statements of the three texts are aligned, so a change of formatting does not count; then adjacent imports are merged
 as sets of names; last, the lines of statements changed on both sides are merged by diff3. If places are left to settle, since
 the generator writes the file in another form, definitions are merged by their names.
+
+Words: a *side* is one of the three texts, or the same part of it; a *run* are adjacent imports, one `Statement`; a *form* is a
+statement's text independent of formatting; a *hunk* is a part of each side, *stable* if all three have the same; *above* are
+the blank and comment lines over a statement.
 """
 
 import ast
@@ -58,9 +63,9 @@ class _Start(NamedTuple):
 def diff3(
     base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
 ) -> Iterator[Hunk]:
-    """Yield the parts of `base` and its descendants `mine` and `new`, from start to end: stable `Hunk`s, equal in all three, and unstable ones.
+    """Yield the parts of `base` and its descendants `mine` and `new`, from start to end: stable hunks, equal in all three, and others.
 
-    In an unstable part, between two stable ones, at least one of the three differs; it may be empty in one or two of them.
+    In an unstable hunk, between two stable ones, at least one of the three differs; it may be empty in one or two of them.
     """
     at = _Start(0, 0, 0)
     for start, size in _agreements(base, mine, new):
@@ -79,20 +84,20 @@ def _agreements(
 
     A run is the overlap, within `base`, of a match of `base` and `mine` with a match of `base` and `new`.
     """
-    ours, theirs = iter(_matches(base, mine)), iter(_matches(base, new))
-    one, other = next(ours), next(theirs)
+    of_mine, of_new = iter(_matches(base, mine)), iter(_matches(base, new))
+    one, other = next(of_mine), next(of_new)
     while True:
         start = max(one.a, other.a)
         end = min(one.a + one.size, other.a + other.size)
         if start < end:
-            of_mine, of_new = one.b + start - one.a, other.b + start - other.a
-            yield _Start(start, of_mine, of_new), end - start
+            at_mine, at_new = one.b + start - one.a, other.b + start - other.a
+            yield _Start(start, at_mine, at_new), end - start
         if one.size == 0 or other.size == 0:
             break
         if one.a + one.size <= other.a + other.size:
-            one = next(ours)
+            one = next(of_mine)
         else:
-            other = next(theirs)
+            other = next(of_new)
     yield _Start(len(base), len(mine), len(new)), 0
 
 
@@ -116,7 +121,7 @@ class _Import:
     module: str | None  # None: `import name`
     names: list[str]
     text: str
-    bare: bool
+    bare: bool  # without a comment or a `;`: its lines may be written anew
 
     @property
     def key(self) -> str:
@@ -125,10 +130,10 @@ class _Import:
 
 
 def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | None:
-    """Return `mine`'s run of imports with the names added and removed from `base` to `new`.
+    """Return the text of the user's run of imports, `mine`, with the names added and removed that the generator changed, `base` to `new`.
 
-    `base` is the text generated last, `mine` the user's, `new` the one generated now; `said`: one name's import alone, as text.
-    None if it is unsafe: a comment on an import changed or stands in the way, or an added name is bound to something else in the file.
+    Imports are compared name by name, by `said`, `from a import b as c`. None if it is unsafe: a comment on an import changed or
+    stands in the way, or an added name is bound to something else in the file.
     """
     old, here, then = (
         {one.said: one for one in run.imports} for run in (base, mine, new)
@@ -152,9 +157,9 @@ def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | Non
 
 
 def _parse(text: str) -> list[_Import] | None:
-    """Return the import statements of a text, each with the blank and comment lines above it.
+    """Return the import statements of a run's text, each with the lines above it, to change them one by one.
 
-    None if two of them share a line, or other lines follow the last one.
+    None if two of them share a line, or other lines follow the last one: then they cannot be taken apart.
     """
     rows = split(text)
     lines: list[_Import] = []
@@ -173,9 +178,10 @@ def _parse(text: str) -> list[_Import] | None:
 
 
 def _drop(lines: list[_Import], dropped: set[str]) -> bool:
-    """Remove the imports in `dropped` (`from a import b`) from the statements, in place.
+    """Remove the names in `dropped`, each as `from a import b`, from the statements, in place; return whether all could be removed.
 
-    Return False, with the removal incomplete, if a statement to be shortened holds a comment: its lines cannot be written anew.
+    False, with the removal incomplete, if a statement to be shortened holds a comment: its lines cannot be written anew. A changed
+    statement has the text "": it is written later.
     """
     for line in list(lines):
         names = [name for name in line.names if _said(line, name) not in dropped]
@@ -190,7 +196,7 @@ def _drop(lines: list[_Import], dropped: set[str]) -> bool:
 
 
 def _remove_statement(lines: list[_Import], place: int) -> None:
-    """Remove the statement at an index, in place; blank and comment lines above it move to a successor without its own."""
+    """Remove the statement at the index `place`; the lines above it move to its successor, if that has none of its own."""
     above = lines.pop(place).above
     if place < len(lines) and not lines[place].above:
         lines[place].above = above
@@ -203,7 +209,7 @@ def _said(line: _Import, name: str) -> str:
 
 
 def _is_single(lines: list[_Import]) -> bool:
-    """Return whether the file writes one statement for each name of a module: a module recurs, and no statement has several names."""
+    """Return whether the file writes a statement for each name, as some projects want: a module recurs, and no statement has several."""
     modules = [line.module for line in lines if line.module is not None]
     several = any(len(line.names) > 1 for line in lines)
     return len(modules) > len(set(modules)) and not several
@@ -212,10 +218,11 @@ def _is_single(lines: list[_Import]) -> bool:
 def _add(
     lines: list[_Import], model: list[_Import], one: Imported, single: bool
 ) -> None:
-    """Add the import of a name to `lines`, in place.
+    """Add the import of a name, `one`, to the statements `lines`, in place, as the file would have it.
 
-    It joins its module's last statement, in sorted order if the names are sorted; or gets a statement of its own beside that if the file
-    imports one name per statement (`single`) or a comment forbids rewriting; a new module goes where `model`, the new text's imports, has it.
+    It joins its module's last statement, in sorted order if the names are sorted; or gets a statement of its own beside that if the
+    file imports one name per statement (`single`) or a comment forbids rewriting. A new module goes where `model`, the imports of the
+    new text, has it.
     """
     name = f"{one.name} as {one.alias}" if one.alias else one.name
     same = [line for line in lines if line.module == one.module and line.module]
@@ -244,16 +251,17 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
-    """Insert a statement of a new module into `lines`, beside its nearest neighbour in `model` present in both.
+    """Insert an import of a new module, `line`, into `lines`, beside its nearest neighbour in `model` that the file has too.
 
-    `model` holds the new text's imports; its blank lines divide them into sections (standard library, third party, own). A neighbour of the
-    same section is preferred; beside one of another section a blank line is set between.
+    `model` holds the new text's imports; its blank lines divide them into sections (standard library, third party, own). A neighbour
+    of the same section is preferred; beside one of another section a blank line is set between.
     """
     keys = [other.key for other in lines]
     place = [other.key for other in model].index(line.key)
     sections = [0]
     for other in model[1:]:
         sections.append(sections[-1] + ("\n" in other.above))
+    # By preference: same section, near, after it.
     near = [
         (
             sections[number] != sections[place],
@@ -279,7 +287,7 @@ def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
 
 
 def _put_before(lines: list[_Import], place: int, line: _Import) -> None:
-    """Insert a statement at an index, in place: blank lines above its successor go above it, comments stay with the successor."""
+    """Insert a statement at the index `place`: blank lines above its successor go above it, comments stay with the successor."""
     blank, comments = _split_above(lines[place].above)
     line.above, lines[place].above = blank, comments
     lines.insert(place, line)
@@ -292,14 +300,14 @@ def _split_above(above: str) -> tuple[str, str]:
 
 
 def _text_of_bindings(line: _Import, indent: str, width: int) -> str:
-    """Return the text of an import statement: its own if unchanged, else written on one line, or one name a line if longer than `width`."""
+    """Return the text of an import statement with the lines above it: its own if unchanged, else one line, or a line a name if too long."""
     if line.text:
         return line.above + line.text
     if line.module is None:
         return f"{line.above}{indent}import {', '.join(line.names)}\n"
     start = f"{indent}from {line.module} import "
-    if len(whole := start + ", ".join(line.names)) <= width:
-        return f"{line.above}{whole}\n"
+    if len(one_line := start + ", ".join(line.names)) <= width:
+        return f"{line.above}{one_line}\n"
     rows = "".join(f"{indent}    {name},\n" for name in line.names)
     return f"{line.above}{start}(\n{rows}{indent})\n"
 
@@ -337,7 +345,7 @@ def has_markers(text: str) -> bool:
 
 
 def merge(base: str, mine: str, new: str) -> Merged:
-    """Merge the generator's changes from `base` to `new` into `mine`, the file; changes of both sides to one place stand between markers.
+    """Return the file, `mine`, with the generator's changes from `base` to `new`; changes of both to one place stand between markers.
 
     Every line of a merged text ends in a newline. Of two ways to merge a Python file, the one with fewer lines between markers is taken.
     """
@@ -359,7 +367,7 @@ def merge(base: str, mine: str, new: str) -> Merged:
 
 
 def _marked_lines(merged: Merged) -> int:
-    """Return the number of lines between markers, the markers included: the user has to look at these."""
+    """Return the number of lines between markers, the markers included: the user has to look at these, so the fewer the better."""
     count, inside = 0, False
     for line in split(merged.text):
         inside = inside or line.startswith("<<<<<<<")
@@ -369,23 +377,24 @@ def _marked_lines(merged: Merged) -> int:
 
 
 def _ended(text: str) -> str:
+    """Return a text whose last line ends in a newline, as `cut` needs it."""
     return text if text.endswith("\n") or not text else f"{text}\n"
 
 
 def _lines(text: str) -> Side:
-    """Return the lines of a text as statements, for a file of any language; trailing blanks make no difference."""
+    """Return the lines of a text as if each were a statement, to merge a file that is no Python; trailing blanks make no difference."""
     return tuple(Statement(line, line.rstrip()) for line in split(text))
 
 
 def _with_imports(sides: _Sides) -> _Sides:
-    """Return the sides with the same merged text for each run of imports: equal on all sides, a run is in no conflict.
+    """Return the sides with the merged text of each run of imports on all three: being equal, it is in no conflict in the merge to come.
 
     A run stays as it is if only one side changed it or it cannot be merged by names; all stay if the sides have different numbers of runs.
     """
     runs = [[i for i, item in enumerate(side) if item.imports] for side in sides]
     if len({len(places) for places in runs}) > 1:
         return sides
-    lists = [list(side) for side in sides]
+    lists = [list(side) for side in sides]  # to be changed
     for places in zip(*runs, strict=True):
         base, mine, new = (side[i] for side, i in zip(lists, places, strict=True))
         if mine.text == base.text or new.form in (base.form, mine.form):
@@ -398,7 +407,7 @@ def _with_imports(sides: _Sides) -> _Sides:
 
 
 def _merged(sides: _Sides) -> Merged:
-    """Merge three sequences of statements, compared by their forms; return the text and the number of conflicts."""
+    """Return three sequences of statements, compared by their forms, merged into one text, with its number of conflicts."""
     parts: list[str] = []
     conflicts = 0
     for hunk in diff3(*map(_forms, sides)):
@@ -413,15 +422,15 @@ def _merged(sides: _Sides) -> Merged:
 
 
 def _spelling(base: Statement, mine: Statement, new: Statement) -> str:
-    """Return the text of a statement with the same form on all sides, but perhaps with different formatting.
+    """Return the text of a statement that all sides have, perhaps with different formatting.
 
-    The file's, `mine`, if the user or a formatter changed its formatting since it was generated; else the new one.
+    The file's, `mine`, if the user or a formatter changed it since it was generated; else the new one.
     """
     return new.text if mine.text == base.text else mine.text
 
 
 def _decide(gap: _Sides) -> Merged:
-    """Return the text of an unstable part: the side with a change, if only one has; else merge the statements line by line."""
+    """Return the merged text of an unstable part, `gap`: the changed side, if only one is or both say the same; else merged by lines."""
     base, mine, new = map(_forms, gap)
     if mine == base:
         return Merged(_text(gap.new), 0)
@@ -431,6 +440,7 @@ def _decide(gap: _Sides) -> Merged:
 
 
 def _forms(side: Side) -> list[str]:
+    """Return the forms of the statements, by which sides are compared."""
     return [statement.form for statement in side]
 
 
@@ -439,7 +449,7 @@ def _text(side: Side) -> str:
 
 
 def _merged_lines(base: list[str], mine: list[str], new: list[str]) -> Merged:
-    """Merge the lines of statements changed on both sides; return the text, with markers around each conflict, and their number."""
+    """Return the lines of a part changed on both sides, merged, with markers around each conflict, and the number of these."""
     parts: list[str] = []
     conflicts = 0
     for hunk in diff3(base, mine, new):
@@ -464,9 +474,9 @@ def _marked(base: Sequence[str], mine: Sequence[str], new: Sequence[str]) -> str
 
 
 def _one_conflict(base: list[str], mine: list[str], new: list[str]) -> Merged:
-    """Return the three texts as one conflict, apart from the first and the last lines they share.
+    """Return the three texts, as lines, as one conflict, apart from the first and the last lines they share.
 
-    The last resort, if a merge without conflicts would be no valid Python.
+    The last resort, if a merge without conflicts would be no valid Python: the user must see both sides.
     """
     sides = (base, mine, new)
     head = _common(*sides)
@@ -477,7 +487,7 @@ def _one_conflict(base: list[str], mine: list[str], new: list[str]) -> Merged:
 
 
 def _common(*sides: Sequence[str]) -> int:
-    """Return the number of leading lines equal on all sides."""
+    """Return how many first lines are equal on all sides."""
     count = 0
     for lines in zip(*sides, strict=False):
         if len(set(lines)) > 1:
@@ -504,7 +514,8 @@ class _Part(NamedTuple):
 class _File(NamedTuple):
     """A file as its statements, by the name each defines, and its imports."""
 
-    pieces: list[tuple[str, str]]  # the whole file: names and texts; "" for an import
+    # All of the file, in its order: (name, text), with the name "" for an import.
+    pieces: list[tuple[str, str]]
     parts: dict[str, _Part]
     imports: dict[str, Imported]  # by the name they bind
 
@@ -514,15 +525,15 @@ class _File(NamedTuple):
         return {key for key in self.parts if key.startswith(END)} - {DOCSTRING}
 
 
-DOCSTRING = '="'
+DOCSTRING = '="'  # the name of the docstring; no statement has such a one
 END = "="  # the name of the text below the last statement
 
 
 def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
     """Return the generator's text with each definition the user wrote or changed; None if the texts cannot be merged by names.
 
-    A definition the generator dropped stays only if the user changed it, or code of the user's reads it, directly or not.
-    The parts of a file are its statements by the name each defines; a nameless one (`if`, a call) cannot be told from another.
+    A definition the generator dropped stays only if the user changed it, or code of the user's reads it, directly or not. A
+    statement without a name (`if`, a call) cannot be told from another: None if the user changed one.
     """
     old, here, then = (_file(text) for text in (base, mine, new))
     if old is None or here is None or then is None:
@@ -543,8 +554,8 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
         if name not in then.imports and (name in read or name not in old.imports)
     ]
     text = _add_imports(new, mine, wanted)
-    whole = None if text is None else _file(text)
-    if whole is None:
+    generated = None if text is None else _file(text)
+    if generated is None:
         return None
     own = {
         key: decided[key].text if key in decided else part.text
@@ -553,7 +564,7 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
     }
     pieces = [
         (key, decided[key].text if key in decided else piece)
-        for key, piece in whole.pieces
+        for key, piece in generated.pieces
     ]
     conflicts = sum(part.conflicts for part in decided.values())
     text = "".join(_placed(pieces, own, list(here.parts)))
@@ -561,9 +572,9 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
 
 
 def _file(text: str) -> _File | None:
-    """Return a text as named statements and imports; None if two statements share a line or a key.
+    """Return a text as named statements and imports; None if two statements share a line or a name: they could not be told apart.
 
-    The key of a statement without a name is its form after `=`.
+    The name (key) of a statement that defines none is `=` and its form.
     """
     rows, done = split(text), 0
     runs = (statement.imports for statement in cut(text) or ())
@@ -593,7 +604,7 @@ def _file(text: str) -> _File | None:
 
 
 def _clash(one: Mapping[str, Imported], other: Mapping[str, Imported]) -> bool:
-    """Return whether a name is imported by both, but from different modules or with different comments."""
+    """Return whether two files import a name from different modules, or with different comments: then neither can be preferred."""
     return any(one[name] != other[name] for name in one.keys() & other)
 
 
@@ -608,7 +619,7 @@ def _defined(node: ast.stmt) -> str:
 
 
 def _read(node: ast.stmt) -> Iterator[str]:
-    """Yield the names in a statement, and parameters: a pytest test's are fixtures, defined elsewhere in the file."""
+    """Yield the names in a statement, parameters included: those of a pytest test are fixtures, defined elsewhere in the file."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             yield part.id
@@ -619,10 +630,10 @@ def _read(node: ast.stmt) -> Iterator[str]:
 def _edited(
     base: Mapping[str, _Part], mine: Mapping[str, _Part], new: Mapping[str, _Part]
 ) -> dict[str, Merged]:
-    """Return, by key, the text of each statement the user wrote, changed or removed ("" for a removed one).
+    """Return, by key, the text of each statement that the user wrote, changed or removed ("" for a removed one).
 
-    `base` has the statements as generated last, `mine` the file's, `new` those generated now; if this changed one too, the two are merged,
-    perhaps with conflicts.
+    `base` has the statements as generated last, `mine` the file's, `new` those generated now; if the generator changed one too, both
+    are merged, perhaps with conflicts.
     """
     found: dict[str, Merged] = {}
     for key in dict.fromkeys([*mine, *base]):
@@ -642,7 +653,7 @@ def _edited(
 def _needed(
     mine: Mapping[str, _Part], kept: Collection[str], there: Collection[str]
 ) -> set[str]:
-    """Return the keys of definitions the `kept` ones read, directly or not, and the new text lacks (`there` are its keys)."""
+    """Return the keys of the file's definitions that the `kept` ones read, directly or not, and that the new text (keys `there`) lacks."""
     reached: set[str] = set()
     waiting = list(kept)
     while waiting:
@@ -653,7 +664,7 @@ def _needed(
 
 
 def _add_imports(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
-    """Return the new text with the `wanted` imports of the file `mine`; None if the new text has none to add to, or a comment is in the way."""
+    """Return the new text with the `wanted` imports of the file, `mine`, added; None if it has no imports, or they cannot be taken apart."""
     statements, models = list(cut(new) or ()), cut(mine) or ()
     runs = [i for i, item in enumerate(statements) if item.imports]
     for one in wanted:
@@ -661,8 +672,8 @@ def _add_imports(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
             return None
         having = (i for i in runs if one.module in _modules(statements[i]))
         place = next(having, runs[0])
-        beside = next(m for m in models if one.said in {o.said for o in m.imports})
-        lines, model = _parse(statements[place].text), _parse(beside.text)
+        source = next(m for m in models if one.said in {o.said for o in m.imports})
+        lines, model = _parse(statements[place].text), _parse(source.text)
         if not lines or not model:
             return None
         _add(lines, model, one, _is_single(lines))
@@ -672,7 +683,7 @@ def _add_imports(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
 
 
 def _modules(run: Statement) -> set[str | None]:
-    """Return the modules of a run's `from` imports; `import name` has none."""
+    """Return the modules that a run of imports imports from; `import name` has none."""
     return {one.module for one in run.imports if one.module is not None}
 
 
@@ -681,13 +692,13 @@ def _placed(
 ) -> Iterator[str]:
     """Yield the texts of the merged file: `pieces`, from the new text, with the file's `own` definitions in between.
 
-    Each own one comes before the first of its successors in the file (`mine`, all keys in order) present in the new text; without one, at the
-    end.
+    Each own one stays before what followed it in the file: `mine` has the file's keys in order, and the first successor that the new
+    text has too decides; without one it comes last.
     """
-    order = {key for key, _ in pieces}
+    keys = {key for key, _ in pieces}
     before: dict[str, list[str]] = {}
     for key, text in own.items():
-        following = (other for other in mine[mine.index(key) + 1 :] if other in order)
+        following = (other for other in mine[mine.index(key) + 1 :] if other in keys)
         before.setdefault(next(following, END), []).append(text)
     for key, text in pieces:
         yield from before.get(key, ())

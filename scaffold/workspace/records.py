@@ -75,7 +75,7 @@ def function_digest(text: str, names: Collection[str]) -> str:
 
 
 def meaning_digest(text: str) -> str:
-    """Return a digest of a file's code without comments and docstrings, for a file a formula comes from; of any text that is no Python."""
+    """Return a digest of a file that a formula comes from, of its code without comments and docstrings; of its text if it is no Python."""
     return (
         function_digest(text, ())
         or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -326,7 +326,7 @@ def state_paths(record: Record) -> tuple[str, ...]:
 def kept_file(
     role: str, path: str, draft: str, text: str, before: Kept | None = None
 ) -> Kept:
-    """Return the record of a file just written with this text, which it holds packed; `draft` is the digest of the text before formatting.
+    """Return the record of a file written with this text, which it holds packed; `draft` is the digest of the draft.
 
     `before`, the file's record so far, gives the packed text if the text is unchanged: builds of zlib pack it differently, and a
     record must change only with its content.
