@@ -52,7 +52,7 @@ def key_of(head: str, call: str) -> Key | None:
 
 
 def _operator_or_subscript(head: str) -> Key | None:
-    """Return the key of `x + y`, `-x` or `x[index]`; None for any other text."""
+    """Return the key of `x + y`, ("operator", "+"), of `-x` or of `x[index]`, ("subscript", "[]"); None for any other text."""
     if re.match(r"\w+\[\w+\]$", head):
         return "subscript", "[]"
     found = _BINARY.match(head) or _UNARY.match(head)

@@ -108,6 +108,7 @@ def bytes_in(sizes: Sizes) -> Callable[[Sequence[Tensors]], str]:
     """Return a function that writes the bytes of tensors as text: `4*N*D`, and behind it `= 4,096` if sizes are given."""
 
     def written(tensors: Sequence[Tensors]) -> str:
+        """Return the bytes of these tensors as text."""
         number = f" {counted(tensors, sizes)}" if sizes else ""
         return f"{total(tensors)}{number}"
 

@@ -286,21 +286,21 @@ def _rows_of_orphan(project: Project, record: Record) -> Iterator[Checked]:
     reason = f"no op '{record.op}' in {record.manifest}"
     hint = f"scaffold remove {record.op}"
     standings = [(kept, standing(project.root, kept)) for kept in record.files]
-    there = [kept for kept, known in standings if known.condition != "missing"]
+    present_files = [kept for kept, known in standings if known.condition != "missing"]
     if any(known.edited for _, known in standings):
         reason, hint = f"{reason}; edited", f"{hint} --force"
-    for kept in there:
+    for kept in present_files:
         yield Checked(kept.path, record.op, "orphaned", reason, hint, kept)
-    if not there:
+    if not present_files:
         path = record_path(record.op)
         yield Checked(path, record.op, "orphaned", reason, hint)
 
 
 def difference(project: Project, item: Checked) -> str:
     """Return the diff that `check --diff` shows for a row: the user's edits, or the update of a stale or missing file; "" for any other."""
-    there = present(project.root, item.path)
+    on_disk = present(project.root, item.path)
     base = item.kept.written if item.kept else None
-    before, after = _sides(item, there, base)
+    before, after = _sides(item, on_disk, base)
     if before == after or after is None:
         return ""
     target = project.root / item.path
@@ -308,15 +308,15 @@ def difference(project: Project, item: Checked) -> str:
 
 
 def _sides(
-    item: Checked, there: bytes | None, base: str | None
+    item: Checked, on_disk: bytes | None, base: str | None
 ) -> tuple[bytes | None, bytes | None]:
     """Return the contents to compare for a row, before and after; None for no file.
 
-    `there` is the file's content on disk, `base` its text as written last. Of a file edited by hand these two are compared; of a
+    `on_disk` is the file's content, `base` its text as written last. Of a file edited by hand these two are compared; of a
     stale or missing one what is there and what a run would write.
     """
     written = base.encode() if base is not None else None
     if item.status in ("edited", "conflict-markers"):
-        return written, there
+        return written, on_disk
     wanted = item.wanted.text.encode() if item.wanted and item.wanted.text else written
-    return (there, wanted) if item.status in ("stale", "missing") else (None, None)
+    return (on_disk, wanted) if item.status in ("stale", "missing") else (None, None)

@@ -60,6 +60,7 @@ class Unsaid(ScaffoldError):
     def __init__(
         self, message: str, location: Location, hint: str | None, proposal: str
     ) -> None:
+        """Make the error of one input; `proposal` is the value for all inputs."""
         super().__init__(message, location, hint)
         self.proposal = proposal
 
@@ -534,8 +535,8 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     if found := _integers_or_mask(name, by_kind):
         return _Judged(f"{name}[; {found.kind}]{optional}")
     if use := by_kind.get("index"):
-        said = f"'{name}' is used as an index: positions, a mask or a number"
-        refused = "" if is_tensor else said
+        reason = f"'{name}' is used as an index: positions, a mask or a number"
+        refused = "" if is_tensor else reason
         return _Judged(f"{name}[; int]{optional}", refused, use.node)
     if is_tensor and _is_only_compared(by_kind):
         return _Judged(f"{name}[; int]{optional}", said=COMPARED)
@@ -549,15 +550,15 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
         )
     if use := by_kind.get("operand") or by_kind.get("constant"):
         if by_name and _is_called_as_a_number(name):
-            said = f"'{name}' looks like a number, not a tensor"
-            return _Judged(_number(name, "", optional), said, use.node)
+            reason = f"'{name}' looks like a number, not a tensor"
+            return _Judged(_number(name, "", optional), reason, use.node)
         return _Judged(f"{name}{optional}")
     use = uses[0]
     if optional and all(one.takes in ("optional", "unclear") for one in uses):
         return _Judged(f"{name}?")
-    said = f"it is unknown whether '{name}' is a tensor"
+    reason = f"it is unknown whether '{name}' is a tensor"
     entry = _number(name, use.type, "") if use.type else name
-    return _Judged(entry, f"{said}: {use.where}" if use.where else said, use.node)
+    return _Judged(entry, f"{reason}: {use.where}" if use.where else reason, use.node)
 
 
 # Words of names: `valid_mask` is a mask if it may be one, `mask_indices` is not.
@@ -671,9 +672,9 @@ def of_stated_names(
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
         return None
-    whole = " ".join(inputs.split())
+    text_of_inputs = " ".join(inputs.split())
     try:
-        entries = parse_entries(whole, Location("--inputs"))
+        entries = parse_entries(text_of_inputs, Location("--inputs"))
         text = Text(stated, locate(("forward",)))
         if stated.lstrip().startswith("@"):
             given = frozenset(entry.name.text for entry in entries)
@@ -696,10 +697,10 @@ def of_stated_names(
             typed = f": {found.kind}" if found.is_value else f"[; {found.kind}]"
             added = typed
             if entry.dims is not None:
-                end, added = whole.index("]", end), f"; {found.kind}"
-            whole = f"{whole[:end]}{added}{whole[end:]}"
+                end, added = text_of_inputs.index("]", end), f"; {found.kind}"
+            text_of_inputs = f"{text_of_inputs[:end]}{added}{text_of_inputs[end:]}"
             notes.append(f"{name}{typed} in --inputs: {found.said}")
-    return (whole, (*reversed(notes),)) if notes else None
+    return (text_of_inputs, (*reversed(notes),)) if notes else None
 
 
 def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
@@ -707,9 +708,9 @@ def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
 
     `text` is the forward. Of labels that may also be probabilities (a `soft` use) the number of dims decides.
     """
-    every = frozenset(entry.name.text for entry in entries)
-    uses = NameUses((), every)
-    uses.block(program_of(text, Scope(every)).body)
+    names = frozenset(entry.name.text for entry in entries)
+    uses = NameUses((), names)
+    uses.block(program_of(text, Scope(names)).body)
     kinds = dict[str, str]()
     if text.origin and text.origin.function:
         node = text.origin.definitions.functions[text.origin.function]
@@ -740,13 +741,13 @@ MASKS = re.compile(r"(?:\w+\.)*(?:BoolTensor|BoolBuffer.*|Bool\[.*)")
 
 def _annotated(kind: str) -> _Proven | None:
     """Return the type of a tensor's elements by an annotation, "int" of `torch.LongTensor` or `Int[Tensor, "n"]`; None if it says nothing."""
-    said = f"it is annotated as {kind}"
+    evidence = f"it is annotated as {kind}"
     if owned_kind(kind) in BUFFERS:
-        said = "it is a buffer of such elements"
+        evidence = "it is a buffer of such elements"
     kind = kind.removesuffix(" | None")
     if WHOLE_TENSORS.fullmatch(kind):
-        return _Proven("int", said)
-    return _Proven("bool", said) if MASKS.fullmatch(kind) else None
+        return _Proven("int", evidence)
+    return _Proven("bool", evidence) if MASKS.fullmatch(kind) else None
 
 
 def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | None:
@@ -756,7 +757,8 @@ def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | N
     is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
     if value and value.type in ("int", "bool") and not is_tensor:
         return _Proven(value.type, value.where, True)
-    either = by_kind.get("unclear")  # `i.clamp(-n, n) + n` of positions
+    # A number or a tensor, and an index too: the `n` of `x[i.clamp(-n, n) + n]`.
+    either = by_kind.get("unclear")
     if "index" in by_kind and either and either.type and not is_tensor:
         return _Proven("int", either.where, True)
     if found := _annotated(annotation) or _integers_or_mask(name, by_kind):
@@ -773,13 +775,13 @@ def with_dims(inputs: str, shapes: Mapping[str, str]) -> str:
 
     `shapes` has them by name: "B, T". The entries are changed from the last on, so that earlier places stay.
     """
-    whole = " ".join(inputs.split())
-    for entry in reversed(parse_entries(whole, Location("--inputs"))):
+    text = " ".join(inputs.split())
+    for entry in reversed(parse_entries(text, Location("--inputs"))):
         dims = shapes.get(entry.name.text)
         if dims is None or entry.dims is not None:
             continue
         end = entry.name.place.column - 1 + len(entry.name.text)
-        name, rest = whole[:end], whole[end:].lstrip()
+        name, rest = text[:end], text[end:].lstrip()
         traits = rest.startswith("[")  # `mask[; const]`
-        whole = f"{name}[{dims}{rest[1:]}" if traits else f"{name}[{dims}]{whole[end:]}"
-    return whole
+        text = f"{name}[{dims}{rest[1:]}" if traits else f"{name}[{dims}]{text[end:]}"
+    return text

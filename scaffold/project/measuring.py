@@ -90,6 +90,7 @@ def _other(found: Specified, text: str) -> Formula:
     """
 
     def locate(path: KeyPath, *, key: bool = False) -> Location:
+        """Return the place of a key: the other operator takes the forward's."""
         stated = path[:1] == ("forward",)
         return Location("--against") if stated else found.locate(path, key=key)
 
@@ -134,5 +135,6 @@ def _refused(name: str, words: str) -> ScaffoldError:
 
 
 def _title(sizes: Sizes, dtype: str) -> str:
+    """Return the sizes and the dtype of a table, as in its title."""
     shown = (f"{name}={'x'.join(map(str, size))}" for name, size in sizes.items())
     return ", ".join((*shown, dtype))

@@ -502,7 +502,7 @@ class NameUses:
         calls = calls_of(kind, name, len(given), words)
         calls = calls or calls_of(kind, name.removesuffix("_"), len(given), words)
         given.update(words)
-        if _starred(node.args) or "None" in words:
+        if _starred(node.args) or "None" in words:  # `**options` has no name
             calls = tuple(call for call in calls if _is_spread(call, given))
         return _Parsed(given, calls, shown)
 
@@ -557,7 +557,10 @@ class _Parsed(NamedTuple):
         return any("creates" in facts.flags for facts in facts_of_call(self.word))
 
     def follows(self) -> bool:
-        """Return whether the result's dtype is the first argument's: integers of integers (`x.view(-1)`, `x * 2`)."""
+        """Return whether the result has the dtype of the first argument: integers of integers (`x.view(-1)`, `x.clamp(0, 5)`).
+
+        So if integers are needed of the result, they are of the argument. False if other tensors or a `dtype` have a say.
+        """
         called = built_in_primitives().called  # other functions are unknown
         known = called(self.word) or called(self.word.removesuffix("_"))
         kinds = {kind for facts in known for kind in facts.kinds}
@@ -565,8 +568,8 @@ class _Parsed(NamedTuple):
             return False
         takes = {call[0].takes for call in self.calls if 0 in call}
         slots = (call[at] for call in self.calls for at in self.given if at in call)
-        said = {*self.given, *(slot.parameter for slot in slots)}
-        return takes == {"tensor"} and "dtype" not in said
+        stated = {*self.given, *(slot.parameter for slot in slots)}
+        return takes == {"tensor"} and "dtype" not in stated
 
     def is_moved(self) -> bool:
         """Return whether the result has elements of the first argument alone (`x.view(-1)`), or none of them (`zeros_like`, `x.shape`)."""
@@ -650,6 +653,7 @@ def _element_of(expected: Expected) -> Expected:
     """Return the `Expected` for an element of a tuple, from that for the tuple: of "tuple[int, ...]" each is an "int"."""
 
     def element(node: ast.expr) -> Use:
+        """Return the use of an element: that of its tuple, with the type inside."""
         use = expected(node)
         inner = use.type.removeprefix("tuple[").partition(",")[0]
         return use._replace(type=inner) if use.type.startswith("tuple[") else use

@@ -29,6 +29,6 @@ def stub_file(text: str) -> str:
     shared = needed(op_testing_draft(PLAIN, None), text, True, found=False)
     # The imports and shared parts go between the docstring and the code.
     docstring, _, code = text.partition('"""\n\n')
-    whole = f"{shared}\n\n\n{code}"
-    imports = import_block(whole, ALSO, KNOWN)
-    return format_source(f'{docstring}"""\n\n{imports}\n\n\n{whole}\n')
+    body = f"{shared}\n\n\n{code}"
+    imports = import_block(body, ALSO, KNOWN)
+    return format_source(f'{docstring}"""\n\n{imports}\n\n\n{body}\n')

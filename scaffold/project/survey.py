@@ -73,12 +73,12 @@ class Op(NamedTuple):
         """
         if self.record is None or self.changed:
             return False
-        there = all(
+        all_there = all(
             item.condition != "missing" and not item.lost
             for item in self.standings.values()
         )
         # A record without a draft is of a file the op no longer has.
-        return there and all(kept.draft for kept in self.record.files)
+        return all_there and all(kept.draft for kept in self.record.files)
 
     @property
     def upgrade(self) -> str:
@@ -178,6 +178,7 @@ class _Digests:
     def __init__(
         self, project: Project, digest: Callable[[str], str] = text_digest
     ) -> None:
+        """Begin with no file read; `digest` makes the digest of a text, which may ignore comments."""
         self._root, self._of = project.root, digest
         self._known: dict[str, str] = {}
 

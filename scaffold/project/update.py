@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
         """Return the number of ops by verb: `2 created, 98 identical`."""
         counted = Counter(self.verbs.values())
         return ", ".join(
-            f"{counted[verb]} {told}" for verb, told in TOLD.items() if counted[verb]
+            f"{counted[verb]} {word}" for verb, word in TOLD.items() if counted[verb]
         )
 
 

@@ -173,6 +173,7 @@ class Cursor:
     """A position in a list of tokens: the base of parsers by recursive descent. The last token is an `end`, which is never skipped."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
+        """Begin at the first of the tokens, of which there is one at least, the `end`."""
         self.tokens = tokens
         self.position = 0
 

@@ -146,7 +146,7 @@ def _check_words(
 
 
 def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Yield every string in a value, with its path: `("grad", "x")` for the string at `grad.x`."""
+    """Yield every string in a value, with the path to report a problem of it at: `("grad", "x")` for the string at `grad.x`."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -160,9 +160,9 @@ def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, s
     """
     tensors = arguments.tensors
     if len(found.inputs) != len(tensors):
-        said = f"indices are given for {len(found.inputs)} of {len(tensors)} inputs"
+        message = f"indices are given for {len(found.inputs)} of {len(tensors)} inputs"
         listed = ", ".join(item.name for item in tensors)
-        yield said, f"write one group of indices for each of: {listed}"
+        yield message, f"write one group of indices for each of: {listed}"
         return
     if len(found.outputs) < len(arguments.outputs):
         listed = ", ".join(item.name for item in arguments.outputs)

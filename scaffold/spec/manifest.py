@@ -80,11 +80,11 @@ def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]
     In library style the registered op is in place of the Function. No spec is built: the entry may be invalid otherwise.
     """
     op, klass = op_names(entry.name, NOWHERE, packaged=True)
-    said = {**dict(configuration.defaults), **entry.raw}
-    klass = str(said.get("class-name", klass))
+    keys = {**dict(configuration.defaults), **entry.raw}
+    klass = str(keys.get("class-name", klass))
     patterns = configuration.names
-    module = () if said.get("module") is False else (patterns.module_class(klass),)
-    library = said.get("style", configuration.style) == "library"
+    module = () if keys.get("module") is False else (patterns.module_class(klass),)
+    library = keys.get("style", configuration.style) == "library"
     function = registered_name(op) if library else patterns.function_class(klass)
     return (op, function, *module)
 
@@ -121,10 +121,10 @@ def proof_digest(
     Of the configuration it includes the defaults of keys missing in the table. It excludes the op's name and comments: `meaning`
     returns the digest of code without comments, and the digests in `reads` ignore them too.
     """
-    said = {**dict(configuration.defaults), **entry.raw}
+    keys = {**dict(configuration.defaults), **entry.raw}
     raw = {
-        key: _digested(key, said[key], meaning)
-        for key in sorted(said)
+        key: _digested(key, keys[key], meaning)
+        for key in sorted(keys)
         if key not in KEYS or KEYS[key].proven
     }
     text = json.dumps([raw, reads], sort_keys=True, default=str)
@@ -150,8 +150,8 @@ def configuration_digest(
     It excludes formatting and absolute paths (the fields in WITHOUT_A_SAY): the same project elsewhere has the same digest.
     `directories` are those of the ops and their tests.
     """
-    said = configuration._asdict()
+    fields = configuration._asdict()
     for name in WITHOUT_A_SAY:
-        del said[name]
-    said["rules"] = [PurePath(item.path).name + item.text for item in said["rules"]]
-    return text_digest(f"{said!r}\n{directories!r}\n{manifest}")
+        del fields[name]
+    fields["rules"] = [PurePath(item.path).name + item.text for item in fields["rules"]]
+    return text_digest(f"{fields!r}\n{directories!r}\n{manifest}")

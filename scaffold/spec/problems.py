@@ -58,6 +58,7 @@ class Sought(Location):
         return getattr(self.found(), name)  # only `Location` has the fields
 
     def __reduce__(self) -> tuple[type[Location], tuple[str, int, int]]:
+        """Pickle as an ordinary `Location`, for other processes."""
         place = self.found()
         return Location, (place.source, place.line, place.column)
 
@@ -81,6 +82,7 @@ class Problems:
     """A collector of one op's problems: readers report to it and go on, `raise_found` raises all of them."""
 
     def __init__(self, locate: Locate) -> None:
+        """Begin without problems; `locate` finds the place of a key of the op."""
         self._locate = locate
         self._found: list[ScaffoldError] = []
 

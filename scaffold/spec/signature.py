@@ -463,6 +463,7 @@ class _TypeReader:
     """
 
     def __init__(self, words: Words) -> None:
+        """Begin without an imported type; `words` are the whole type as written, for places of errors."""
         self.words = words
         self.imported: tuple[str, str] | None = None
 

@@ -30,7 +30,7 @@ _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # invalid in a literal s
 
 
 def toml_text(value: Any) -> str:
-    """Return a value in TOML syntax, on one line."""
+    """Return a value in TOML syntax, on one line, for hints and generated tables: `["a", "b"]`, `{ x = "x * 2" }`."""
     if isinstance(value, dict):
         entries = (
             f"{toml_key(key)} = {toml_text(item)}" for key, item in value.items()

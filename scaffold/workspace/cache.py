@@ -37,6 +37,7 @@ class Known:
     """The texts found equal, and the records found intact: by earlier runs, as stored in a file, and by this run. Other answers are not stored."""
 
     def __init__(self, path: Path) -> None:
+        """Begin with the answers stored in the file at `path`, which need not exist."""
         self._path = path
         self._known: set[str] | None = None  # read when it is first needed
         self._met: set[str] = set()

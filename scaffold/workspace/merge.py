@@ -225,6 +225,7 @@ def _add(
     new text, has it.
     """
     name = f"{one.name} as {one.alias}" if one.alias else one.name
+    # Nothing joins an `import name`, which has no module.
     same = [line for line in lines if line.module == one.module and line.module]
     if same and not single and same[-1].bare:
         names = same[-1].names

@@ -432,7 +432,7 @@ def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
 def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
     """Return the record of an op in a parsed JSON object of any version so far; raise KeyError, TypeError or ValueError for an invalid one.
 
-    `state` has the files beside it, in which version 1 kept texts; `said` decodes a digest, as the version spells it.
+    `state` has the files beside it, in which version 1 kept texts; `digest_of` decodes a digest, as the version spells it.
     """
     if raw["version"] > VERSION:
         message = (
@@ -442,8 +442,9 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
             f"install the torch-scaffold that wrote it, {raw['tool']}, or a later one"
         )
         raise ScaffoldError(message, Location(record_path(op)), hint)
-    said = _digest if raw["version"] > 2 else _hexadecimal
-    reads = tuple(sorted((k, said(v)) for k, v in raw.get("reads", {}).items()))
+    digest_of = _digest if raw["version"] > 2 else _hexadecimal
+    reads = tuple(sorted((k, digest_of(v)) for k, v in raw.get("reads", {}).items()))
+    # Of version 1: the path of each file's text, by role.
     former = {
         role: path
         for role in raw["files"]
@@ -453,15 +454,15 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
         Kept(
             role,
             _below(file["path"]),
-            said(file.get("draft", file["text"])),
-            said(file["text"]),
+            digest_of(file.get("draft", file["text"])),
+            digest_of(file["text"]),
             _text(file["base"]) if raw["version"] > 1 else _former(role, former, state),
         )
         for role, file in raw["files"].items()
     )
-    spec, configuration, templates = (said(raw[key]) for key in _ORIGIN)
+    spec, configuration, templates = (digest_of(raw[key]) for key in _ORIGIN)
     origin = Origin(_text(raw["tool"]), spec, configuration, templates, reads)
-    proof = _proof(raw.get("proof"), said)
+    proof = _proof(raw.get("proof"), digest_of)
     paths = tuple(former.values())
     return Record(op, _text(raw["manifest"]), origin, files, proof, paths)
 
@@ -478,8 +479,8 @@ def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) ->
         return ""
 
 
-def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
-    """Return the proof in a record's JSON; None if it has none. `said` decodes a digest, as the record's version spells it.
+def _proof(raw: Any, digest_of: Callable[[Any], str]) -> Proof | None:
+    """Return the proof in a record's JSON; None if it has none. `digest_of` decodes a digest, as the record's version spells it.
 
     Raise ValueError if the proof is by an unknown command, KeyError or TypeError for JSON of another form.
     """
@@ -488,7 +489,7 @@ def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
     by, tool, torch = raw["by"], _text(raw["tool"]), _text(raw["torch"])
     if by not in get_args(By):
         raise ValueError
-    spec, function, text = (said(raw[key]) for key in _PROVEN)
+    spec, function, text = (digest_of(raw[key]) for key in _PROVEN)
     return Proof(spec, function, text, by, tool, torch, _text(raw.get("lacks", "")))
 
 

@@ -139,8 +139,8 @@ def _marks_of(
         yield _Mark(start, f"{depth} @{_said(decorator)}")
     first: Any = node.pattern if isinstance(node, ast.match_case) else node
     start = places.position(first.lineno, first.col_offset)
-    said = _documentation(parent, node) or _said(node)
-    yield _Mark(start, f"{depth} {said}")
+    form = _documentation(parent, node) or _said(node)
+    yield _Mark(start, f"{depth} {form}")
     yield from _marks(node, depth + 1, places)
 
 
@@ -231,6 +231,7 @@ class _Cutter:
     """One pass over the tokens of a file: it collects the form of a statement, and closes the statement at the end of its last line."""
 
     def __init__(self, lines: list[str], marks: list[_Mark]) -> None:
+        """Begin at the first of the file's lines; `marks` are the starts of its statements, in order."""
         self._lines = lines
         self._marks = marks
         self._next = 0  # of the marks

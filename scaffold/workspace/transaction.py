@@ -346,6 +346,7 @@ def _step(entry: dict[str, str], root: Path) -> Step:
     """Return a step of a journal read from disk; raise for a path outside the root, or a temporary file not named like ours: it is forged."""
     target = root / entry["target"]
     staged, backup = entry["staged"], entry["backup"]
+    # A file to be removed may itself be a link.
     _inside(target.parent if staged is None else target, root)
     for name in (staged, backup):
         if name is not None and not _TEMPORARY.fullmatch(name):
@@ -389,6 +390,7 @@ class ChangedError(ScaffoldError):
     """The error of files that changed between reading and writing, by another run or the user; a caller may read and plan again."""
 
     def __init__(self, root: Path, message: str, hint: str | None = None) -> None:
+        """Make the error; `root` is the directory in which a run has to wait its turn before it tries again."""
         super().__init__(message, hint=hint)
         self.root = root
 
