@@ -32,7 +32,7 @@ class Primitives:
         read: Callable[[str], Section],
         composed: Mapping[str, tuple[str, ...]],
     ) -> None:
-        """Index the spellings of primitives; `read` parses the section of a name. Facts and the index by last words are made on demand."""
+        """Index the spellings, `heads`, by kind and name; `read` parses the section of a primitive, later. The rest is made on demand."""
         self.heads, self.composed = heads, composed
         self._read = read
         self._sections: dict[str, Section] = {}

@@ -300,6 +300,7 @@ class NameUses:
         self.parts(node, use, expected)
         if isinstance(node, COMPUTED) and use.takes not in ("assigned", "moved"):
             meaning = self.elements_of(node)
+            # Arithmetic has used the elements by value already: `parts` noted it.
             if use.takes in (*WHOLE, "constant") or not meaning.computed:
                 self.used(meaning, use)
 
@@ -714,6 +715,7 @@ def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
     if soft:
         where = f"{shown} (a float tensor, if it is probabilities)"
         return Use(soft[0].takes, node, where, doubtful=True, soft=True)
+    # Positions for one signature, something else for another: which of them is called is unknown.
     if slots[0].takes in WHOLE and {slot.takes for slot in slots} != {slots[0].takes}:
         return _unclear(node)
     return Use(slots[0].takes, node, shown)

@@ -314,7 +314,7 @@ class _EntryParser(Cursor):
     def type_before(self) -> Words | None:
         """Read the type before a name, as in `float eps=1e-5` or `Tensor? x`; None, with nothing read, if the name comes first."""
         follows = self.tokens[self.position + 1 :]
-        # `mark`: the type is followed by a `?`, as in `Tensor? x`.
+        # `mark`: the type is followed by a `?`, as in `Tensor? x`. A slice, as the text may end there.
         mark = follows[0].text == "?" if follows else False
         names = follows[mark : mark + 1]
         if self.next.text in PREFIXES and names and names[0].kind == "name":

@@ -153,5 +153,6 @@ def configuration_digest(
     fields = configuration._asdict()
     for name in WITHOUT_A_SAY:
         del fields[name]
+    # Of a table of rules the name and the text count: its directory may be another elsewhere.
     fields["rules"] = [PurePath(item.path).name + item.text for item in fields["rules"]]
     return text_digest(f"{fields!r}\n{directories!r}\n{manifest}")

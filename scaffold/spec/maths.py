@@ -544,6 +544,7 @@ def _own_text_of_both(
 
     `locals_` are the names the surrogate reads of the forward, `inputs` the parameters. () if one of the texts cannot be run alone.
     """
+    # The surrogate's text takes names of the forward as parameters too.
     after = surrogate.own_text([*inputs, *sorted(filter(str.isidentifier, locals_))])
     found: tuple[str, ...] = forward.own_text(inputs, after) if after else ()
     return found

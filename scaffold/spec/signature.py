@@ -442,7 +442,7 @@ def _expression(words: Words, what: str) -> ast.expr:
         raise ScaffoldError(f"{_short(words.text)} is not {what}", words.place)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error")  # such as '\d'
             return ast.parse(words.text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         message = f"{_short(words.text)} is not {what}"
