@@ -53,13 +53,13 @@ def may_be(word: str, flag: str) -> bool:
 
 @cache
 def is_untyped(word: str) -> bool:
-    """Return whether PyTorch declares no result type for a call, so that a strict type checker must be told that it is a tensor."""
+    """Return whether PyTorch declares no result type for a call, so a strict type checker must be told that it is a tensor."""
     return any(word in facts.untyped for facts in facts_of_call(word))
 
 
 @cache
 def is_unbatched(word: str) -> bool:
-    """Return whether the vmap of gradcheck's `check_batched_grad` rejects a call, so that a test must not ask for it.
+    """Return whether the vmap of gradcheck's `check_batched_grad` rejects a call, so a test must not ask for it.
 
     It is an older one than the vmap of torch.func.
     """
@@ -94,7 +94,7 @@ def casts_like(word: str) -> bool:
 
 @cache
 def may_share_memory(word: str) -> bool:
-    """Return whether the result of a call may share memory with an argument, so that writing into one changes the other."""
+    """Return whether the result of a call may share memory with an argument, so writing into one changes the other."""
     return any(facts.memory != "fresh" for facts in facts_of_call(word))
 
 

@@ -329,7 +329,7 @@ def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong
 
 
 def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
-    """Yield the errors in the facts `dtype`, `passes`, `in_place`, and in those that are names for results."""
+    """Yield the errors in the facts `dtype`, `passes`, `in_place`, and in those names for results."""
     dtype = section.get("dtype", "own")
     if dtype not in DTYPES and dtype not in parameters:
         hint = f"{', '.join(DTYPES)}, or a parameter whose dtype it has"

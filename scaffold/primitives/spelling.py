@@ -82,5 +82,5 @@ def is_bar(item: ast.expr) -> bool:
 
 
 def is_bare(head: str) -> bool:
-    """Return whether an entry of `also` has no parameters of its own, so that those of `call` are its: "method", or a dotted name."""
+    """Return whether an entry of `also` has no parameters of its own, so those of `call` are its: "method", or a dotted name."""
     return bool(re.fullmatch(r"method|[A-Za-z_][\w.]*", head))
