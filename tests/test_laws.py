@@ -551,10 +551,10 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have, with its largest parts. A clean-up lowers a number; only a new capability
 # raises one, in its own commit, by the lines it takes, which names what it is and what went for it.
 BUDGET = {
-    "cli": 4764,  # one module a command; an error shows its line
+    "cli": 4776,  # one module a command; an error shows its line; names for adopted Functions
     "derive": 19296,  # lowering, gradients, simplification, plan, writing; autocast, forward mode, ops in library style
     "formula": 7390,  # the Python of forwards: functions, modules, loops, branches, changes in place
-    "inspect": 3706,  # hand-written Functions; arguments for them, shapes of convolutions among them
+    "inspect": 3800,  # hand-written Functions; arguments for them; tuples on ctx, changes in place
     "lint": 4766,  # 47 rules, --fix, output formats
     "primitives": 858,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 3000,  # row programs, and their printer for Triton

@@ -42,11 +42,13 @@ from scaffold.errors import (
     VerificationError,
     raise_all,
 )
+from scaffold.formula.names import fresh
 from scaffold.inspect import Function
 from scaffold.inspect.adopting import Adopted, Value, Wanted
 from scaffold.inspect.adopting import adopt as adopt_text
 from scaffold.inspect.declarations import Unfit, choices_of_kinds
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.imported_names import snake_case
 from scaffold.inspect.pure_torch import is_torch
 from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import shapes_for
@@ -193,20 +195,33 @@ def _run(
         if verify:
             raise_all(process.start())
         for source in sources:
+            stated: Values = {**settings, "verify": verify}
+            taken: tuple[str, ...] = ()
             try:
-                found = adopted(source, {**settings, "verify": verify}, process)
+                found = adopted(source, stated, process)
+                if found.op.name in adoptions:
+                    name = _own_name(source, found.op.name, {*adoptions})
+                    words = f"'{found.op.name}' is the name of another op"
+                    taken = (f"{source.function.name} of {source.path}: {words}",)
+                    found = adopted(source, {**stated, "name": name}, process)
             except ScaffoldError as refusal:
                 refused.append(refusal)
                 continue
-            name, notes = found.op.name, (*found.notes, *found.op.recomputed)
-            if name in adoptions:
-                message = f"'{source.function.name}' is not adopted: another Function has taken the name '{name}'"
-                hint = "adopt it alone, with --name NAME"
-                refused.append(ScaffoldError(message, source.place, hint))
-            elif every:
-                notes = tuple(f"{name}: {note}" for note in notes)
-            adoptions.setdefault(name, found._replace(notes=notes))
+            notes = (*taken, *found.notes, *found.op.recomputed)
+            if every:
+                notes = tuple(f"{found.op.name}: {note}" for note in notes)
+            adoptions[found.op.name] = found._replace(notes=notes)
     return [*adoptions.values()], refused
+
+
+def _own_name(source: "Source", name: str, taken: set[str]) -> str:
+    """Return a name not in `taken` for a Function: of its class, with its file's, `layers_swish`, then with its directories' names."""
+    own = snake_case(source.function.name.removesuffix("Function"))
+    stems = [own or name]
+    for part in map(snake_case, reversed(Path(source.path).with_suffix("").parts)):
+        if part.isidentifier() and not stems[-1].startswith(part):
+            stems.append(f"{part}_{stems[-1]}")
+    return next((stem for stem in stems if stem not in taken), fresh(name, taken))
 
 
 def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:

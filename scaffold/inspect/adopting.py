@@ -5,6 +5,7 @@ Invariant: what the Function computes is its own text; the table says what goes 
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -170,11 +171,13 @@ def _wrapper(facts: Facts) -> ast.FunctionDef | None:
     """Return the function of the module calling apply; None if there is none.
 
     Its name becomes the op's, and its defaults those of the op. One with the class's own name does not count: it hides the
-    class.
+    class; nor does a test.
     """
     name = facts.function.name
     for node in facts.module.tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name != name:
+        if isinstance(node, ast.FunctionDef) and not re.match(
+            f"test|{name}$", node.name
+        ):
             for inner in ast.walk(node):
                 applied = isinstance(inner, ast.Attribute) and inner.attr == "apply"
                 if applied and ast.unparse(inner.value) == name:  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ def forward_body(
     assert forward is not None
     text = _Text(facts, forward)
     own = facts.function.saver is forward
-    locals_ = {item.attribute: item.local for item in passed if item.local}
+    locals_ = {i.attribute: i.local for i in passed if i.local and not i.brackets}
     made = [item.local for item in passed if item.local]
     if own:
         _rewrite_context(text, passed, locals_)
@@ -72,25 +72,22 @@ def backward_body(
     gradients = _gradients(facts, backward, outputs)
     taken = {*backward.flow.bindings, *(n.id for n in text.nodes(ast.Name))}
     taken |= {item.strip("*") for item in gradients}
-    saved = [item for item in passed if not item.attribute]
-    names = _unpacked(text, backward, len(saved))
-    if names is None:
-        names = [
-            _parameter(text, backward, f"saved_tensors[{at}]", item.given, taken)
-            for at, item in enumerate(saved)
-        ]
-        text.replace_elements(names)
-    pairs = list(zip(names, (item.given for item in saved), strict=True))
-    known = {"saved_tensors": f"({''.join(f'{name}, ' for name in names)})"}
+    known, pairs = dict[str, str](), list[tuple[str, str]]()
+    for attribute, items in _lists(passed).items():
+        names = _elements(text, attribute, items, taken)
+        pairs += zip(names, (item.given for item in items), strict=True)
+        brackets = items[0].brackets or "()" if items else "()"
+        listed = ", ".join(names) + "," * (len(names) == 1)
+        known[attribute] = f"{brackets[0]}{listed}{brackets[1]}"
     read = [node.attr for node in text.attributes()]
     for item in passed:
-        if not item.attribute or item.attribute not in read:
+        if item.attribute in known or item.attribute not in read:
             continue
         constant = _reads_nothing(facts, item.given)
         atom = isinstance(ast.parse(item.given, mode="eval").body, ast.Constant)
         value = item.given if atom else f"({item.given})"
         if not constant:
-            value = _parameter(text, backward, item.attribute, item.attribute, taken)
+            value = _parameter(text, item.attribute, item.attribute, taken)
             pairs.append((value, item.given))
         known[item.attribute] = value
     if NEEDS in read:
@@ -102,6 +99,29 @@ def backward_body(
     parameters = [*own, *gradients] if several else [*gradients, *own]
     function = text.function(name, ", ".join(parameters))
     return Body(function, tuple(given for _, given in pairs), several)
+
+
+def _lists(passed: Sequence[Handed]) -> dict[str, list[Handed]]:
+    """Return the values passed as elements of a tuple or a list on ctx, by its attribute: `saved_tensors`, or the author's."""
+    found: dict[str, list[Handed]] = {"saved_tensors": []}
+    for item in passed:
+        if item.brackets or not item.attribute:
+            found.setdefault(item.attribute or "saved_tensors", []).append(item)
+    return found
+
+
+def _elements(
+    text: "_Text", attribute: str, items: Sequence[Handed], taken: set[str]
+) -> list[str]:
+    """Return the parameters of backward for the elements of a tuple on ctx: the names it is unpacked to, else new ones."""
+    names = _unpacked(text, attribute, len(items))
+    if names is None:
+        names = [
+            _parameter(text, f"{attribute}[{at}]", item.given, taken)
+            for at, item in enumerate(items)
+        ]
+        text.replace_elements(attribute, names)
+    return names
 
 
 def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
@@ -135,14 +155,13 @@ def _reads_nothing(facts: Facts, given: str) -> bool:
     return known and not names & {NEEDS, *(item.name for item in facts.inputs)}
 
 
-def _parameter(
-    text: "_Text", method: Method, attribute: str, usual: str, taken: set[str]
-) -> str:
+def _parameter(text: "_Text", attribute: str, usual: str, taken: set[str]) -> str:
     """Return the name of the parameter for a value on ctx.
 
     It is the name bound by a sole statement (`eps = ctx.eps`), which is removed, else `usual` (if it can be a name),
     or one like it if that is `taken`. The new name is added to `taken`.
     """
+    method = text.method
     for name, bounds in method.flow.bindings.items():
         statement = method.flow.steps[bounds[0].order].statement
         given = f"{name} = {method.ctx}.{attribute}"
@@ -157,13 +176,13 @@ def _parameter(
     return taking(usual if plain else "saved", taken)
 
 
-def _unpacked(text: "_Text", backward: Method, count: int) -> list[str] | None:
-    """Return the names in `x, w = ctx.saved_tensors`, and remove this statement; None if the tensors are read otherwise.
+def _unpacked(text: "_Text", attribute: str, count: int) -> list[str] | None:
+    """Return the names in `x, w = ctx.saved_tensors`, and remove this statement; None if the attribute is read otherwise.
 
-    It must be the only read of the saved tensors, and `count` the number of its names.
+    It must be the only read of this attribute, and `count` the number of its names.
     """
-    reads = [n for n in text.attributes() if n.attr == "saved_tensors"]
-    for step in backward.flow.steps:
+    reads = [n for n in text.attributes() if n.attr == attribute]
+    for step in text.method.flow.steps:
         statement = step.statement
         if step.guards or len(reads) != 1 or not isinstance(statement, ast.Assign):
             continue
@@ -217,6 +236,7 @@ def _rewrite_context(
         if item.kept is not None and not item.attribute
     ]
     loads = {n.attr for n in text.attributes() if isinstance(n.ctx, ast.Load)}
+    lists = {name: items for name, items in _lists(passed).items() if items}
     for step in method.flow.steps:
         statement = step.statement
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -224,6 +244,9 @@ def _rewrite_context(
             if isinstance(called, ast.Attribute) and called.attr in CALLS:
                 saves = called.attr == "save_for_backward"
                 text.remove(statement, captured if saves else ())
+        elif isinstance(statement, ast.Assign) and _attribute(text, statement) in lists:
+            items = lists[_attribute(text, statement)]
+            text.remove(statement, _assigned(text, items, statement.value))
         elif isinstance(statement, ast.Assign):
             names = [
                 target.attr
@@ -241,6 +264,22 @@ def _rewrite_context(
     for node in text.attributes():
         if isinstance(node.ctx, ast.Store):
             locals_.setdefault(node.attr, fresh(node.attr, text.names))
+
+
+def _attribute(text: "_Text", statement: ast.Assign) -> str:
+    """Return the attribute of ctx a statement assigns alone, else ""."""
+    target, *more = statement.targets
+    alone = isinstance(target, ast.Attribute) and text.is_ctx(target) and not more
+    return target.attr if alone else ""  # type: ignore[attr-defined]
+
+
+def _assigned(text: "_Text", items: Iterable[Handed], value: ast.expr) -> Iterator[str]:
+    """Yield one assignment of a tuple's elements to the locals with other names, as text: `pair_0, pair_1 = x + 1, y`."""
+    texts = map(text.source, value.elts)  # type: ignore[attr-defined]
+    pairs = [(item.local, one) for item, one in zip(items, texts, strict=True)]
+    made = [(local, one) for local, one in pairs if local not in ("", one)]
+    if made:
+        yield " = ".join(map(", ".join, zip(*made, strict=True)))
 
 
 Place = tuple[int, int]  # line from 1, column in bytes from 0
@@ -330,13 +369,13 @@ class _Text:
                 if name.id == given[0].arg:
                     self._edit(name, self.facts.function.qualname)
 
-    def replace_elements(self, names: Sequence[str]) -> None:
+    def replace_elements(self, attribute: str, names: Sequence[str]) -> None:
         """Replace `ctx.saved_tensors[0]` by the first name, and so on; an index not a number in the text stays."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         for node in self.nodes(ast.Subscript):
             index, value = node.slice, node.value
             saved = isinstance(value, ast.Attribute) and self.is_ctx(value)
-            if not saved or value.attr != "saved_tensors" or id(node) in gone:  # type: ignore[attr-defined]
+            if not saved or value.attr != attribute or id(node) in gone:  # type: ignore[attr-defined]
                 continue
             at = index.value if isinstance(index, ast.Constant) else None
             if isinstance(at, int) and at < len(names):

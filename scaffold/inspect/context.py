@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.formula import BUILTINS
-from scaffold.formula.names import fresh
+from scaffold.formula.names import fresh, names_in
 from scaffold.formula.optionality import is_none
 from scaffold.inspect.declarations import Unfit, is_free
 from scaffold.inspect.facts import Facts
@@ -22,6 +22,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.values import is_shapely
 from scaffold.inspect.vocabulary import is_steady as is_steady_call
 from scaffold.inspect.vocabulary import is_tensor_call
+from scaffold.primitives.python_values import READ_OUT
 
 DEPTH = 10  # longer chains of names are not followed
 PURE = BUILTINS | {"reversed", "sorted", "str"}
@@ -36,6 +37,7 @@ class Handed(NamedTuple):
     local: str = ""  # of forward, returned beside the outputs
     kept: ast.expr | None = None  # the value to assign to the local
     guarded: bool = False  # it is kept only in some calls
+    brackets: str = ""  # "()" or "[]" for an element of a tuple or a list on ctx
 
 
 def handed(facts: Facts, outputs: tuple[str, ...]) -> tuple[Handed, ...]:
@@ -67,6 +69,7 @@ class _Keeper:
         self.taken = {*self.inputs, *outputs}
         changed = facts.marked("mark_dirty") or frozenset()
         self.changed = frozenset(changed) if self.combined else frozenset()
+        self.overwritten = _overwritten(facts, saver)
 
     def handed(self) -> Iterator[Handed]:
         """Yield the values backward reads from ctx; raise Unfit if the saved tensors depend on the branch.
@@ -92,7 +95,7 @@ class _Keeper:
                     raise Unfit(
                         values[0][0], f"ctx.{name} has a value that is not told"
                     )
-                yield self._attribute(name, values)
+                yield from self._on_ctx(name, values)
 
     def _saved(self, node: ast.expr, step: Step) -> Handed:
         """Return the counterpart of a saved tensor: an input, an output, or a local of forward returned beside the outputs.
@@ -109,12 +112,38 @@ class _Keeper:
         local = taking(f"{stem}_saved", self.locals)
         return Handed("", self._op_name(local), local, node)
 
-    def _attribute(self, name: str, values: list[tuple[ast.expr, Step]]) -> Handed:
+    def _on_ctx(
+        self, name: str, values: list[tuple[ast.expr, Step]]
+    ) -> Iterator[Handed]:
+        """Yield the counterpart of an attribute of ctx, or of each element if all its assignments are tuples or lists of one length.
+
+        `ctx.sizes = x, n` is handed over element by element, unless forward itself reads `ctx.sizes`.
+        """
+        try:
+            yield self._attribute(name, values)
+        except Unfit:
+            lists = [value for value, _ in values]
+            own = self.combined and name in _attributes(self.saver, ast.Load)
+            forms = {_form(value) for value in lists}
+            if own or None in forms or len(forms) > 1:
+                raise
+            elements = zip(*(value.elts for value in lists), strict=True)  # type: ignore[attr-defined]
+            for at, parts in enumerate(elements):
+                ways = [
+                    (part, step) for part, (_, step) in zip(parts, values, strict=True)
+                ]
+                found = self._attribute(f"{name}_{at}", ways, f"{name}[{at}]")
+                brackets = "()" if isinstance(lists[0], ast.Tuple) else "[]"
+                yield found._replace(attribute=name, brackets=brackets)
+
+    def _attribute(
+        self, name: str, values: list[tuple[ast.expr, Step]], shown: str = ""
+    ) -> Handed:
         """Return the counterpart of an attribute of ctx: an expression over inputs, or a tensor of forward; raise Unfit otherwise.
 
         `values` are all its assignments, each with its step. First choice is an input or output of the same value, then an
         expression to compute again, last a local returned by the op's forward beside its outputs. Setup_context has no such
-        locals: there it must be one of the first two.
+        locals: there it must be one of the first two. The message calls it `shown`, else by its name.
         """
         (value, step), *more = values
         guarded = any(at.guards for _, at in values)
@@ -126,6 +155,8 @@ class _Keeper:
             known = self._with_tests(again, step) if again and steady else ""
             if known:
                 return Handed(name, known)
+        elif known := self._same_always(values):
+            return Handed(name, known)
         tensors = self.facts.values(self.saver)
         if self.combined and all(
             is_none(one) or tensors.is_tensor(one, at) for one, at in values
@@ -135,8 +166,15 @@ class _Keeper:
             if plain and not self._changes_after(value.id, step):  # type: ignore[attr-defined]
                 local = value.id  # type: ignore[attr-defined]
             return Handed(name, self._op_name(local), local, value, guarded)
-        what = f"what ctx.{name} holds"
+        what = f"what ctx.{shown or name} holds"
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
+
+    def _same_always(self, values: list[tuple[ast.expr, Step]]) -> str:
+        """Return the one expression over inputs and outputs to which all assignments come, else ""."""
+        found = [self._resolved(copy.deepcopy(one), at, DEPTH) for one, at in values]
+        texts = {ast.unparse(one) if one is not None else "" for one in found}
+        steady = all(one is not None and _is_steady(self.facts, one) for one in found)
+        return texts.pop() if len(texts) == 1 and steady else ""
 
     def _with_tests(self, value: ast.expr, step: Step) -> str:
         """Return an expression as text, with `if test else None` for each branch it is assigned in; "" if a test is unknown."""
@@ -213,6 +251,12 @@ class _Keeper:
         """
         if depth == 0:
             return None
+        plain = isinstance(node, ast.Attribute) and node.attr not in READ_OUT
+        if self.overwritten and plain and is_shapely(node):
+            # A change in place keeps the shape.
+            keeper = copy.copy(self)
+            keeper.overwritten = frozenset()
+            return keeper._resolved(node, step, depth)
         if known := self._element(node, step):
             return ast.Name(known, ast.Load())
         if self.facts.values(self.saver).is_ctx(node, NEEDS):
@@ -248,10 +292,13 @@ class _Keeper:
     def _of_name(self, node: ast.Name, step: Step, depth: int) -> ast.expr | None:
         """Return a name as an expression over inputs and names of the module; None if its value is unknown.
 
-        It may be an input, an output, a name bound once, or an element of setup_context's tuple: `x, w = inputs`.
+        It may be an input, an output, a name bound once, or an element of setup_context's tuple: `x, w = inputs`. After a change in
+        place (`h.mul_(2)`, `n += 1`) the expression bound to it has another value.
         """
         if node.id not in self.flow.bindings and node.id not in self.flow.parameters:
             return node  # a name of the module
+        if node.id in self.overwritten:
+            return None
         if self.combined and self.flow.is_parameter(node.id, step):
             return node if node.id in self.inputs else self.defaults.get(node.id)
         if self.combined and (known := self._output_of(node.id, step)):
@@ -292,6 +339,33 @@ class _Keeper:
             and node.id in [item.name for item in parameters[position:][:1]]
             and self.flow.is_parameter(node.id, step)
         )
+
+
+def _form(node: ast.expr) -> tuple[type, int] | None:
+    """Return the type and the length of a written tuple or list; None for another expression, or one with a star."""
+    if not isinstance(node, ast.Tuple | ast.List):
+        return None
+    starred = any(isinstance(item, ast.Starred) for item in node.elts)
+    return None if starred else (type(node), len(node.elts))
+
+
+def _overwritten(facts: Facts, saver: Method) -> frozenset[str]:
+    """Return the names whose values the method changes in place, itself or through another name for the same memory."""
+    changes = facts.changes(saver)
+    pending = [item for change in changes for item in names_in([change.target])]
+    found, values = set[str](), facts.values(saver)
+    while pending:
+        name = pending.pop()
+        if name in found or name == saver.ctx:
+            continue
+        found.add(name)
+        for bound in saver.flow.bindings.get(name, ()):
+            value, at = bound.value, saver.flow.steps[bound.order]
+            root = values.root(value, at) if value is not None else None
+            fresh = root is not None and root.origin == "fresh" and not root.views
+            if value is not None and (isinstance(value, ast.Subscript) or not fresh):
+                pending += names_in([value])
+    return frozenset(found)
 
 
 def taking(name: str, taken: set[str]) -> str:

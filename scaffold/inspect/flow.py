@@ -181,8 +181,9 @@ class Flow:
             if self._cannot_reach(bound, at):
                 continue
             found.append(bound)
-            # All branches around it are around the step too, so it surely ran.
-            if bound.guards == at.guards[: len(bound.guards)]:
+            # All branches around it are around the step too, or nothing else leads to the step: it surely ran.
+            common = sum(1 for _ in _shared(bound.guards, at.guards))
+            if all(map(self._alone, bound.guards[common:])):
                 return found
         return [*found, None]
 
@@ -206,6 +207,12 @@ class Flow:
         common = sum(1 for _ in _shared(bound.guards, at.guards))
         left = bound.guards[common:]  # branches the step is not in
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
+
+    def _alone(self, guard: Guard) -> bool:
+        """Return whether a branch is the only one of its `if` with a way to the statement behind: the other returns or raises."""
+        other = "orelse" if guard.branch == "body" else "body"
+        left = self._exits.get((id(guard.node), other), False)
+        return isinstance(guard.node, ast.If) and left
 
     def may_follow(self, first: Step, second: Step) -> bool:
         """Return whether some path surely runs the second step after the first.

@@ -99,6 +99,64 @@ def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
     assert set(listing(tmp_path)) >= wanted
 
 
+SEVERAL = """
+
+class _Twice(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+class _Thrice(_Twice):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+def times(x):
+    return _Thrice.apply(_Twice.apply(x))
+
+
+def test_once():
+    class Once(_Twice):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    Once.apply(torch.ones(1))
+"""
+
+
+def test_functions_of_one_name_get_different_ones(tmp_path: Path) -> None:
+    """By the class if a wrapper calls several; by the module if the classes are alike, too; a test names none."""
+    for path in ("a.py", "b/layers.py", "c/layers.py", "c/scale.py"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(HEAD + SCALE)
+    (tmp_path / "d.py").write_text(HEAD + SEVERAL)
+    options = ("--all", "--no-verify", "--out-dir", "new")
+    outcome = scaffold(tmp_path, "adopt", ".", *options)
+    assert outcome.code == 0, outcome.err
+    names = {path.stem for path in (tmp_path / "new").glob("*.toml")}
+    alike = {"scale", "layers_scale", "c_layers_scale", "c_scale"}
+    assert names == {*alike, "times", "thrice", "once"}
+    told = "layers_scale: ScaleFunction of b/layers.py: 'scale' is the name of another"
+    assert told in outcome.err
+    code = (tmp_path / "new" / "c_scale_code.py").read_text()
+    assert "def c_scale_forward(" in code
+
+
 @pytest.mark.each_commit
 def test_the_style_is_what_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SCALE)

@@ -183,6 +183,9 @@ def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
         ("factor=2.0", "*factors", 5, "takes '*factors'"),
         ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
         ("ctx.factor = factor", "helper(ctx)", 11, "ctx itself is handed on"),
+        ("ctx.factor = factor", "ctx.factor = (x, Holder(x))", 11, "ctx.factor[1] holds is neither"),
+        ("ctx.factor = factor", "ctx.factor = (Holder(x), *weight)", 11, "ctx.factor holds is neither"),
+        ("ctx.factor = factor", "factor += 1; ctx.factor = factor * 2", 11, "ctx.factor holds is neither"),
         ("scaled * weight", "scaled * weight * local", 5, "'local' is not defined in its module"),
         ("ctx.save_for_backward(x, weight)", "if factor: ctx.save_for_backward(x)\n        else: ctx.save_for_backward(x, weight)", 11, "depend on the branch"),
     ],
@@ -666,6 +669,89 @@ class Op(Function):
         if g is not None:
             a, b = g * y, g * x
         return (a, b) if h is None else (a + h, b + h)
+""",
+    "a tuple on ctx": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, w, factor: float = 2.0):
+        scale = torch.zeros(())
+        scale += 2 * factor
+        n = x.shape[-1]
+        ctx.parts = scale, x, w, n, scale + n
+        scale = scale - n
+        return x * w * (scale + n) / n
+
+    @staticmethod
+    def backward(ctx, g):
+        scale, x, w, n, more = ctx.parts
+        return g * w * (more - n) / n, g * x * scale / n, None
+""",
+    "a list on ctx, read by its elements": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        h = x * 2
+        h.mul_(3)
+        ctx.parts = [h, w]
+        h = h + 1
+        return h * w
+
+    @staticmethod
+    def backward(ctx, g):
+        parts = ctx.parts
+        assert isinstance(parts, list)
+        return 6 * g * ctx.parts[1], g * (parts[-2] + 1)
+""",
+    "a tuple on ctx in each branch": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        shape = x.size()
+        if x.dim() == 1:
+            kept = torch.full_like(x, 3)
+            ctx.both = kept, shape
+            return x * 3
+        kept = x.new_full(shape, 2)
+        ctx.both = (kept, shape)
+        return x * kept
+
+    @staticmethod
+    def backward(ctx, g):
+        kept, shape = ctx.both
+        return (g * kept).reshape(shape)
+""",
+    "changed in place after its expression": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        h = torch.tanh(x)
+        first = h[0]
+        ctx.h, ctx.size = h, h.shape[0]
+        first.mul_(2)
+        return h * x.shape[0]
+
+    @staticmethod
+    def backward(ctx, g):
+        h = ctx.h.clone()
+        h[0] /= 2
+        grad = g * (1 - h * h) * ctx.size
+        grad[0] *= 2
+        return grad
+""",
+    "a branch that raises": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, factor: float = 2.0):
+        if factor > -100:
+            scale = factor
+        else:
+            raise ValueError("too small")
+        ctx.scale = scale
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.scale, None
 """,
     "a text of several lines": """\
 class Op(Function):
