@@ -171,21 +171,18 @@ class Flow:
 
         The search goes backwards, and ends at a binding sure to run whenever the step does.
         """
-        found: list[Bound | None] = [
-            later
-            for later in self.bindings.get(name, ())
-            if self._loops_back(later, at)
-        ]
-        before = [b for b in self.bindings.get(name, ()) if b.order < at.order]
-        for bound in reversed(before):
-            if self._cannot_reach(bound, at):
+        every = self.bindings.get(name, ())
+        later = [bound for bound in every if self._loops_back(bound, at)]
+        before: list[Bound] = []
+        for bound in reversed(every):
+            if bound.order >= at.order or self._cannot_reach(bound, at):
                 continue
-            found.append(bound)
-            # All branches around it are around the step too, or nothing else leads to the step: it surely ran.
+            before.append(bound)
+            # All branches around it are around the step too, or each branch binds the name or leaves: one of them surely ran.
             common = sum(1 for _ in _shared(bound.guards, at.guards))
-            if all(map(self._alone, bound.guards[common:])):
-                return found
-        return [*found, None]
+            if self._settled([b.guards for b in before], bound.guards[:common]):
+                return [*later, *before]
+        return [*later, *before, None]
 
     def _loops_back(self, bound: Bound, at: Step) -> bool:
         """Return whether a later binding reaches the step by going round a loop."""
@@ -208,11 +205,23 @@ class Flow:
         left = bound.guards[common:]  # branches the step is not in
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
 
-    def _alone(self, guard: Guard) -> bool:
-        """Return whether a branch is the only one of its `if` with a way to the statement behind: the other returns or raises."""
-        other = "orelse" if guard.branch == "body" else "body"
-        left = self._exits.get((id(guard.node), other), False)
-        return isinstance(guard.node, ast.If) and left
+    def _settled(self, bindings: Sequence[Guards], at: Guards) -> bool:
+        """Return whether a name is surely bound behind a block: in it, or in each branch of an `if` of it with a way there.
+
+        `bindings` are the branches around its bindings, `at` those around the block.
+        """
+        if at in bindings:
+            return True
+        deeper = (g[len(at)].node for g in bindings if g[: len(at)] == at)
+        return any(
+            all(
+                self._exits.get((id(node), branch), False)
+                or self._settled(bindings, (*at, Guard(node, branch)))
+                for branch in ("body", "orelse")
+            )
+            for node in dict.fromkeys(deeper)
+            if isinstance(node, ast.If)
+        )
 
     def may_follow(self, first: Step, second: Step) -> bool:
         """Return whether some path surely runs the second step after the first.

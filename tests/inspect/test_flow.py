@@ -98,3 +98,24 @@ def test_a_long_chain_of_names_takes_no_longer_than_it_is() -> None:
     step = flow.returns[-1]
     assert isinstance(step.statement, ast.Return) and step.statement.value is not None
     values.is_tensor(step.statement.value, step)
+
+
+@pytest.mark.parametrize(
+    ("body", "values"),
+    [
+        ("if flag:\n    z = x\nelse:\n    raise E\nreturn z", ["x"]),
+        ("if flag:\n    raise E\nelse:\n    z = x\nreturn z", ["x"]),
+        ("if flag:\n    z = x\nelif n:\n    z = y\nelse:\n    z = n\nreturn z", ["n", "x", "y"]),
+        ("z = n\nif flag:\n    if n:\n        z = x\n    else:\n        z = y\nelse:\n    return z\nreturn z", ["x", "y"]),
+        ("z = n\nif flag:\n    if n:\n        z = x\n    else:\n        z = y\nreturn z", ["n", "x", "y"]),
+        ("if flag:\n    z = x\nelif n:\n    z = y\nreturn z", ["", "x", "y"]),
+        ("for i in n:\n    if flag:\n        z = x\n    else:\n        raise E\nreturn z", ["", "x"]),
+        ("try:\n    if flag:\n        z = x\n    else:\n        raise E\nexcept E:\n    pass\nreturn z", ["", "x"]),
+        ("for i in n:\n    if flag:\n        z = x\n    else:\n        break\nreturn z", ["", "x"]),
+    ],
+)  # fmt: skip
+def test_each_branch_binds_a_name_or_leaves(body: str, values: list[str]) -> None:
+    flow, _ = analysed(body)
+    found = flow.reaching("z", flow.returns[-1])
+    texts = [ast.unparse(b.value) if b and b.value else "" for b in found]
+    assert sorted(texts) == values
