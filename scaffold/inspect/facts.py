@@ -102,6 +102,13 @@ class Kept(NamedTuple):
     target: ast.Attribute
     step: Step
 
+    @property
+    def parts(self) -> Iterator[tuple[str, ast.expr]]:
+        """Yield the name with the value, and of a tuple or a list each element too: `pair[0]`."""
+        yield self.name, self.value
+        for at, item in enumerate(_elements(self.value, ast.List) or ()):
+            yield f"{self.name}[{at}]", item
+
 
 class ContextCall(NamedTuple):
     """A call `ctx.method(...)`."""
@@ -168,7 +175,7 @@ class Facts:
             yield from (item.name for item in method.positional[1:2])
 
     def _attributes(self, method: Method) -> Iterator[str]:
-        """Yield the attributes of ctx surely holding tensors in backward: each value assigned to them is one.
+        """Yield the attributes of ctx, and their elements (`pair[0]`), surely tensors in backward: each value assigned to them is one.
 
         For other methods there are none, since only backward reads what forward assigned.
         """
@@ -176,8 +183,9 @@ class Facts:
         if method is self.function.backward and saver is not None:
             values = Values(saver.flow, self.names, saver.ctx)
             for kept in _ctx_attributes(saver):
-                sure = values.is_tensor(kept.value, kept.step)
-                tensors[kept.name] = sure and tensors.get(kept.name, True)
+                for name, value in kept.parts:
+                    sure = values.is_tensor(value, kept.step)
+                    tensors[name] = sure and tensors.get(name, True)
         yield from (name for name, sure in tensors.items() if sure)
 
     def _elements(self, method: Method) -> Iterator[tuple[str, int]]:
@@ -211,6 +219,13 @@ class Facts:
     def kept(self, method: Method) -> tuple[Kept, ...]:
         """Return the attributes of ctx set by a method."""
         return tuple(_ctx_attributes(method))
+
+    def values_on_ctx(self, method: Method, name: str) -> list[tuple[ast.expr, Step]]:
+        """Return all values a method gives an attribute of ctx, or its element (`pair[0]`), each with its step."""
+        parts = (
+            (kept.step, *part) for kept in self.kept(method) for part in kept.parts
+        )
+        return [(value, step) for step, part, value in parts if part == name]
 
     def returned(self, method: Method) -> tuple[Returned, ...]:
         """Return the values a method returns, for each return statement, and for each side of a returned conditional."""
@@ -369,12 +384,14 @@ def _ctx_targets(
             yield Kept(target.attr, value, target, step)
 
 
-def _elements(node: ast.expr | None) -> list[ast.expr] | None:
-    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them.
+def _elements(
+    node: ast.expr | None, also: type[ast.Tuple] | type[ast.List] = ast.Tuple
+) -> list[ast.expr] | None:
+    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them. `also`: or of a list.
 
     A tuple repeated 100 times or more is not written out.
     """
-    if isinstance(node, ast.Tuple):
+    if isinstance(node, (ast.Tuple, also)):
         starred = any(isinstance(item, ast.Starred) for item in node.elts)
         return None if starred else node.elts
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

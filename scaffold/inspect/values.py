@@ -188,7 +188,13 @@ class Values:
         # After a star, `*more, x = ctx.saved_tensors`, the position is not sure.
         if self.is_saved(bound.value, step) and not bound.starred:
             return Root("saved", element=bound.element)
-        return None
+        return None if bound.starred else self._kept(bound.value, bound.element)
+
+    def _kept(self, node: ast.expr, element: int | None) -> Root | None:
+        """Return the origin of an element of a tuple on ctx, `ctx.pair[0]`; None if it is unknown, or surely no tensor."""
+        known = isinstance(node, ast.Attribute) and self.is_ctx(node, node.attr)
+        name = f"{node.attr}[{element}]" if known else ""  # type: ignore[attr-defined]
+        return Root("kept", name) if name in self.attributes else None
 
     def _subscript(self, node: ast.Subscript, at: Step, depth: int) -> Root | None:
         """Return the origin of the memory of `x[i]`: a saved tensor, an element of an input, or a view; None if unknown.
@@ -202,6 +208,8 @@ class Values:
             return None
         if self.is_element(node, at):
             return Root("parameter", ast.unparse(node))
+        if kept := self._kept(node.value, _number(node.slice)):
+            return kept
         if not _is_basic(node.slice):
             return None
         found = self.possible_root(node.value, at, depth - 1)
@@ -303,7 +311,7 @@ class Values:
         if isinstance(node, ast.Subscript):
             if self._are_tensors(node.value, at):
                 return isinstance(node.slice, ast.Constant)
-            if self.is_element(node, at):
+            if self.is_element(node, at) or self._kept(node.value, _number(node.slice)):
                 return True
             return self.is_tensor(node.value, at, depth - 1)
         if isinstance(node, ast.Attribute):
@@ -349,7 +357,12 @@ class Values:
         step = self.flow.steps[bound.order]
         if bound.element is None:
             return self.is_tensor(bound.value, step, depth - 1)
-        return self.is_element(bound, step) or self._are_tensors(bound.value, step)
+        kept = None if bound.starred else self._kept(bound.value, bound.element)
+        return (
+            self.is_element(bound, step)
+            or self._are_tensors(bound.value, step)
+            or kept is not None
+        )
 
     def is_element(self, taken: Bound | ast.Subscript, at: Step) -> bool:
         """Return whether a tensor is taken from a tuple parameter: `x, y = inputs`, `inputs[0]`."""

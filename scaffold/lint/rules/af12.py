@@ -38,13 +38,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, attribute: str) -> bool:
-    """Return whether all values of an attribute of ctx are new tensors, made in forward.
-
-    Another tensor, a buffer that is shared, may be changed on purpose.
-    """
+    """Return whether all values of an attribute of ctx, or of its element (`pair[0]`), are new tensors of forward: a shared buffer may be changed on purpose."""
     saver = facts.function.saver
-    kept = [k for k in facts.kept(saver) if k.name == attribute] if saver else []
-    roots = [facts.values(saver).root(k.value, k.step) for k in kept] if saver else []
+    found = facts.values_on_ctx(saver, attribute) if saver else []
+    roots = [facts.values(saver).root(*one) for one in found] if saver else []
     return all(root is not None and root.origin == "fresh" for root in roots)
 
 
