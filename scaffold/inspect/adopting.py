@@ -151,7 +151,7 @@ def _unused(facts: Facts, name: str) -> str:
 
 
 # Those of a method that the op has in another form.
-DECORATORS = {"staticmethod", "classmethod", "once_differentiable"}
+DECORATORS = {"staticmethod", "once_differentiable"}
 AUTOCAST = {"custom_fwd", "custom_bwd"}
 
 

@@ -73,13 +73,15 @@ def backward_body(
     taken = {*backward.flow.bindings, *(n.id for n in text.nodes(ast.Name))}
     taken |= {item.strip("*") for item in gradients}
     known, pairs = dict[str, str](), list[tuple[str, str]]()
-    for attribute, items in _lists(passed).items():
+    read = [node.attr for node in text.attributes()]
+    old = "saved_variables"  # the same by its old name
+    saved = old if old in read else "saved_tensors"
+    for attribute, items in _lists(passed, saved).items():
         names = _elements(text, attribute, items, taken)
         pairs += zip(names, (item.given for item in items), strict=True)
         brackets = items[0].brackets or "()" if items else "()"
         listed = ", ".join(names) + "," * (len(names) == 1)
         known[attribute] = f"{brackets[0]}{listed}{brackets[1]}"
-    read = [node.attr for node in text.attributes()]
     for item in passed:
         if item.attribute in known or item.attribute not in read:
             continue
@@ -101,12 +103,14 @@ def backward_body(
     return Body(function, tuple(given for _, given in pairs), several)
 
 
-def _lists(passed: Sequence[Handed]) -> dict[str, list[Handed]]:
-    """Return the values passed as elements of a tuple or a list on ctx, by its attribute: `saved_tensors`, or the author's."""
-    found: dict[str, list[Handed]] = {"saved_tensors": []}
+def _lists(
+    passed: Sequence[Handed], saved: str = "saved_tensors"
+) -> dict[str, list[Handed]]:
+    """Return the values passed as elements of a tuple or a list on ctx, by its attribute: `saved`, or the author's."""
+    found: dict[str, list[Handed]] = {saved: []}
     for item in passed:
         if item.brackets or not item.attribute:
-            found.setdefault(item.attribute or "saved_tensors", []).append(item)
+            found.setdefault(item.attribute or saved, []).append(item)
     return found
 
 
@@ -343,10 +347,7 @@ class _Text:
             self.remove(statement)
 
     def replace_attributes(self, known: dict[str, str]) -> None:
-        """Replace attributes of ctx by their text in `known`, `ctx.dim` by `dim`; raise Unfit for any other use of ctx.
-
-        In a class method the class itself, `cls`, is replaced by its name.
-        """
+        """Replace attributes of ctx by their text in `known`, `ctx.dim` by `dim`; raise Unfit for any other use of ctx."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         owners = set()  # the uses of ctx as the owner of an attribute
         for node in self.attributes():
@@ -363,11 +364,6 @@ class _Text:
         for name in self.nodes(ast.Name):
             if name.id == self.method.ctx and id(name) not in owners | gone:
                 raise Unfit(name, "ctx itself is handed on")
-        given = self.method.node.args.args
-        if self.method.binding == "class":
-            for name in self.nodes(ast.Name):
-                if name.id == given[0].arg:
-                    self._edit(name, self.facts.function.qualname)
 
     def replace_elements(self, attribute: str, names: Sequence[str]) -> None:
         """Replace `ctx.saved_tensors[0]` by the first name, and so on; an index not a number in the text stays."""

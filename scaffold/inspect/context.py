@@ -81,7 +81,7 @@ class _Keeper:
             raise Unfit(calls[-1].call, "the saved tensors depend on the branch")
         for item in calls:
             for node in item.call.args:
-                found = self._saved(_if_present(node), item.step)
+                found = self._saved(node, item.step)
                 yield found._replace(guarded=bool(item.step.guards))
         kept: dict[str, list[tuple[ast.expr, Step]]] = {}
         for one in self.facts.kept(self.saver):
@@ -106,7 +106,7 @@ class _Keeper:
             return Handed("", known)
         if not self.combined or is_none(node):
             return Handed("", self._recomputed(node, step, "what is saved"))
-        if isinstance(node, ast.Name) and not self._changes_after(node.id, step):
+        if isinstance(node, ast.Name) and self._lasts(node.id, [(node, step)]):
             return Handed("", self._op_name(node.id), node.id)
         stem = node.id if isinstance(node, ast.Name) else "tensor"
         local = taking(f"{stem}_saved", self.locals)
@@ -148,7 +148,7 @@ class _Keeper:
         (value, step), *more = values
         guarded = any(at.guards for _, at in values)
         if not more:
-            if known := self._unchanged(_if_present(value), step):
+            if known := self._unchanged(value, step):
                 return Handed(name, known)
             again = self._resolved(copy.deepcopy(value), step, DEPTH)
             steady = again is not None and _is_steady(self.facts, again)
@@ -161,10 +161,9 @@ class _Keeper:
         if self.combined and all(
             is_none(one) or tensors.is_tensor(one, at) for one, at in values
         ):
+            if isinstance(value, ast.Name) and self._lasts(value.id, values):
+                return Handed(name, self._op_name(value.id), value.id, value)
             local = taking(name, self.locals)
-            plain = isinstance(value, ast.Name) and not (more or guarded)
-            if plain and not self._changes_after(value.id, step):  # type: ignore[attr-defined]
-                local = value.id  # type: ignore[attr-defined]
             return Handed(name, self._op_name(local), local, value, guarded)
         what = f"what ctx.{shown or name} holds"
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
@@ -238,10 +237,13 @@ class _Keeper:
         known = name in names[: len(self.outputs)]
         return names.index(name) if known else None
 
-    def _changes_after(self, name: str, step: Step) -> bool:
-        """Return whether a name may be rebound after a step."""
-        bounds = self.flow.bindings.get(name, ())
-        return any(bound.order > step.order for bound in bounds)
+    def _lasts(self, name: str, values: list[tuple[ast.expr, Step]]) -> bool:
+        """Return whether all assignments are of one name, with a value at each return, the one of an assignment."""
+        kept = [self.flow.reaching(name, at) for _, at in values]
+        ends = [self.flow.reaching(name, at) for at in self.flow.returns]
+        bound = name in self.flow.parameters or not any(None in end for end in ends)
+        alike = {ast.unparse(one) for one, _ in values} == {name}
+        return alike and bound and all(end in kept for end in ends)
 
     def _resolved(self, node: ast.expr, step: Step, depth: int) -> ast.expr | None:
         """Return an expression rewritten over inputs and outputs, in place; None if this is impossible.
@@ -383,23 +385,6 @@ def _attributes(method: Method, kind: type) -> list[str]:
         for node in nodes
         if isinstance(node.ctx, kind) and ast.unparse(node.value) == method.ctx
     ]
-
-
-def _if_present(node: ast.expr) -> ast.expr:
-    """Return the value to be saved if there is one: `x` for `x if ctx.needs_input_grad[0] else None`.
-
-    A backward that reads it runs only in such calls. `w if w is not None else None` is `w` too.
-    """
-    if isinstance(node, ast.IfExp) and is_none(node.orelse):
-        test = node.test
-        present = (
-            isinstance(test, ast.Compare)
-            and isinstance(test.ops[0], ast.IsNot)
-            and is_none(test.comparators[0])
-        )
-        if present or _asks_need(test):
-            return node.body
-    return node
 
 
 def _asks_need(test: ast.expr) -> bool:

@@ -181,6 +181,7 @@ def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
     [
         ("ctx.factor = factor", "ctx.factor = Holder(x)", 11, "ctx.factor holds is neither"),
         ("factor=2.0", "*factors", 5, "takes '*factors'"),
+        ("@staticmethod\n    def forward(ctx,", "@classmethod\n    def forward(cls, ctx,", 7, "decorated with 'classmethod'"),
         ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
         ("ctx.factor = factor", "helper(ctx)", 11, "ctx itself is handed on"),
         ("ctx.factor = factor", "ctx.factor = (x, Holder(x))", 11, "ctx.factor[1] holds is neither"),
@@ -281,20 +282,6 @@ def test_locals_that_are_saved_are_results_of_the_forward(
     made = scaffold(tmp_path, "new-op", "rows", "--spec", "rows.toml")
     assert made.code == 0, made.err
     assert pytest_says(tmp_path, suites).endswith(" passed")
-
-
-def test_a_classmethod_asks_the_class_it_stood_in(tmp_path: Path) -> None:
-    code = LOOP.replace(
-        "@staticmethod\n    def forward(ctx", "@classmethod\n    def forward(cls, ctx"
-    )
-    code = code.replace("doubled(x, LIMIT)", "cls.scaled(x)") + (
-        "\n    @staticmethod\n    def scaled(x):\n        return doubled(x, LIMIT)\n"
-    )
-    (tmp_path / "ops.py").write_text(f"import torch\n\n{code}")
-    assert scaffold(tmp_path, "adopt", "ops.py").code == 0
-    text = (tmp_path / "rows_code.py").read_text()
-    assert "y = Rows.scaled(x)" in text
-    assert "from ops import LIMIT, Rows, doubled" in text
 
 
 def test_names_of_a_factory_cannot_be_imported(tmp_path: Path) -> None:
@@ -572,9 +559,9 @@ class Outer:
     class Op(Function):
         factor = 3
 
-        @classmethod
-        def forward(cls, ctx, x):
-            return x * cls.factor
+        @staticmethod
+        def forward(ctx, x):
+            return x * Outer.Op.factor
 
         @staticmethod
         def backward(ctx, g):
@@ -719,6 +706,18 @@ class Op(Function):
     def backward(ctx, g):
         kept, shape = ctx.both
         return (g * kept).reshape(shape)
+""",
+    "saved tensors by their old name": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_variables
+        return g * w, g * x
 """,
     "changed in place after its expression": """\
 class Op(Function):
