@@ -912,11 +912,9 @@ class _Writer:
         """
         if op.test is not is_recorded(self.program):
             return ()
-        call = op.args[1]  # the branch taken if nothing is recorded
-        while call.rule == "item":
-            (call,) = call.args
-        rule = self.emission.applier.table.of_op(call.rule)
-        return (f"{rule.name} has no derivative",) if rule else ()
+        rules = (self.emission.applier.table.of_op(x.rule) for x in op.args[1].walk())
+        once = next((rule for rule in rules if rule and rule.ends_derivatives), None)
+        return (f"{once.name} has no derivative",) if once else ()
 
     def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:
         """Return the lines for a cotangent, plus the gradient autograd hands in for the saved value: `if extra is not None`."""
