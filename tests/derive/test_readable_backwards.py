@@ -834,7 +834,7 @@ return torch.softmax(scores, -1) @ v
     )
     assert "first" not in text
     assert 'scores = scores.masked_fill(mask, float("-inf"))' in text
-    assert "grad_scores = grad_scores.masked_fill(mask, 0)" in text
+    assert "grad_scores = grad_scores.masked_fill_(mask, 0)" in text
 
 
 def test_a_name_that_is_still_read_is_not_used_again() -> None:

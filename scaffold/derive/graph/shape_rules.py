@@ -604,11 +604,6 @@ def _moved(program: Program, args: Args) -> Shape | None:
     )
 
 
-def _unsqueezed(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `x.unsqueeze(dim)`, with a new dim of size 1."""
-    return shapes.unsqueezed(args["x"].shape, dim_of(args["dim"]))
-
-
 def _squeezed(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.squeeze(dim)`, for one dim or several; None without dims, as only the call tells sizes of 1.
 
@@ -732,11 +727,6 @@ def _linear(program: Program, args: Args) -> Shape | None:
     weight = shapes.transposed(args["weight"].shape, -2, -1)
     x = args.get("x") or args["input"]
     return shapes.multiplied(x.shape, weight)
-
-
-def _without_matrix(program: Program, args: Args) -> Shape | None:
-    """Return the shape without its last two dims, as of `torch.linalg.det`."""
-    return shapes.reduced(args["x"].shape, (-2, -1), False)
 
 
 def _solved(program: Program, args: Args) -> Shape | None:
@@ -898,9 +888,9 @@ SHAPES: dict[str, Infer] = {
     "transposed": _transposed,
     "unknown": lambda program, args: None,
     "unflattened": unflattened,
-    "unsqueezed": _unsqueezed,
+    "unsqueezed": lambda _, of: shapes.unsqueezed(of["x"].shape, dim_of(of["dim"])),
     "with_diagonal": with_diagonal,
-    "without_matrix": _without_matrix,
+    "without_matrix": lambda _, args: shapes.reduced(args["x"].shape, (-2, -1), False),
     "unfolded": _unfolded,
 }
 

@@ -98,7 +98,7 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
 
     Also one sum of `g + h` for the sums of both, so that several sums become one.
     """
-    sums = [arg for arg in args if _is_loose_sum(make, arg)]
+    sums = [x for x in args if x.rule == "summed_to" and not make.is_whole(x)]
     if not sums:
         return None
     first = sums[0]
@@ -126,11 +126,6 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
         return None
     like = next((op for op in sums if op.like is not None), first)
     return make.summed_to(inner, like.shape, like.like)
-
-
-def _is_loose_sum(make: Maker, op: Op) -> bool:
-    """Return whether an op is a `sum_to_size` that may be moved: with no name in the forward, and read by one gradient only."""
-    return op.rule == "summed_to" and not make.is_whole(op)
 
 
 @HOISTED.on_each("mul", "div")

@@ -382,11 +382,6 @@ def _is_vague(item: object) -> bool:
 # Python values
 
 
-def is_minus(op: Op) -> bool:
-    """Return whether a Python value is `-n` of some expression `n`; a negative number is none."""
-    return op.is_python("unary", "-")
-
-
 def close(one: Number, two: Number) -> bool:
     """Return whether two numbers are equal up to rounding."""
     if isinstance(one, complex) or isinstance(two, complex):
@@ -453,5 +448,5 @@ KINDS: dict[str, Callable[[Op], bool]] = {
     "constant": lambda op: op.kind == "static" and not is_length(op),
     "number": lambda op: number_of(op) is not None,
     "negative": is_negative,
-    "minus": is_minus,
+    "minus": lambda op: op.is_python("unary", "-"),
 }

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import may_be_number
-from scaffold.derive.graph.op import Op
+from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.simplify.rewrites import is_one_hot
@@ -24,6 +24,44 @@ from scaffold.formula import Graph, If, Node, Statement
 # Either operand of an operator may be overwritten.
 SUMS = frozenset({"add", "sub"})
 OPERATORS = SUMS | {"mul", "div"}
+
+
+def adds_in_place(op: Op, roots: Iterable[Op]) -> bool:
+    """Return whether an op may add into its first argument in every mode, of autograd and of vmap: `g.scatter_add_(1, index, src)`.
+
+    That is a product, whose own derivative does not read it, and batched if another argument is. Nothing else reads it, but for its dtype.
+    """
+    own, *others = op.args or (op,)
+    alike = op.facts.shape == "x" or own.shape == op.shape
+    fits = alike and op.facts.in_place and op.facts.linear and op.rule not in SUMS
+    if not fits or "multilinear" not in own.facts.flags:
+        return False
+    ops = (user for root in roots for user in root.walk())
+    read = (
+        user for user in ops if own in user.args[: 1 if user.rule == "cast" else None]
+    )
+    rules, sources = {part.rule for part in own.walk()}, _sources(own)
+    return (
+        {*read} == {op}
+        and own not in others
+        and rules & {"cotangent", "cond"} == {"cotangent"}
+        and all(_sources(arg) <= sources for arg in tensors(others))
+    )
+
+
+def _sources(op: Op) -> set[Op]:
+    """Return the tensors from which a value is computed that are not computed themselves."""
+    return {part for part in tensors(op.walk()) if not any(tensors(part.args))}
+
+
+def in_place_call(graph: Graph, written: Node, op: Op, first: Node) -> Node | None:
+    """Return the call that writes an op into its `first` argument, for the one it is `written` as: `g.exp_()`; None for an operator."""
+    if written.kind != "call" or op.facts.in_place is None:
+        return None
+    callee, *args = written.args
+    rest = args if callee.args[:1] == (first,) else args[1:]
+    method = graph.node("attribute", op.facts.in_place, (first,))
+    return graph.node("call", "", (method, *rest), written.keywords)
 
 
 class Temporaries(NamedTuple):
@@ -76,7 +114,7 @@ class InPlace(NamedTuple):
         if method is None:
             return self._masked(op)
         if op.rule not in OPERATORS:
-            return self._by_method(op, method)
+            return self._by_method(op)
         first, second = op.args
         if self._free(op, first):
             return self._combined(op.rule, method, first, second)
@@ -127,22 +165,12 @@ class InPlace(NamedTuple):
             return None
         return self._method(value, "neg_")
 
-    def _by_method(self, op: Op, name: str) -> Node | None:
-        """Return an op in place by its method `name`: `zeros.scatter_(dim, index, 1)` or `x.exp_()`.
-
-        None if the first argument is not free, or if the op is written as an operator, `x ** 2`.
-        """
+    def _by_method(self, op: Op) -> Node | None:
+        """Write `zeros.scatter_(dim, index, 1)` or `x.exp_()`; None for an operator, `x ** 2`, or no free memory."""
         if not op.args or not self._free(op, op.args[0]):
             return None
-        written = self.spelled(op)
-        if written.kind != "call":
-            return None
-        callee, *args = written.args
         first = self.node(op.args[0])
-        # `x.exp()` has no `x` among its arguments, `torch.exp(x)` has.
-        rest = args if callee.args[:1] == (first,) else args[1:]
-        method = self.graph.node("attribute", name, (first,))
-        return self.graph.node("call", "", (method, *rest), written.keywords)
+        return in_place_call(self.graph, self.spelled(op), op, first)
 
     def _combined(self, rule: str, method: str, own: Op, other: Op) -> Node:
         """Return the sum, product or quotient of two values, written into `own` by the rule's `method`: `own.add_(other)`.

@@ -335,9 +335,6 @@ class Printer:
             return self.graph.constant("...")
         return number_node(self.program, op.value)
 
-    def _static(self, op: Op) -> Node:
-        return self.placed(op.expression)
-
     def _python(self, op: Op) -> Node:
         """Return a Python expression, `x.ndim - 1`, of its operands."""
         assert isinstance(op.data, Operator)
@@ -360,9 +357,6 @@ class Printer:
 
     def _list(self, op: Op) -> Node:
         return self.graph.node("tuple", "", tuple(map(self.node, op.args)))
-
-    def _shape(self, op: Op) -> Node:
-        return self.shape(op.asked)
 
     # Shapes and their sources
 
@@ -470,18 +464,12 @@ class Printer:
                 raise
             return found
 
-    def _rank(self, op: Op) -> Node:
-        return self._of_tensor(op, "ndim")
-
     def _dtype(self, op: Op) -> Node:
         """Return `x.dtype`; a value without a name is asked for, so it gets one in the next attempt."""
         (value,) = op.args
         if value not in self.names:
             self.asked.add(value)
         return self._attribute(self.node(value), "dtype")
-
-    def _count(self, op: Op) -> Node:
-        return self._of_tensor(op, "numel")
 
     def _ratio(self, op: Op) -> Node:
         """Return how many elements a reduction combines into one, the divisor of a mean: `x.numel() // max(y.numel(), 1)`."""
@@ -500,9 +488,6 @@ class Printer:
             return self.graph.node("call", "", (found,)) if label == "numel" else found
 
     # Products and new dims in their usual spelling: `2 * g * x`, `x[..., None, None]`
-
-    def _mul(self, op: Op) -> Node:
-        return self._times(*op.args)
 
     def _times(self, a: Op, b: Op) -> Node:
         """Return `a * (b * c)` as `a * b * c`, unless that broadcasts earlier, and so computes on larger tensors."""
@@ -612,9 +597,6 @@ class Printer:
     def _starred(self, op: Op) -> Node:
         return self.graph.node("starred", "", (self.node(op.args[0]),))
 
-    def _same(self, op: Op) -> Node:
-        return self.node(op.args[0])
-
     def _cast(self, op: Op) -> Node:
         """Return `value.to(like.dtype)`; with `promote_types` as the op's data, a cast to the wider dtype of the two."""
         value, like = map(self.node, op.args)
@@ -693,9 +675,6 @@ class Printer:
         left, right, *dims = map(self.node, op.args)
         pair = self.graph.node("tuple", "", tuple(dims))
         return self.function("torch.tensordot", left, right, pair, keywords=("dims",))
-
-    def _where(self, op: Op) -> Node:
-        return self.function("torch.where", *map(self.node, op.args))
 
     def _einsum(self, op: Op) -> Node:
         """Return `torch.einsum(equation, *operands)`."""
@@ -893,7 +872,7 @@ WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "indices": Printer._indices,
     "zeros": Printer._zeros,
     "starred": Printer._starred,
-    "same": Printer._same,
+    "same": lambda self, op: self.node(op.args[0]),
     "cast": Printer._cast,
     "item": Printer._item,
     "cond": Printer._cond,
@@ -901,25 +880,25 @@ WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "unless_vector": Printer._unless_vector,
     "unless_scalar": Printer._unless_scalar,
     "contracted": Printer._contracted,
-    "where": Printer._where,
+    "where": lambda self, op: self.function("torch.where", *map(self.node, op.args)),
     "einsum": Printer._einsum,
     "slice": Printer._slice,
     "select": Printer._select,
     "index": Printer._index,
     "unsliced": unsliced,
     "call": Printer._call,
-    "mul": Printer._mul,
+    "mul": lambda self, op: self._times(*op.args),
     "unsqueeze": Printer._unsqueeze,
     "input": Printer._input,
     "const": Printer._const,
-    "static": Printer._static,
+    "static": lambda self, op: self.placed(op.expression),
     "python": Printer._python,
     "list": Printer._list,
-    "shape": Printer._shape,
+    "shape": lambda self, op: self.shape(op.asked),
     "size": Printer._size,
-    "rank": Printer._rank,
+    "rank": lambda self, op: self._of_tensor(op, "ndim"),
     "dtype": Printer._dtype,
-    "count": Printer._count,
+    "count": lambda self, op: self._of_tensor(op, "numel"),
     "ratio": Printer._ratio,
     "cotangent": Printer._cotangent,
 }

@@ -51,7 +51,7 @@ from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_p
 from scaffold.derive.simplify.algebra import guarded_power
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.derive.write.dialect import Dialect, dialect_of, fused_sums
-from scaffold.derive.write.in_place import Temporaries
+from scaffold.derive.write.in_place import Temporaries, adds_in_place, in_place_call
 from scaffold.derive.write.placement import under, without_copy
 from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
 from scaffold.derive.write.schedule import SHARED, Region, Safety, Schedule, Scheduler
@@ -883,6 +883,9 @@ class _Writer:
             choice = If(printer.test(op), body, orelse, comments)
             return list(body) if alike else [choice]
         value = printer.expression(op)
+        if adds_in_place(op, self.roots.values()):
+            first = printer.node(op.args[0])
+            value = in_place_call(self.graph, value, op, first) or value
         self._measure(name, value, op, printer)
         comment = self._comment(op, Scope(printer.scope.gradient))
         return [Assign(target, value, "", (*comment, *self._why(op, printer)))]

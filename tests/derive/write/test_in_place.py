@@ -1,8 +1,11 @@
 """What a backward under balanced writes over, and which products it computes together with a sum."""
 
 from functools import partial
+from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from tests.derive.building import load, spec_of, text_of
 
@@ -54,3 +57,21 @@ return color, (w * z).sum(-1), total
         assert torch.autograd.gradcheck(
             partial(run, white=white), (spread,), check_batched_grad=True
         )
+
+
+def test_a_product_is_added_to_in_place_in_every_mode() -> None:
+    """Its own derivative does not read it, and it is batched where the index is."""
+    forward, inputs = "F.cross_entropy(x, t)", "x[N, C], t[N; int]"
+    text = text_of(spec_of(inputs, forward=forward))
+    assert "return g.scatter_add_(1, masked.unsqueeze(1), neg_grad_cast), None" in text
+    op = load(text).some_op
+    x, t = torch.randn(3, 4, dtype=torch.float64), torch.tensor([1, -100, 3])
+    assert torch.autograd.gradgradcheck(lambda x: op(x, t), x.requires_grad_())
+    targets = torch.stack((t, t.flip(0)))
+
+    def grad(own: Any, index: Tensor) -> Tensor:
+        return torch.func.grad(lambda x: own(x, index))(x.detach())
+
+    ours = torch.vmap(partial(grad, op))(targets)
+    theirs = torch.vmap(partial(grad, F.cross_entropy))(targets)
+    torch.testing.assert_close(ours, theirs)
