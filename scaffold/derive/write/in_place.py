@@ -30,11 +30,13 @@ def adds_in_place(op: Op, roots: Iterable[Op]) -> bool:
     """Return whether an op may add into its first argument in every mode, of autograd and of vmap: `g.scatter_add_(1, index, src)`.
 
     That is a product, whose own derivative does not read it, and batched if another argument is. Nothing else reads it, but for its dtype.
+    A product of matrices is left alone: of a DTensor it may be one of several addends.
     """
     own, *others = op.args or (op,)
     alike = op.facts.shape == "x" or own.shape == op.shape
     fits = alike and op.facts.in_place and op.facts.linear and op.rule not in SUMS
-    if not fits or "multilinear" not in own.facts.flags:
+    product = own.facts.category == "elementwise" and "multilinear" in own.facts.flags
+    if not (fits and product):
         return False
     ops = (user for root in roots for user in root.walk())
     read = (

@@ -75,3 +75,11 @@ def test_a_product_is_added_to_in_place_in_every_mode() -> None:
     ours = torch.vmap(partial(grad, op))(targets)
     theirs = torch.vmap(partial(grad, F.cross_entropy))(targets)
     torch.testing.assert_close(ours, theirs)
+
+
+def test_a_product_of_matrices_is_not_written_over() -> None:
+    """Of a DTensor it may be one of several addends."""
+    inputs, forward = "q[T, D], k[T, D], v[T, D]", "(q @ k.mT).tril() @ v"
+    spec = spec_of(inputs, forward=forward, save_policy="recompute")
+    text = text_of(spec).partition("def backward")[2]
+    assert ".tril()" in text and "tril_(" not in text
