@@ -70,7 +70,8 @@ def test_a_product_is_added_to_in_place_in_every_mode() -> None:
     targets = torch.stack((t, t.flip(0)))
 
     def grad(own: Any, index: Tensor) -> Tensor:
-        return torch.func.grad(lambda x: own(x, index))(x.detach())
+        found: Tensor = torch.func.grad(lambda x: own(x, index))(x.detach())
+        return found
 
     ours = torch.vmap(partial(grad, op))(targets)
     theirs = torch.vmap(partial(grad, F.cross_entropy))(targets)
