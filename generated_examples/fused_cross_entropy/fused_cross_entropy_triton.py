@@ -64,23 +64,21 @@ def forward_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     mask = (row < rows) & (cols < V)
-    logits_row = logits_ptr + row * logits_stride
-    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
     target = tl.load(target_ptr + row, mask=row < rows, other=0)
+    kept = target != ignore_index
+    logits_row = logits_ptr + row * logits_stride
+    logits = tl.load(logits_row + cols, mask=mask & kept, other=0.0).to(DTYPE)
 
     row_max = tl.max(tl.where(mask, logits, float("-inf")), axis=1, keep_dims=True)
     exp = tl.exp(logits - row_max)
     lse = row_max + tl.log(tl.sum(tl.where(mask, exp, 0.0), axis=1, keep_dims=True))
-    log_probs = logits - lse
-    kept = target != ignore_index
-    index = tl.where(kept, target, 0)
-    in_range = (index >= 0) & (index < V)
+    in_range = (target >= 0) & (target < V)
     picked = tl.load(
-        logits_row + index, mask=(row < rows) & in_range, other=float("nan")
+        logits_row + target, mask=(row < rows) & in_range, other=float("nan")
     ).to(DTYPE)
     nll = -(picked - lse)
-    mean = tl.sum(tl.where(mask, log_probs, 0.0), axis=1, keep_dims=True) / V
-    loss = one_minus_smoothing * nll - smoothing * mean
+    mean = tl.sum(logits, axis=1, keep_dims=True) / V
+    loss = one_minus_smoothing * nll - smoothing * (mean - lse)
     output = tl.where(kept, loss, 0.0)
     tl.store(output_ptr + row, output, mask=row < rows)
     tl.store(lse_ptr + row, lse, mask=row < rows)
@@ -96,8 +94,8 @@ def backward_kernel(
     grad_logits_ptr,
     rows,
     V,
-    smoothing,
     one_minus_smoothing,
+    smoothing_over_V,
     ignore_index: tl.constexpr,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
@@ -107,22 +105,20 @@ def backward_kernel(
     cols = tl.arange(0, BLOCK)[None, :]
     mask = (row < rows) & (cols < V)
     grad_output = tl.load(grad_output_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
-    logits_row = logits_ptr + row * logits_stride
-    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
     target = tl.load(target_ptr + row, mask=row < rows, other=0)
     lse = tl.load(lse_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
-
     kept = target != ignore_index
-    index = tl.where(kept, target, 0)
-    neg_grad_mean = tl.where(kept, smoothing * grad_output, 0)
-    g = neg_grad_mean / V
-    grad_nll = tl.where(kept, one_minus_smoothing * grad_output, 0)
-    in_range = (index >= 0) & (index < V)
-    onehot = tl.where(in_range, tl.where(cols == index, 1.0, 0.0), float("nan"))
-    neg_grad_log_probs = g + grad_nll * onehot
-    summed_grad = neg_grad_mean + grad_nll
-    grad_logits = tl.exp(logits - lse) * summed_grad - neg_grad_log_probs
-    tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)
+    logits_row = logits_ptr + row * logits_stride
+    logits = tl.load(logits_row + cols, mask=mask & kept, other=0.0).to(DTYPE)
+
+    in_range = (target >= 0) & (target < V)
+    onehot = tl.where(in_range, tl.where(cols == target, 1.0, 0.0), float("nan"))
+    grad_logits = grad_output * (
+        tl.exp(logits - lse) - smoothing_over_V - one_minus_smoothing * onehot
+    )
+    tl.store(
+        grad_logits_ptr + row * V + cols, tl.where(kept, grad_logits, 0.0), mask=mask
+    )
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
@@ -222,8 +218,8 @@ def fused_cross_entropy_backward(
             grad_logits,
             rows,
             V,
-            smoothing,
             1 - smoothing,
+            smoothing / V,
             ignore_index=ignore_index,
             DTYPE=PRECISION[compute_dtype],
             **tile,
@@ -268,10 +264,6 @@ def why_not(logits: Tensor, target: Tensor) -> str:
         return f"logits has dtype {logits.dtype}"
     if target.dtype not in INDICES:
         return f"target has dtype {target.dtype}"
-    if logits.ndim != 2:
-        return "logits has other dims"
-    if target.shape != logits.shape[:-1]:
-        return "target is broadcast"
     if logits.shape[-1] > MOST_COLUMNS:
         return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""

@@ -206,8 +206,6 @@ def why_not(x: Tensor) -> str:
         return f"x is on {x.device.type}"
     if x.dtype not in DTYPES:
         return f"x has dtype {x.dtype}"
-    if x.shape[-1] % 2:
-        return "a row of x has no 2 equal parts"
     if x.shape[-1] // 2 > MOST_COLUMNS:
         return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""

@@ -168,8 +168,6 @@ def why_not(log_q: Tensor, p: Tensor) -> str:
         return f"log_q has dtype {log_q.dtype}"
     if p.dtype not in DTYPES:
         return f"p has dtype {p.dtype}"
-    if p.shape != log_q.shape:
-        return "p is broadcast"
     return ""
 
 

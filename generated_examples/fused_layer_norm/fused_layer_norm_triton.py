@@ -319,10 +319,6 @@ def why_not(x: Tensor, weight: Tensor, bias: Tensor) -> str:
         return f"weight has dtype {weight.dtype}"
     if bias.dtype not in DTYPES:
         return f"bias has dtype {bias.dtype}"
-    if weight.shape != x.shape[-1:]:
-        return "weight is broadcast"
-    if bias.shape != x.shape[-1:]:
-        return "bias is broadcast"
     if x.shape[-1] > MOST_COLUMNS:
         return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""

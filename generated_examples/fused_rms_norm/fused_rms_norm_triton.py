@@ -262,8 +262,6 @@ def why_not(x: Tensor, weight: Tensor) -> str:
         return f"x has dtype {x.dtype}"
     if weight.dtype not in DTYPES:
         return f"weight has dtype {weight.dtype}"
-    if weight.shape != x.shape[-1:]:
-        return "weight is broadcast"
     if x.shape[-1] > MOST_COLUMNS:
         return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""

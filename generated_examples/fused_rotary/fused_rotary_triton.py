@@ -235,14 +235,8 @@ def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
         return f"cos has dtype {cos.dtype}"
     if sin.dtype not in DTYPES:
         return f"sin has dtype {sin.dtype}"
-    if x.ndim != 3:
-        return "x has other dims"
-    if x.shape[-1] % 2:
-        return "a row of x has no 2 equal parts"
-    if cos.shape != (x.shape[-2], x.shape[-1]):
-        return "cos is broadcast"
-    if sin.shape != (x.shape[-2], x.shape[-1]):
-        return "sin is broadcast"
+    if x.shape[-1] % 2 != 0:
+        return "x has no 2 equal parts"
     if x.shape[-1] // 2 > MOST_COLUMNS:
         return f"a block would have more than {MOST_COLUMNS} numbers"
     return ""

@@ -5,15 +5,17 @@ behind the end of a row has no part in what the row comes to.
 """
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.rules.table import Rule, Table
+from scaffold.derive.rules.table import Rule
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.formula.names import fresh
-from scaffold.kernels.names import Own
+from scaffold.kernels.names import FIXED
+from scaffold.kernels.pair import Pair
 from scaffold.kernels.row_program import (
     NUMBER,
     Apply,
@@ -30,14 +32,18 @@ from scaffold.kernels.row_program import (
     free_name,
     inner,
 )
+from scaffold.spec import OpSpec
 
 LONGEST = 80  # of a line that is not broken
 WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
 SUMS = ("neg", "abs", "add", "sub")  # sums and signs: bounded if their arguments are
 PLAIN = (*SUMS, "square")  # 0 of zeros, finite of what is finite
 EXACT_PARAMETERS = ("x", "y", "dtype: tl.constexpr")
-EXACT_REASON = "# as PyTorch does; / of float32 is not rounded to the nearest"
-EXACT_DIVISION = "return x / y if dtype == tl.float64 else tl.div_rn(x, y)"
+EXACT_DIVISION = (
+    "# as PyTorch does; / of float32 is not rounded to the nearest",
+    "return x / y if dtype == tl.float64 else tl.div_rn(x, y)",
+)
+At = Callable[[Load, str], str]
 NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
 
 
@@ -50,75 +56,50 @@ class Helper(NamedTuple):
 
 
 class Helpers:
-    """The `@triton.jit` functions the kernels of a file need; both kernels share equal ones. Each `of_...` adds one if it is new."""
+    """The `@triton.jit` functions the kernels of a file need; both kernels share equal ones."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = {*taken}
         self.found: list[Helper] = []
 
-    def of_fold(self, fold: str) -> str:
-        """Return the name of a function for the larger (`fold` "max") or smaller of two numbers, NaN if one of them is."""
-        both = f"tl.{fold}imum(one, two, propagate_nan=tl.PropagateNan.ALL)"
-        return self._named(f"_nan_{fold}", ("one", "two"), (f"return {both}",))
-
-    def of_division(self) -> str:
-        """Return the name of a function for an exactly rounded quotient, needed under `floor` or `ceil`: Triton's `/` may be one bit off."""
-        return self._named("_divide", EXACT_PARAMETERS, (EXACT_REASON, EXACT_DIVISION))
-
-    def of_primitive(
-        self,
-        word: str,
-        parameters: tuple[str, ...],
-        steps: Mapping[str, ast.expr],
-        end: ast.expr,
-        comment: str,
-    ) -> str:
-        """Return the name of a function for a primitive of several steps: `steps` are its assignments, `end` is the value it returns."""
-        lines = [f"# {comment}"] if comment else []
-        lines += [f"{name} = {ast.unparse(node)}" for name, node in steps.items()]
-        lines += [f"return {ast.unparse(end)}"]
-        return self._named(f"_{word}", parameters, tuple(lines))
-
-    def _named(
-        self, word: str, parameters: tuple[str, ...], lines: tuple[str, ...]
-    ) -> str:
+    def of(self, word: str, parameters: Iterable[str], *lines: str) -> str:
         """Return the name of a function with these parameters and lines, `word` or similar if it is new."""
         for known in self.found:
-            if known[1:] == (parameters, lines):
+            if known[1:] == ((*parameters,), lines):
                 return known.name
         name = fresh(word, self.taken)
         self.taken.add(name)
-        self.found.append(Helper(name, parameters, lines))
+        self.found.append(Helper(name, (*parameters,), lines))
         return name
 
 
 class Printer:
     """Writer of a row program's values as Triton, for `KernelBody`.
 
-    `assign` appends to `lines`, and `text` may: a reduction or a repeated argument gets a line of its own first. `address(load, column)`:
-    pointers to an input's numbers; `absent`: the number for each optional input; `own`: the kernel's own variables.
+    `assign` appends to `lines`, and `text` may: a reduction or a repeated argument gets a line of its own first. `at(load, column)`: pointers to
+    an input's numbers.
     """
 
     def __init__(
-        self,
-        table: Table,
-        program: RowProgram,
-        taken: Iterable[str],
-        own: Own,
-        helpers: Helpers,
-        absent: Mapping[str, str],
-        floats: Collection[str],
-        address: Callable[[Load, str], str],
+        self, spec: OpSpec, program: RowProgram, pair: Pair, helpers: Helpers, at: At
     ) -> None:
-        """Prepare to write a program; `taken`: names its lines must not get.
+        """Prepare to write a program of a pair; `floats` and `numbers`: the attributes that may be arguments, and those the kernel reads.
 
-        `floats`: the attributes that may be arguments. `numbers`: the attributes the kernel reads; `computed`: those in arithmetic or choices
-        the compiler must evaluate, as constants; `complements`: the parameter for each `1 - alpha`, computed before the launch.
+        `computed`: those in arithmetic or choices the compiler must evaluate, as constants; `complements`: the parameter for each `1 - alpha`
+        and `alpha / D`, computed before the launch.
         """
-        self.table, self.program, self.own, self.address = table, program, own, address
-        self.helpers, self.absent = helpers, absent
-        self.taken = {*taken, *(line.name for line in program.lines)}
-        self.taken |= {load.name for load in program.loads}
+        self.table, self.program, self.own, self.at = (
+            table_of(spec),
+            program,
+            pair.own,
+            at,
+        )
+        self.helpers, self.absent = helpers, pair.absent
+        floats = [x.name for x in spec.attributes if x.annotation == "float"]
+        self.floats = floats
+        self.taken = {*FIXED, *self.own, program.width, *(x.name for x in spec.inputs)}
+        self.taken |= {line.name for line in program.lines}
+        self.taken |= {name for x in program.loads for name in (x.name, x.source)}
         self.values = {line.name: line.value for line in program.lines}
         self.loaded = {load.name: load for load in program.loads}
         self.lines: list[str] = []
@@ -126,16 +107,20 @@ class Printer:
         self.every = [*program.values()]
         self.texts = texts = {x.text for x in self.every if isinstance(x, Number)}
         self.numbers = _names_in(texts)
-        rest = {text for text in texts if text.removeprefix("1 - ") not in floats}
+        over, words = f" / {program.width}", dict[str, str]()
+        for name in floats:
+            words[f"1 - {name}"] = f"one_minus_{name}"
+            words[name + over] = f"{name}_over_{program.width}"
+        rest = texts - words.keys() - {*floats}
         chosen = (x for x in self.every if isinstance(x, Apply) and self._chooses(x))
         choices = (x for value in chosen for x in inner(value))
         rest |= {x.text for x in choices if isinstance(x, Number)}
-        self.computed = _names_in(rest)  # by the compiler
-        self.complements = dict[str, str]()
-        for name in floats:
-            if f"1 - {name}" in texts and name not in self.computed:
-                self.complements[f"1 - {name}"] = fresh(f"one_minus_{name}", self.taken)
+        self.computed = _names_in(rest) - {program.width}  # by the compiler
+        given = [x for x in words if x in texts and not _names_in([x]) & self.computed]
+        self.complements = {x: fresh(words[x], self.taken) for x in given}
         self.taken |= {*self.complements.values()}
+        # Triton would divide a number by the row's size in float32.
+        self.shares = {x for x in texts - {*given} if x.endswith(over)}
         self.rounded = {x for value in self.every for x in self._rounded(value)}
 
     def text(self, value: Value) -> str:
@@ -147,6 +132,9 @@ class Printer:
         if (known := self.named.get(_key(value))) is not None:
             return _parsed(known)
         match value:
+            case Number(text) if text in self.shares:
+                width = f"tl.cast({self.program.width}, {self.own.DTYPE})"
+                return _parsed(text.removesuffix(self.program.width) + width)
             case Name(text) | Number(text):
                 return _parsed(self.complements.get(text, text))
             case Column():
@@ -165,7 +153,7 @@ class Printer:
     def _gathered(self, value: Gather) -> ast.expr:
         """Return the load of one number of each row, NaN for an index out of range; for an absent optional input, its number."""
         load = self.loaded[value.load]
-        at = self.address(load, self.text(value.index))
+        at = self.at(load, self.text(value.index))
         inside = f"({self.inside(value.space)}) & {self.text(value.inside)}"
         given = f"mask={inside}, other=float('nan')"
         text = f"tl.load({at}, {given}).to({self.own.DTYPE})"
@@ -201,12 +189,17 @@ class Printer:
         known = {name: self.node(item) for name, item in real.items()}
         if rule.facts.operator == "/" and value in self.rounded:
             both = [*known.values(), _parsed(self.own.DTYPE)]
-            return ast.Call(_parsed(self.helpers.of_division()), both, [])
+            # Triton's `/` may be one bit off, which `floor` makes 1.
+            function = self.helpers.of("_divide", EXACT_PARAMETERS, *EXACT_DIVISION)
+            return ast.Call(_parsed(function), both, [])
         if steps:
             word = next(iter(rule.facts.words), rule.name)
             read = set().union(*map(_names, (*steps.values(), end)))
             given = {name: node for name, node in known.items() if name in read}
-            function = self.helpers.of_primitive(word, (*given,), steps, end, comment)
+            lines = [f"# {comment}"] if comment else []
+            lines += [f"{name} = {ast.unparse(node)}" for name, node in steps.items()]
+            lines += [f"return {ast.unparse(end)}"]
+            function = self.helpers.of(f"_{word}", given, *lines)
             return ast.Call(_parsed(function), [*given.values()], [])
         counts = [node.id for node in ast.walk(end) if isinstance(node, ast.Name)]
         for name, item in real.items():
@@ -258,7 +251,9 @@ class Printer:
         """Return the reduction of a row: `tl.sum(x, axis=1, keep_dims=True)`; an extremum with NaN needs a helper, as `tl.max` may drop NaN."""
         given = f"{self._within(value)}, axis=1"
         if value.nan and value.kind == "real":
-            combined = self.helpers.of_fold(value.fold)
+            both = f"tl.{value.fold}imum(one, two, propagate_nan=tl.PropagateNan.ALL)"
+            name = f"_nan_{value.fold}"
+            combined = self.helpers.of(name, ("one", "two"), f"return {both}")
             return _parsed(f"tl.reduce({given}, combine_fn={combined}, keep_dims=True)")
         return _parsed(f"tl.{value.fold}({given}, keep_dims=True)")
 

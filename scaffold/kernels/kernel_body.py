@@ -6,11 +6,10 @@ row; what only one of several gradients needs is computed if that one is asked f
 
 from collections.abc import Callable, Iterable, Iterator
 
+from scaffold.derive import grad_name
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.rules.team_tables import table_of
 from scaffold.formula.names import fresh
 from scaffold.kernels.expressions import LONGEST, Helpers, Printer
-from scaffold.kernels.names import FIXED
 from scaffold.kernels.pair import PLAIN, Pair
 from scaffold.kernels.row_program import (
     NUMBER,
@@ -32,40 +31,34 @@ BLANK = ""
 class KernelBody:
     """One row program as a Triton kernel: `parameters` and `lines` give its text, the rest tells `Launch` how to call it.
 
-    `tensors`: what the kernel may read, in order of its parameters; `direction`: "forward" or "backward"; `absent`: the number for each
-    optional input. A result of several in a backward has a flag, `NEEDS_GRAD_X`, a constant of the kernel.
+    `tensors`: what the kernel may read, in order of its parameters; `direction`: "forward" or "backward". A result of several in a backward has
+    a flag, `NEEDS_GRAD_X`, a constant of the kernel.
     """
 
     def __init__(
-        self,
-        spec: OpSpec,
-        program: RowProgram,
-        direction: str,
-        tensors: Iterable[str],
-        pair: Pair,
-        helpers: Helpers,
+        self, spec: OpSpec, direction: str, pair: Pair, helpers: Helpers
     ) -> None:
-        """Prepare the kernel of a program, or raise UnsupportedError; `tensors`: those it may read, in the order of its parameters."""
-        self.own, self.width, self.direction = pair.own, program.width, direction
-        self.tensors = tensors = tuple(tensors)  # those that it may read
+        """Prepare the kernel of a direction, or raise UnsupportedError."""
+        self.own, self.absent, self.direction = pair.own, pair.absent, direction
+        program = pair.forward
+        tensors = [item.name for item in spec.tensors]
+        if direction == "backward" and pair.backward is not None:
+            program = pair.backward
+            grads = (grad_name(spec, item.name) for item in spec.outputs)
+            read = (load.source for load in program.loads)
+            tensors = [*dict.fromkeys((*grads, *read))]
+        self.width, self.tensors = program.width, tensors
         loads = sorted(program.loads, key=lambda x: tensors.index(x.source))
         self.program = program = program._replace(loads=tuple(loads))
         self.read = [name for name in tensors if self.loads(name)]
         self.summed = any(item.summed for item in program.results)
         self.flags = _flags(program) if direction == "backward" else {}
         self.begun: list[str] = []  # names of the places where rows begin
-        taken = {*FIXED, *self.own, *tensors, self.width}
-        taken |= {item.name for item in spec.inputs}
-        self.absent = absent = pair.absent
-        floats = [x.name for x in spec.attributes if x.annotation == "float"]
-        table = table_of(spec)
-        self.printer = printer = Printer(
-            table, program, taken, self.own, helpers, absent, floats, self._address
-        )
+        self.printer = printer = Printer(spec, program, pair, helpers, self._address)
         numbers, every = printer.numbers, printer.every
         self.attributes = [x for x in spec.attributes if x.name in numbers]
         # A float argument arrives as float32. One in arithmetic (`2 * alpha`) is a constant instead, and computed in double precision.
-        self.floats = [x for x in floats if x in numbers - printer.computed]
+        self.floats = [x for x in printer.floats if x in numbers - printer.computed]
         # The argument for each parameter: float32 would spoil `1 - alpha` for an alpha near 1.
         self.given = {name: name for name in self.floats if name in printer.texts}
         self.given |= {name: text for text, name in printer.complements.items()}
@@ -75,6 +68,9 @@ class KernelBody:
         # The tensor to count rows by, if possible one of several parts: only it tells the size of a part.
         packed = [x for x in loads if x.part is not None and x.source in tensors]
         self.lead = next(filter(self._is_whole, [*packed, *loads]), None)
+        # The condition of the rows that are kept, and what it depends on.
+        kept = Name(program.kept, NUMBER)
+        self.tests = self._reached(kept) if program.kept else set()
         self._refuse()
 
     def _is_whole(self, load: Load) -> bool:
@@ -154,24 +150,23 @@ class KernelBody:
             at = f"{pid} * {own.BLOCK} + {block}"
             inside = f"{own.mask} = {own.offsets} < {own.size}"
             return [f"{own.offsets} = {at}", inside, *self._row(lambda rows: True)]
-        columns = f"{own.cols} = {block}[None, :]"
-        row, several = f"tl.arange(0, {own.ROWS})[:, None]", f"* {own.ROWS}"
+        columns, several = f"{own.cols} = {block}[None, :]", f"* {own.ROWS}"
+        start = own.start if self.summed else f"{pid} {several}"
+        row = f"{own.row} = {start} + tl.arange(0, {own.ROWS})[:, None]"
         inside = f"{own.mask} = ({own.row} < {own.rows}) & ({own.cols} < {self.width})"
         if not self.summed:
-            row = f"{own.row} = {pid} {several} + {row}"
             return [row, columns, inside, *self._row(lambda rows: True)]
         before = self._read(lambda rows: not rows)
         sums = [item for item in self.program.results if item.summed]
         zeros = f"tl.zeros(({own.ROWS}, {own.BLOCK}), dtype={own.DTYPE})"
         walk = f"{own.program} {several}, {own.rows}, tl.num_programs(0) {several}"
-        each = [f"{own.row} = {own.start} + {row}", inside]
         return [
             f"{own.program} = {pid}",
             columns,
             *before,
             *(f"{item.name} = {zeros}" for item in sums),
             f"for {own.start} in range({walk}):",
-            *_indented([*each, *self._row(lambda rows: rows)]),
+            *_indented([row, inside, *self._row(lambda rows: rows)]),
             *(line for x in sums for line in self._asked_for(x, self._store_sum(x))),
         ]
 
@@ -183,8 +178,12 @@ class KernelBody:
         every = self.program.loads
         read = [x for x in every if wanted(x.space.rows and not x.single)]
         read = [x for x in read if x.name in self.whole]
-        loads = [line for x in read for line in self._load_if_there(x)]
+        late = [x for x in read if self._is_masked(x)]
+        loads = [line for x in read if x not in late for line in self._load_if_there(x)]
         lines = [x for x in self.program.lines if wanted(x.value.space.rows)]
+        loads += self._assigned(x for x in lines if x.name in self.tests)
+        loads += [line for x in late for line in self._load_if_there(x)]
+        lines = [x for x in lines if x.name not in self.tests]
         if wanted(True):  # the others are computed under the flag of their result
             lines = [x for x in lines if self._sole_result(x) is None]
         computed = self._assigned(lines)
@@ -272,7 +271,9 @@ class KernelBody:
         given = self._address(load, self.own.cols)
         if not load.single and load.space != NUMBER:
             other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
-            given += f", mask={self.printer.inside(load.space)}, other={other}"
+            inside = self.printer.inside(load.space)
+            inside += f" & {self.program.kept}" if self._is_masked(load) else ""
+            given += f", mask={inside}, other={other}"
         return f"{load.name} = tl.load({given}){cast}"
 
     def _address(self, load: Load, column: str) -> str:
@@ -282,6 +283,10 @@ class KernelBody:
         if load.single or not load.space.has_columns:
             return start
         return f"{start} + {self._columns(load.part, column)}"
+
+    def _is_masked(self, load: Load) -> bool:
+        """Return whether only those rows of a load are read that are kept: the condition itself does not read it."""
+        return bool(self.tests) and load.space.is_row and load.name not in self.tests
 
     def _start(self, load: Load) -> str:
         """Return the pointer to an input's row (`x_ptr + row * x_stride`), to the number of each row, or to numbers all rows share."""

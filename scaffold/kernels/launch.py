@@ -1,58 +1,61 @@
 """The launch of a kernel: a function registered as a PyTorch op, which makes the output tensors and calls the kernel.
 
-In: a `KernelBody`. Out: a `Kernel`, which the template shows. Invariant: nothing is allocated for a gradient that is not asked for.
+In: a `Pair`. Out: a `Kernel`, which the template shows. Invariant: nothing is allocated for a gradient that is not asked for.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from scaffold.formula.names import fresh
+from scaffold.kernels.expressions import Helpers
 from scaffold.kernels.kernel_body import KernelBody
 from scaffold.kernels.pair import Pair
 from scaffold.kernels.row_program import NUMBER, ONE, Result, RowProgram
-from scaffold.spec import Dim, OpSpec
+from scaffold.spec import Dim, OpSpec, is_leading
 
 
-class Kernel(NamedTuple):
-    """A kernel, and the op to launch it."""
-
-    name: str  # of the op
-    parameters: tuple[str, ...]  # of the kernel
-    lines: tuple[str, ...]
-    signature: str  # of the op, with types
-    arguments: str
-    returns: str
-    outputs: tuple[str, ...]  # lines that make the tensors which the kernel fills
-    launch: tuple[str, ...]  # what the kernel is called with
-    result: str
-    fake: tuple[str, ...]
-    told: tuple[tuple[str, str], ...]  # arguments beside tensors, and what each is
-    shared: str  # the positions of inputs that all rows share
-    by_sample: bool  # a batch is no more rows: it sums or repeats some
-
-
-class Launch:
-    """Writer of the registered op of one kernel, in the forward or the backward.
+class Kernel:
+    """A kernel, and the op to launch it, as the template shows them.
 
     `first`: the tensor to count rows by, of all rows; `parts`: the number of parts of its rows; `dtypes`: inputs the backward's op does not
-    get, `bias`, and the parameter and argument for the dtype of their gradients.
+    get, `bias`, and the parameter and argument for the dtype of their gradients. `told`: arguments beside tensors, and what each is;
+    `by_sample`: a batch is no more rows, as it sums or repeats some; `shared`: the positions of inputs that all rows share.
     """
 
-    def __init__(self, spec: OpSpec, body: KernelBody, pair: Pair) -> None:
-        """Prepare to write the op of a kernel; `dtypes` gets the inputs with a gradient the op does not get, as it needs their dtype."""
-        self.spec, self.body, self.own = spec, body, pair.own
-        self.width, self.summed, self.read = body.width, body.summed, body.read
-        self.direction, self.results = body.direction, body.program.results
-        self.total, self.pair = pair.total, pair
+    def __init__(
+        self, spec: OpSpec, direction: str, pair: Pair, helpers: Helpers
+    ) -> None:
+        """Write all texts of the kernel of a direction and its op."""
+        self.spec, self.own, self.pair, self.total = spec, pair.own, pair, pair.total
+        self.body = body = KernelBody(spec, direction, pair, helpers)
+        self.width, self.read, self.direction = body.width, body.read, direction
+        self.results, self.name = body.program.results, f"{spec.name}_{direction}"
         self.lead_dims = [str(dim) for dim in pair.shapes.lead]
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
         self.parts = part.of if part else 1
         sources = [x.source for x in self.results if not self._is_there(x.source)]
         self.dtypes = {name: self._dtype_of(name) for name in sources if name}
+        self.told = [
+            *((x.name, x.name) for x in body.attributes),
+            *self.dtypes.values(),
+        ]
+        given = self._given()
+        self.signature = ", ".join(given)
+        self.arguments = ", ".join(item.partition(":")[0] for item in given)
+        several = ", ".join(["Tensor"] * len(self.results))
+        self.returns = f"tuple[{several}]" if len(self.results) > 1 else "Tensor"
+        self.parameters, lines = [*body.parameters()], body.lines()
+        self.lines = [*_comments(body.program, lines), *lines]
+        self.outputs, self.launch = [*self._outputs()], [*self._launch()]
+        self.result = ", ".join(map(self._result, self.results))
+        self.fake = [*self._fakes()]
+        shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
+        self.shared = f"{{{', '.join(shared)}}}" if shared else "()"
+        repeats = any(load.repeat for load in body.program.loads)
+        self.by_sample = body.summed or self.total is not None or repeats
 
-    def kernel(self) -> Kernel:
-        """Return all texts of the kernel and its op."""
+    def _given(self) -> list[str]:
+        """Return the parameters of the op, with types."""
         body = self.body
         given = [f"{name}: {typed(self.spec, name)}" for name in self.read]
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
@@ -62,24 +65,7 @@ class Launch:
         if self.direction == "forward":
             names = dict.fromkeys(map(self.pair.dtype_of, self.pair.dtypes))
             given += [f"{name}: torch.dtype" for name in names]
-        repeats = (load.repeat for load in body.program.loads)
-        several = ", ".join(["Tensor"] * len(self.results))
-        shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
-        return Kernel(
-            name=f"{self.spec.name}_{self.direction}",
-            parameters=tuple(body.parameters()),
-            lines=(*_comments(body.program, lines := body.lines()), *lines),
-            signature=", ".join(given),
-            arguments=", ".join(item.partition(":")[0] for item in given),
-            returns=f"tuple[{several}]" if len(self.results) > 1 else "Tensor",
-            outputs=tuple(self._outputs()),
-            launch=tuple(self._launch()),
-            result=", ".join(map(self._result, self.results)),
-            fake=tuple(self._fakes()),
-            told=(*((x.name, x.name) for x in body.attributes), *self.dtypes.values()),
-            shared=f"{{{', '.join(shared)}}}" if shared else "()",
-            by_sample=self.summed or self.total is not None or any(repeats),
-        )
+        return given
 
     # What the kernel is called with.
 
@@ -146,7 +132,7 @@ class Launch:
         if self.width:
             yield f"{own.tile} = {own.blocks}({self.width})"
             tiles = f"triton.cdiv({own.rows}, {own.tile}['{own.ROWS}'])"
-        if self.width and self.summed:
+        if self.width and self.body.summed:
             tiles = f"programs_of({own.rows}, {own.tile}, {first}.device)"
         yield f"{own.programs} = {tiles}"
         yield self._computed()
@@ -321,5 +307,6 @@ def declared_shape(
     width = f"{first}.shape[-1]" + (f" // {parts}" if parts > 1 else "")
     places = {dim: at - len(lead) - 1 for at, dim in enumerate(lead)}
     known = {dim: f"{first}.shape[{at}]" for dim, at in places.items()} | {ONE: ONE}
-    sizes = [known.get(str(dim), width) for dim in given]
+    rows = f"*{first}.shape[:{-len(lead)}]"
+    sizes = [rows if is_leading(x) else known.get(str(x), width) for x in given]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

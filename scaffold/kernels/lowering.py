@@ -80,6 +80,7 @@ class Shapes(NamedTuple):
     repeats: Mapping[str, Repeat] = {}  # of inputs that lack leading dims
     singles: frozenset[str] = frozenset()  # inputs of one number for all rows
     lse: bool = False  # a softmax reads the logarithm of its sum, which is saved
+    kept: Value | None = None  # a condition: results of other rows are a number
 
 
 class Lowering:
@@ -108,6 +109,7 @@ class Lowering:
         every = {op for result in lowered.results for op in result.walk()}
         self.ops = sorted(every, key=lambda op: op.serial)
         self.uses = Counter(arg for op in every for arg in op.args)
+        self.kept: Value | None = None  # that condition
 
     def run(self) -> None:
         """Add the lines of all values with a name, in the order of the statements; sums over rows are not lines: `finished` makes them results."""
@@ -212,6 +214,22 @@ class Lowering:
     def _scores(self) -> str:
         """Return the name for the argument of a softmax: `scores`, or `logits` if an input is called `scores`."""
         return "logits" if "scores" in self.shapes.spaces else "scores"
+
+    def whole(self, value: Value) -> Value:
+        """Return the value of a name's line; any other value, and the name of a load, as it is."""
+        line = self._line(value.text) if isinstance(value, Name) else None
+        return line or value
+
+    def sign(self, value: Apply) -> str:
+        """Return the operator of a primitive: "*" of `mul`; "" of one that is no operator."""
+        return self.table.rule(value.primitive).facts.operator or ""
+
+    def selected(self, value: Value) -> Value:
+        """Return `where(kept, value, 0.0)` in an op with such a condition, else the value."""
+        if self.kept is None:
+            return value
+        test = _with_space(self.kept, Space(True, ONE if value.space.width else ""))
+        return self.apply("where", test, value, Number("0.0"))
 
     def _line(self, name: str) -> Value | None:
         """Return the value of the line with a name; None for the name of a load."""
@@ -435,8 +453,13 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
 
 @meaning("mean")
 def _mean(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the mean of a row, as a division of its sum by the row's size."""
-    return _mean_of(self, *_reduced_row(self, op, args))
+    """Return the mean of a row, as a division of its sum by the row's size; of `row - lse` without a second pass."""
+    value, keepdim = _reduced_row(self, op, args)
+    if op.args[0].rule == "log_softmax":
+        scores, lse = inner(self.whole(value))
+        mean = _mean_of(self, scores, keepdim)
+        return self.apply("sub", mean, _with_space(lse, mean.space))
+    return _mean_of(self, value, keepdim)
 
 
 def _mean_of(self: Lowering, value: Value, keepdim: bool) -> Value:
@@ -688,36 +711,6 @@ def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return _with_space(_log_sum_exp(self, value, shift), self.reduced(value, keepdim))
 
 
-@meaning("kl_div")
-def _kl_div(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return `F.kl_div` element by element, `target * (log(target) - input)`, 0 where the target is."""
-    _refuse_reduction(op, args)
-    given = self.value(args["input"])
-    target = self.named(self.value(args["target"]), "target")
-    if literal(args["log_target"]) is True:
-        less = self.apply("sub", target, given)
-        return self.apply("mul", self.apply("exp", target), less)
-    log = self.apply("mul", target, self.apply("log", target))
-    none = self.apply("eq", target, Number("0"), kind="bool")
-    entropy = self.apply("where", none, Number("0.0"), log)
-    return self.apply("sub", entropy, self.apply("mul", target, given))
-
-
-@meaning("binary_cross_entropy_with_logits")
-def _bce_with_logits(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return `F.binary_cross_entropy_with_logits` element by element: `(1 - target) * input - logsigmoid(input)`."""
-    _refuse_reduction(op, args)
-    given, target = self.value(args["input"]), self.value(args["target"])
-    less = self.apply("mul", self.apply("sub", Number("1.0"), target), given)
-    return self.apply("sub", less, self.apply("logsigmoid", given))
-
-
-def _refuse_reduction(op: Op, args: Mapping[str, Op]) -> None:
-    """Raise UnsupportedError if a loss has a reduction: one of the op's result was removed before, and no other can be computed by row."""
-    if literal(args["reduction"]) != "none":
-        raise UnsupportedError(f"{op.rule} with a reduction inside the formula")
-
-
 @meaning(*ZEROS)
 def _zeros(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return Number("0.0")
@@ -744,6 +737,90 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
         return found
     inside = _in_range(self, self.named(index, "index"))
     return self.apply("where", inside, found, Number('float("nan")'))
+
+
+# --- Rows that are selected away: no other value of them has an effect.
+
+
+def select(self: Lowering) -> Value | None:
+    """Return `loss` of an op's result `where(kept, loss, 0.0)`, and note the condition of each row; None of any other result."""
+    op, *others = self.lowered.results
+    fits = op.rule == "where" and not others and self.shapes.width != ""
+    if not fits or literal(op.args[2]) != 0:
+        return None
+    test = self.value(op.args[0])
+    each = test.space.rows and not test.space.has_columns
+    test = self.named(test, "kept") if each else test
+    if not each or self.whole(test) is test:  # it is an input
+        return None
+    self.kept, self.shapes = test, self.shapes._replace(kept=self.whole(test))
+    return self.value(op.args[1])
+
+
+@meaning("where")
+def _where(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a choice; by the condition of the rows that are kept, what it chooses there."""
+    test, kept = self.value(args["condition"]), self.shapes.kept
+    if kept is None or _with_space(self.whole(test), kept.space) != kept:
+        return self.applied(op, args)
+    self.kept = self.named(test, "kept")
+    return self.value(args["x"])
+
+
+# --- A gradient as a product with the incoming one.
+
+
+def factored(self: Lowering, value: Value, grad: str) -> None:
+    """Replace the line of a gradient, `grad * a - grad * b`, by `grad * (a - b)`; `grad`: the incoming gradient, a number of each row."""
+    whole = self.whole(value)
+    if isinstance(value, Name) and not self.shapes.spaces[grad].has_columns:
+        rest = _over(self, whole, grad)
+        sums = isinstance(whole, Apply) and self.sign(whole) in ("+", "-")
+        if sums and rest is not None and rest.space == whole.space:
+            product = self.apply("mul", Name(grad, Space(True, ONE)), rest)
+            at = self.lines.index(Line(value.text, whole))
+            self.lines[at] = Line(value.text, product)
+
+
+def _over(self: Lowering, value: Value, grad: str) -> Value | None:
+    """Return a value without its factor `grad`; None if it is not linear in it."""
+    found: Value | None = None
+    match value:
+        case Name(text) if text == grad:
+            return Number("1")
+        case Name() if (whole := self.whole(value)) is not value:
+            found = _over(self, whole, grad)
+        case Apply(word) if (sign := self.sign(value)) and len(inner(value)) == 2:
+            one, two = inner(value)
+            first, second = _over(self, one, grad), _over(self, two, grad)
+            if sign in "+-":
+                found = first and second and _joined(self, word, first, second)
+            elif first is not None:
+                found = _joined(self, word, first, two) if sign in "*/" else None
+            elif second is not None and sign == "*":
+                found = _joined(self, word, one, second)
+    each = found is not None and found.space.rows and not found.space.has_columns
+    return _with_space(found, value.space) if found and each else found
+
+
+def _joined(self: Lowering, word: str, one: Value, two: Value) -> Value | None:
+    """Return an operator of two values without factors 1 and inner brackets: `1 * a` -> `a`, `s + (1 - s)` -> `1`.
+
+    None if it would be one of two numbers: a kernel computes these in float32.
+    """
+    match self.table.rule(word).facts.operator, one, two:
+        case ("*", Number("1"), found) | ("*" | "/", found, Number("1")):
+            return found
+        case "+", Number(a), Number(b) if f"1 - {a}" == b or f"1 - {b}" == a:
+            return Number("1")
+        case "/", Number(a), Number(b) if b == self.shapes.width:
+            return Number(f"{a} / {b}")
+        case _, Number(), Number():
+            return None
+        case "-", _, Apply() if self.sign(two) == "+" and len(inner(two)) == 2:
+            first, second = inner(two)
+            return self.apply(word, self.apply(word, one, first), second)
+    return self.apply(word, one, two)
 
 
 # --- What is summed over all rows: only as a result.

@@ -40,7 +40,13 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
     names = [item.name for item in spec.tensors if item.optional]
     if not names:
         return spec, {}
-    found = {name: _number(spec, names, name) for name in names}
+    found = dict[str, str]()
+    for name in names:
+        numbers = (x for x in ("0.0", "1.0") if _agree(spec, names, {name: x}))
+        found[name] = next(numbers, "")
+        if not found[name]:
+            hint = "is optional, and neither 0 nor 1 can replace it"
+            raise UnsupportedError(f"'{name}' {hint}")
     for absent in product((False, True), repeat=len(names)):
         gone = (name for name, it in zip(names, absent, strict=True) if it)
         given = {name: found[name] for name in gone}
@@ -51,14 +57,6 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
         for item in spec.inputs
     )
     return replace(_without(spec, names, ()), inputs=inputs), found
-
-
-def _number(spec: OpSpec, names: list[str], name: str) -> str:
-    """Return "0.0" or "1.0" for an absent input, whichever makes the op with this number equal to the op without the input."""
-    for number in ("0.0", "1.0"):
-        if _agree(spec, names, {name: number}):
-            return number
-    raise UnsupportedError(f"'{name}' is optional, and neither 0 nor 1 can replace it")
 
 
 def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:

@@ -30,7 +30,15 @@ from scaffold.formula import (
     written,
 )
 from scaffold.kernels.bound_once import bound_once
-from scaffold.kernels.lowering import ZEROS, Lowering, Shapes, finished, refuse_foreign
+from scaffold.kernels.lowering import (
+    ZEROS,
+    Lowering,
+    Shapes,
+    factored,
+    finished,
+    refuse_foreign,
+    select,
+)
 from scaffold.kernels.names import AFFIXES, FIXED, LOCAL, Own, own_names
 from scaffold.kernels.optional_inputs import with_all
 from scaffold.kernels.packed import Packed, Parts, unpacked
@@ -435,12 +443,14 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     shapes, derivation = _shapes(spec)._replace(lse=lse), _derived(spec)
     forward = _forward(spec, derivation, shapes, own)
     spaces = {item.name: item.space for item in forward.results}
-    if total is not None:
-        forward = _totalled(forward)
+    test, whole = dict(forward.lines).get(forward.kept), shapes
+    shapes = shapes._replace(kept=test)
     backward: RowProgram | None = None
     saved = tuple(item.origin for item in derivation.saved)
     if spec.differentiable:
         backward = _backward(spec, derivation, shapes, spaces, own, total)
+        if forward.kept and not backward.kept:
+            forward = _forward(spec, derivation, whole, own, selects=False)
         if total is not None:
             grads = {grad_name(spec, item.name) for item in spec.outputs}
             loads = (load.source for load in backward.loads)
@@ -449,6 +459,8 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
         copied = all(_is_copied(result, read) for result in backward.results)
         if copied and total is None:
             backward = None
+    if total is not None:
+        forward = _totalled(forward)
     if backward is not None and shapes.width:
         forward, backward = with_statistics(forward, backward)
     for program in filter(None, (forward, backward)):
@@ -547,7 +559,7 @@ def _is_copied(result: Result, read: Collection[str]) -> bool:
 
 
 def _forward(
-    spec: OpSpec, derivation: Derivation, shapes: Shapes, own: Own
+    spec: OpSpec, derivation: Derivation, shapes: Shapes, own: Own, selects: bool = True
 ) -> RowProgram:
     """Return the row program of the forward; UnsupportedError if an output is no real tensor, or has fewer rows than the op.
 
@@ -557,6 +569,7 @@ def _forward(
     applier = applier_of(spec)
     lowered = lower_lines(spec, derivation.forward, derivation.results, applier)
     lowering = Lowering(applier, lowered, shapes, _reserved(spec, own))
+    selected = select(lowering) if selects else None
     lowering.run()
     results = []
     for output, op in zip(spec.outputs, lowered.results, strict=True):
@@ -566,7 +579,8 @@ def _forward(
         whole = read & {*shapes.spaces} - {*shapes.repeats}
         if not any(shapes.spaces[name].rows for name in whole):
             raise UnsupportedError(f"'{output.name}' depends on no input with all rows")
-        value = lowering.named(lowering.value(op), output.name, own=True)
+        value = lowering.value(op) if selected is None else lowering.selected(selected)
+        value = lowering.named(value, output.name, own=True)
         results.append(Result(output.name, ((None, value),), value.space))
     return _program(lowering, results)
 
@@ -628,7 +642,10 @@ def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]
         value, summed = finished(lowering, op, item.name)
         if not summed:
             value = lowering.named(value, name, own=True)
-        results.append(Result(name, ((None, value),), space, summed, item.name, repeat))
+        if len(spec.differentiable) == 1:
+            factored(lowering, value, grad_name(spec, spec.outputs[0].name))
+        pieces = ((None, lowering.selected(value)),)
+        results.append(Result(name, pieces, space, summed, item.name, repeat))
     return results
 
 
@@ -712,4 +729,5 @@ def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:
     """Return what a lowering has collected as a row program with some results."""
     loads, lines = (*lowering.loads.values(),), (*lowering.lines,)
     constants = (*lowering.constants.items(),)
-    return RowProgram(loads, lines, (*results,), lowering.shapes.width, constants)
+    kept = getattr(lowering.kept, "text", "")
+    return RowProgram(loads, lines, (*results,), lowering.shapes.width, constants, kept)

@@ -166,6 +166,7 @@ class RowProgram(NamedTuple):
     results: tuple[Result, ...]
     width: str = ""  # what the number of columns is called
     constants: tuple[tuple[str, str], ...] = ()  # numbers, and what they are
+    kept: str = ""  # a condition: the results of other rows are a number
 
     def values(self) -> Iterator[Value]:
         """Yield all expressions of the lines and results, each followed by those inside it."""

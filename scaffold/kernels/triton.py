@@ -5,97 +5,58 @@ refused with a reason.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from scaffold.derive import grad_name
+from scaffold.derive import derive
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.errors import Location, ScaffoldError
-from scaffold.kernels.expressions import Helper, Helpers
-from scaffold.kernels.kernel_body import KernelBody
-from scaffold.kernels.launch import Kernel, Launch, declared_shape, typed
-from scaffold.kernels.names import Own
+from scaffold.kernels.expressions import Helpers
+from scaffold.kernels.launch import Kernel, declared_shape, typed
 from scaffold.kernels.pair import Pair, kernel_pair
-from scaffold.kernels.row_program import NUMBER
 from scaffold.spec import OpSpec
 
 # The dtypes that an input of a kind may have; others hold integers.
 ALLOWED = {"float": "DTYPES", "bool": "(torch.bool,)"}
 
 
-class TritonView(NamedTuple):
-    """The template's data for the file."""
+class TritonView:
+    """The template's data for the file.
 
-    op: str
-    namespace: str
-    numbers: int  # of a block, in each part of its rows; 0 of an op element by element
-    forward: Kernel
-    forward_arguments: tuple[str, ...]
-    backward: Kernel | None
-    formula: tuple[str, ...]  # of the forward, for the docstring
-    gradient: tuple[str, ...]
-    saved: str  # what the forward keeps for the backward
-    inputs: str  # the tensors of the op, with types
-    first: str  # the one that says how many rows there are
-    columns: str  # of a block: the size of its row, or of each part
-    # A tensor, those that it may have, and whether it may be None.
-    dtypes: tuple[tuple[str, str, bool], ...]
-    refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
-    float32: bool  # autocast computes them in float32
-    dtype: tuple[str, ...]  # lines that give `dtype`, that of the outputs
-    helpers: tuple[Helper, ...]
-    own: Own
+    `numbers`: of a block, in each part of its rows, 0 of an op element by element; `first`: the tensor that says how many rows there are;
+    `columns`: of a block, the size of its row, or of each part; `dtypes`: a tensor, those that it may have, and whether it may be None;
+    `refused`: a test, and what is said where it holds; `float32`: autocast computes them in float32; `dtype`: lines that give the outputs'.
+    """
+
+    def __init__(self, spec: OpSpec, pair: Pair) -> None:
+        """Write both kernels of an op, and the questions to its inputs."""
+        self.spec, self.pair, self.own = spec, pair, pair.own
+        helpers = Helpers(_all_names(pair) | {x.name for x in spec.inputs})
+        self.helpers = helpers.found
+        self.forward = Kernel(spec, "forward", pair, helpers)
+        dtypes, given = {*map(pair.dtype_of, pair.dtypes)}, self.forward.arguments
+        self.forward_arguments = [x for x in given.split(", ") if x not in dtypes]
+        back = pair.backward is not None
+        self.backward = Kernel(spec, "backward", pair, helpers) if back else None
+        half = (pair.shapes.of - 1).bit_length()
+        self.numbers = 1024 >> half if pair.shapes.width else 0
+        every, other = spec.tensors, "INDICES"
+        self.inputs = ", ".join(f"{x.name}: {typed(spec, x.name)}" for x in every)
+        self.dtypes = [(x.name, ALLOWED.get(x.dtype, other), x.optional) for x in every]
+        self.first, parts = self.forward.first, self.forward.parts
+        self.columns = f"{self.first}.shape[-1]" + f" // {parts}" * (parts > 1)
+        self.refused = [*_refused(spec, pair, self.first)]
+        self.float32 = any(float32 for _, float32 in pair.dtypes.values())
+        self.dtype = [*_dtype(pair, self.first)]
 
 
 def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
     """Return the programs of an op and the template's data for the file of its kernels; ScaffoldError, at `place`, if there can be none."""
     try:
         pair = kernel_pair(spec)
-        return pair, triton_view(spec, pair)
+        return pair, TritonView(spec, pair)
     except UnsupportedError as error:
         hint = "leave out 'kernels', or wrap your own kernel: --import"
         message = f"no kernel can be written for '{spec.name}': {error}"
         raise ScaffoldError(message, place, hint) from None
-
-
-def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
-    """Return the template's data for the file of an op's kernels."""
-    every = [item.name for item in spec.tensors]
-    helpers, backward = Helpers(_all_names(pair) | {x.name for x in spec.inputs}), None
-    forward = KernelBody(spec, pair.forward, "forward", every, pair, helpers)
-    launch = Launch(spec, forward, pair)
-    forward_kernel = launch.kernel()
-    dtypes = {*map(pair.dtype_of, pair.dtypes)}
-    given = (x for x in forward_kernel.arguments.split(", ") if x not in dtypes)
-    if pair.backward is not None:
-        grads = [grad_name(spec, item.name) for item in spec.outputs]
-        saved = [load.source for load in pair.backward.loads]
-        read = dict.fromkeys((*grads, *saved))
-        body = KernelBody(spec, pair.backward, "backward", read, pair, helpers)
-        backward = Launch(spec, body, pair).kernel()
-    first, parts = launch.first, launch.parts
-    return TritonView(
-        op=spec.name,
-        namespace=spec.namespace,
-        numbers=1024 >> (pair.shapes.of - 1).bit_length() if pair.shapes.width else 0,
-        forward=forward_kernel,
-        forward_arguments=(*given,),
-        backward=backward,
-        formula=pair.formula,
-        gradient=pair.gradient,
-        saved=" and ".join(pair.statistics),
-        inputs=", ".join(f"{name}: {typed(spec, name)}" for name in every),
-        dtypes=tuple(
-            (item.name, ALLOWED.get(item.dtype, "INDICES"), item.optional)
-            for item in spec.tensors
-        ),
-        first=first,
-        columns=f"{first}.shape[-1]" + f" // {parts}" * (parts > 1),
-        refused=tuple(_refused(spec, pair, first)),
-        float32=any(float32 for _, float32 in pair.dtypes.values()),
-        dtype=tuple(_dtype(pair, first)),
-        helpers=tuple(helpers.found),
-        own=pair.own,
-    )
 
 
 def _all_names(pair: Pair) -> set[str]:
@@ -106,41 +67,39 @@ def _all_names(pair: Pair) -> set[str]:
 
 
 def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
-    """Yield each test for a call the kernels would compute wrongly, and the reason: `("w.shape != x.shape[-1:]", "w is broadcast")`.
+    """Yield each test for a call the kernels would compute wrongly, and the reason: `("w.shape != x.shape", "w is broadcast")`.
 
-    The wrapper then computes the op with PyTorch. Each shape is compared with that of `first`, the tensor to count rows by.
+    The wrapper then computes the op with PyTorch. Tests the op makes itself, with an error, are left out.
     """
-    spaces, lead, of = pair.shapes.spaces, pair.shapes.lead, pair.shapes.of
-    width = spaces[first].width
-    if width and not str(lead[0]).startswith("*"):
-        yield f"{first}.ndim != {len(lead) + 1}", f"{first} has other dims"
+    checks = [x for x in derive(spec).checks if {x.name}.issuperset(x.absent)]
+    made = {test for item in checks for test in item.tests}
+    whole = {x.name for x in checks if any(".shape != " in test for test in x.tests)}
+    for name, test, said in _tests(spec, pair, first):
+        if name not in whole and test not in made:
+            there = f"{name} is not None and " if name in pair.absent else ""
+            yield f"{there}{test}", f"{name} {said}"
+
+
+def _tests(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each input with a test of its shape against that of `first`, the tensor to count rows by, and with what is wrong if it holds."""
+    spaces, lead, of = pair.shapes.spaces, [*map(str, pair.shapes.lead)], pair.shapes.of
+    width, whole = spaces[first].width, spec.dims(first)
+    if width and not lead[0].startswith("*"):
+        yield first, f"{first}.ndim != {len(lead) + 1}", "has other dims"
     elif width and len(lead) > 1:
-        yield f"{first}.ndim < {len(lead)}", f"{first} has other dims"
+        yield first, f"{first}.ndim < {len(lead)}", "has other dims"
     if of > 1:
-        yield f"{first}.shape[-1] % {of}", f"a row of {first} has no {of} equal parts"
+        yield first, f"{first}.shape[-1] % {of} != 0", f"has no {of} equal parts"
     for name, space in spaces.items():
-        if name == first:
-            continue
-        shape, parted = f"{first}.shape", of > 1 and spaces[first].width != space.width
-        if name in pair.shapes.repeats:
-            parts = of if parted and space.is_row else 1
-            dims = spec.dims(name) or ()
-            shape = declared_shape(dims, first, [*map(str, lead)], parts)
-        elif space == NUMBER:
-            shape = "()" if spec.dims(name) == () else "(1,)"
-            if not width and shape == "(1,)":
-                yield f"{first}.ndim == 0", f"{first} has no dims"
-        elif parted and space.is_row:
-            shape = f"(*{first}.shape[:-1], {first}.shape[-1] // {of})"
-        elif parted and space.has_columns:
-            shape = f"({first}.shape[-1] // {of},)"
-        elif not space.rows:
-            shape = f"{first}.shape[-1:]" if space.has_columns else "(1,)"
-        elif space.rows and not space.has_columns and width:
-            shape = f"{first}.shape[:-1]"
-            shape = f"(*{shape}, 1)" if space.width else shape
-        there = f"{name} is not None and " if name in pair.absent else ""
-        yield f"{there}{name}.shape != {shape}", f"{name} is broadcast"
+        dims, parted = spec.dims(name), of > 1 and width != space.width
+        if dims == (1,) and not width:
+            yield first, f"{first}.ndim == 0", "has no dims"
+        shape = f"{first}.shape"
+        if dims is not None and dims != whole:
+            shape = declared_shape(dims, first, lead, of if parted else 1)
+        test = f"{name}.shape != {shape}" if dims != () else f"{name}.ndim != 0"
+        if name != first:
+            yield name, test, "is broadcast"
 
 
 def _dtype(pair: Pair, first: str) -> Iterator[str]:

@@ -37,9 +37,26 @@ from scaffold.spec import OpSpec, is_leading
 
 # The arguments of a call as text, without those that are None.
 Given = Mapping[str, str]
+Bound = tuple[str, dict[str, str]]
 FUNCTIONAL = "torch.nn.functional."
-GELU = "(2 * math.sqrt(2 / math.pi))"
-SINGULAR = ("weight", "pos_weight")  # of losses: left alone
+SINGULAR = {"weight", "pos_weight"}  # of losses: left alone
+DIFF, LENGTH = "({input} - {target})", "norm(dim=-1, keepdim=True).clamp(min={eps})"
+# A call, the arguments it has, and its formula.
+FORMULAS = {
+    "F.gelu approximate='tanh'": "{input} * torch.sigmoid((2 * math.sqrt(2 / math.pi)) * ({input} + 0.044715 * {input} ** 3))",
+    "F.gelu approximate='none'": "0.5 * {input} * (1 + torch.erf({input} / math.sqrt(2)))",
+    "F.glu dim=-1": "{input}[..., :{input}.shape[-1] // 2] * torch.sigmoid({input}[..., {input}.shape[-1] // 2:])",
+    "F.silu": "{input} * torch.sigmoid({input})",
+    "F.softmin": "torch.softmax(-{input}, {dim})",
+    "F.normalize p=2.0": f"{{input}} / {{input}}.{LENGTH}",
+    "F.cosine_similarity": f"(({{x1}} / {{x1}}.{LENGTH}) * ({{x2}} / {{x2}}.{LENGTH})).sum(-1)",
+    "F.pairwise_distance p=2.0": "({x1} - {x2} + {eps}).norm(dim=-1, keepdim={keepdim})",
+    "F.mse_loss reduction='none'": f"{DIFF} ** 2",
+    "F.l1_loss reduction='none'": f"{DIFF}.abs()",
+    "F.huber_loss reduction='none'": f"torch.where({DIFF}.abs() <= {{delta}}, 0.5 * {DIFF} ** 2, {{delta}} * ({DIFF}.abs() - 0.5 * {{delta}}))",
+    "F.smooth_l1_loss reduction='none'": f"torch.where({DIFF}.abs() < {{beta}}, 0.5 * {DIFF} ** 2 / {{beta}}, {DIFF}.abs() - 0.5 * {{beta}})",
+}
+ALONG = {"F.normalize": "input", "F.cosine_similarity": "x1"}  # along one dim
 CLASSES = ("F.cross_entropy", "F.nll_loss")
 LAST = r"(?P<owner>.+)\.(?:shape\[-1\]|size\(-1\))"
 FLAT = re.compile(rf"(.+)\.(?:(?:view|reshape)\(-1, {LAST}\)|flatten\(0, (-2|1)\))")
@@ -52,10 +69,11 @@ class Total(NamedTuple):
     over: str | None = None
 
 
-def bound(table: Table, node: Node) -> tuple[str, dict[str, str]] | None:
+def bound(table: Table, node: Node, whole: bool = False) -> Bound | None:
     """Return the function of a call, as the rule table prints it, and its arguments as text; None for a call the table does not have.
 
-    `F.mse_loss(x, y)` -> `("F.mse_loss", {"input": "x", "target": "y", "reduction": "'mean'"})`; arguments of None are left out.
+    `F.mse_loss(x, y)` -> `("F.mse_loss", {"input": "x", "target": "y", "reduction": "'mean'"})`; arguments of None are left out. `whole`:
+    with all defaults.
     """
     if node.kind != "call":
         return None
@@ -75,6 +93,9 @@ def bound(table: Table, node: Node) -> tuple[str, dict[str, str]] | None:
         texts.setdefault("reduction", "'mean'")
     if "x" in texts:
         texts["input"] = texts.pop("x")
+    if whole:
+        pairs = ((x.name, x.default) for x in rule.parameters)
+        texts = {name: emit(node) for name, node in pairs if node is not None} | texts
     known = {key: text for key, text in texts.items() if text != "None"}
     return table.head(rule.name).partition("(")[0], known
 
@@ -123,7 +144,7 @@ def written_out(spec: OpSpec) -> OpSpec:
         if bound(table, node) is None:
             return None
         node = rewritten_node(graph, node, change)  # the calls among its arguments
-        found = bound(table, node)
+        found = bound(table, node, whole=True)
         text = found and _formula(spec, *found, steps)
         if not text:
             return node
@@ -178,55 +199,36 @@ def _parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:
 
 def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     """Return the text of a call's formula, with lines it needs added to `steps`; None if it has none, or not for such arguments."""
-    x = f"({given.get('input', '')})"
-    match name:
-        case "F.layer_norm" | "F.rms_norm":
-            if not _is_last(spec, given.get("normalized_shape", ""), given["input"]):
-                return None
-            weight = f" * ({given['weight']})" if "weight" in given else ""
-            if name == "F.rms_norm":
-                if "eps" not in given:  # its default depends on the dtype of x
-                    raise UnsupportedError("rms_norm without eps")
-                mean = f"{x}.square().mean(-1, keepdim=True)"
-                rstd = steps("rstd", f"torch.rsqrt({mean} + {given['eps']})")
-                return f"{x} * {rstd}{weight}"
-            bias = f" + ({given['bias']})" if "bias" in given else ""
-            mean = steps("mean", f"{x}.mean(-1, keepdim=True)")
-            var = steps("var", f"{x}.var(-1, correction=0, keepdim=True)")
-            rstd = steps("rstd", f"torch.rsqrt({var} + {given.get('eps', '1e-05')})")
-            x_hat = steps("x_hat", f"({x} - {mean}) * {rstd}")
-            return f"{x_hat}{weight}{bias}"
-        case "F.normalize" if given.get("p", "2") in ("2", "2.0"):
-            if _is_last_dim(spec, given, given["input"]):
-                return f"{x} / {_length(x, given.get('eps', '1e-12'))}"
-        case "F.cosine_similarity" if _is_last_dim(spec, given, given["x1"]):
-            one, two, eps = f"({given['x1']})", f"({given['x2']})", given.get("eps")
-            first, second = (_length(item, eps or "1e-08") for item in (one, two))
-            return f"(({one} / {first}) * ({two} / {second})).sum(-1)"
-        case "F.pairwise_distance" if given.get("p", "2") in ("2", "2.0"):
-            eps, keepdim = given.get("eps", "1e-06"), given.get("keepdim", "False")
-            diff = f"(({given['x1']}) - ({given['x2']}) + {eps})"
-            return f"{diff}.norm(dim=-1, keepdim={keepdim})"
-    if given.get("reduction") == "'none'":
-        return _loss(spec, name, given, steps)
-    return _activation(name, given, x)
-
-
-def _activation(name: str, given: Given, x: str) -> str | None:
-    """Return the text of an activation's formula; None for another function. `x`: its input, in parentheses."""
-    match name:
-        case "F.gelu" if given.get("approximate") == "'tanh'":  # (1 + tanh(u)) / 2
-            return f"{x} * torch.sigmoid({GELU} * ({x} + 0.044715 * {x} ** 3))"
-        case "F.gelu" if given.get("approximate", "'none'") == "'none'":
-            return f"0.5 * {x} * (1 + torch.erf({x} / math.sqrt(2)))"
-        case "F.glu" if given.get("dim", "-1") == "-1":
-            half = f"{x}.shape[-1] // 2"
-            return f"{x}[..., :{half}] * torch.sigmoid({x}[..., {half}:])"
-        case "F.silu":
-            return f"{x} * torch.sigmoid({x})"
-        case "F.softmin":
-            return f"torch.softmax(-{x}, {given.get('dim', '')})"
+    if name in CLASSES and given["reduction"] == "'none'" and "weight" not in given:
+        return _class_loss(spec, name, given, steps)
+    if name in ("F.layer_norm", "F.rms_norm"):
+        return _norm(spec, name, given, steps)
+    if name in ALONG and not _is_last_dim(spec, given, given[ALONG[name]]):
+        return None
+    said = {f"{key}={x}{end}" for key, x in given.items() for end in ("", ".0")}
+    for call, text in FORMULAS.items():
+        known, *wanted = call.split()
+        if known == name and said.issuperset(wanted) and not given.keys() & SINGULAR:
+            return text.format_map({key: f"({text})" for key, text in given.items()})
     return None
+
+
+def _norm(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
+    """Return the text of the norm of each row; None for a norm over more dims."""
+    x, eps = f"({given['input']})", given.get("eps")
+    if not _is_last(spec, given["normalized_shape"], given["input"]):
+        return None
+    weight = f" * ({given['weight']})" if "weight" in given else ""
+    if name == "F.rms_norm":
+        if eps is None:  # its default depends on the dtype of x
+            raise UnsupportedError("rms_norm without eps")
+        mean = f"{x}.square().mean(-1, keepdim=True)"
+        return f"{x} * {steps('rstd', f'torch.rsqrt({mean} + {eps})')}{weight}"
+    bias = f" + ({given['bias']})" if "bias" in given else ""
+    mean = steps("mean", f"{x}.mean(-1, keepdim=True)")
+    var = steps("var", f"{x}.var(-1, correction=0, keepdim=True)")
+    rstd = steps("rstd", f"torch.rsqrt({var} + {eps})")
+    return f"{steps('x_hat', f'({x} - {mean}) * {rstd}')}{weight}{bias}"
 
 
 def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
@@ -246,36 +248,6 @@ def _is_last_dim(spec: OpSpec, given: Given, x: str) -> bool:
     return dim == "-1" or whole
 
 
-def _length(x: str, eps: str) -> str:
-    """Return the text of the 2-norm of each row, at least `eps`, as `F.normalize` divides by."""
-    return f"{x}.norm(dim=-1, keepdim=True).clamp(min={eps})"
-
-
-def _loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
-    """Return the text of a loss of each element or row; None for another function, or for one with a weight."""
-    if any(item in given for item in SINGULAR):
-        return None
-    x = f"({given.get('input', '')})"
-    diff = f"({x} - ({given.get('target', '')}))"
-    match name:
-        case "F.mse_loss":
-            return f"{diff} ** 2"
-        case "F.l1_loss":
-            return f"{diff}.abs()"
-        case "F.huber_loss" | "F.smooth_l1_loss":
-            size = f"{diff}.abs()"
-            if name == "F.huber_loss":
-                delta = f"({given.get('delta', '1.0')})"
-                far = f"{delta} * ({size} - 0.5 * {delta})"
-                return f"torch.where({size} <= {delta}, 0.5 * {diff} ** 2, {far})"
-            beta = f"({given.get('beta', '1.0')})"
-            near = f"0.5 * {diff} ** 2 / {beta}"
-            return f"torch.where({size} < {beta}, {near}, {size} - 0.5 * {beta})"
-        case "F.cross_entropy" | "F.nll_loss":
-            return _class_loss(spec, name, given, steps)
-    return None
-
-
 def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     """Return the text of the cross entropy or `nll_loss` of each row, 0 for a row with the ignored target; None if it has no formula.
 
@@ -287,11 +259,12 @@ def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | No
     elif steps.rank(x) != 2:
         return None
     if given["target"] in _floats(spec):  # the probabilities of the classes
-        if name != CLASSES[0] or steps.rank(target) != 2 or "label_smoothing" in given:
+        smoothed = given.get("label_smoothing") != "0.0"
+        if name != CLASSES[0] or steps.rank(target) != 2 or smoothed:
             return None
         log_probs = steps("log_probs", f"torch.log_softmax({x}, -1)")
         return f"-({target} * {log_probs}).sum(-1)"
-    kept = steps("kept", f"{target} != {given.get('ignore_index', '-100')}")
+    kept = steps("kept", f"{target} != {given['ignore_index']}")
     index = steps("index", f"torch.where({kept}, {target}, 0).unsqueeze(-1)")
     if name == "F.cross_entropy":
         x = steps("log_probs", f"torch.log_softmax({x}, -1)")
@@ -410,7 +383,7 @@ def _reduced_loss(
     `F.cross_entropy(x.view(-1, x.size(-1)), t.view(-1))` is read without the views. A mean over classes counts targets not ignored.
     """
     kind = given["reduction"].strip("'")
-    if kind == "none" or any(item in given for item in SINGULAR):
+    if kind == "none" or given.keys() & SINGULAR:
         return None
     rest = {key: text for key, text in given.items() if key != "reduction"}
     flat = FLAT.fullmatch(given.get("input", ""))

@@ -40,10 +40,11 @@ class KernelView(NamedTuple):
     imports: str
     each: str  # the unit of the computation: "of each row" or "element by element"
     triton: "TritonView"
+    formula: tuple[str, ...]  # of the forward, for the docstring
+    gradient: tuple[str, ...]
     kernels: "tuple[Kernel, ...]"
     partial: bool  # a kernel returns partial sums, one for each of its programs
     indexed: bool  # an input holds integers
-    first_of: dict[str, str]  # the tensor whose device each op runs on
     forward_signature: str
     autocast: str  # a further test of calls that the formula is for
 
@@ -57,19 +58,17 @@ def kernel_modules(spec: OpSpec) -> tuple[tuple[str, str], ...]:
 def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
     """Return the text of the file before formatting; `house` is a team's style, its templates among it."""
     kernels = tuple(filter(None, (triton.forward, triton.backward)))
-    triton = triton._replace(
-        formula=_broken(triton.formula), gradient=_broken(triton.gradient)
-    )
     view = KernelView(
         licence_lines=house.licence,
         header=house.header,
         imports="",
         each="of each row" if triton.numbers else "element by element",
         triton=triton,
+        formula=_broken(triton.pair.formula),
+        gradient=_broken(triton.pair.gradient),
         kernels=kernels,
         partial=any("programs_of(" in line for x in kernels for line in x.outputs),
         indexed=any(allowed == "INDICES" for _, allowed, _ in triton.dtypes),
-        first_of={item.name: item.signature.partition(":")[0] for item in kernels},
         autocast=_autocast(triton) if triton.float32 else "",
         # Without the parameters from the dtype on: `forward` finds the dtype itself.
         forward_signature=triton.forward.signature.partition(

@@ -135,9 +135,7 @@ def compiled(
             else (
                 kinds.get(name.removesuffix("_ptr"), "*bf16")
                 if name.endswith("_ptr")
-                else (
-                    "fp32" if name.removeprefix("one_minus_") in ATTRIBUTES else "i32"
-                )
+                else ("fp32" if plain_name(name) in ATTRIBUTES else "i32")
             )
         )
         for name in kernel.arg_names
@@ -164,6 +162,11 @@ def compiled(
         "spilled": spilled(found.asm["cubin"]),
         "cubin": len(found.asm["cubin"]),
     }
+
+
+def plain_name(name: str) -> str:
+    """The attribute that a parameter is computed of: `smoothing` of `one_minus_smoothing` and `smoothing_over_V`."""
+    return name.removeprefix("one_minus_").partition("_over_")[0]
 
 
 def spilled(cubin: bytes) -> int:

@@ -233,6 +233,20 @@ OPS = {
         "return (1 - smoothing) * nll - smoothing * log_probs.mean(-1)",
         lambda lead, size: (*classes(lead, size), 0.1),
     ),
+    "mean_less_lse": FusedOp(  # in float64 the row's size is divided by in float64
+        "x[N, D]",
+        "x.mean(-1) - torch.logsumexp(x, -1)",
+        lambda lead, size: (torch.randn(math.prod(lead), size),),
+    ),
+    "kept_rows": FusedOp(  # a row that is selected away, of several results
+        "x[N, D], weight[D], t[N; int]",
+        "torch.where((t != 1)[:, None], x * weight * x.mean(-1, keepdim=True), 0.0)",
+        lambda lead, size: (
+            torch.randn(math.prod(lead), size),
+            torch.randn(size),
+            torch.randint(3, (math.prod(lead),)),
+        ),
+    ),
     "weighted_classes": FusedOp(  # an argument that is no input
         "x[N, C], weight[C], target[N; int]",
         "F.cross_entropy(x * weight, target, reduction='none')",

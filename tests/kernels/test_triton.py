@@ -85,7 +85,7 @@ def test_a_gradient_has_the_dtype_of_an_input_that_the_backward_does_not_read() 
     _, view = triton_kernels(OPS["layer_norm"].spec("op"), Location("op"))
     assert view.backward is not None
     assert "bias_dtype: torch.dtype" in view.backward.signature
-    assert view.backward.told[1:] == (("bias_dtype", "bias.dtype"),)
+    assert view.backward.told[1:] == [("bias_dtype", "bias.dtype")]
     assert view.backward.result.endswith("grad_bias.sum(0).to(bias_dtype)")
     _, view = triton_kernels(OPS["optional_norm"].spec("op"), Location("op"))
     assert view.backward is not None
@@ -95,18 +95,66 @@ def test_a_gradient_has_the_dtype_of_an_input_that_the_backward_does_not_read() 
 
 def test_a_class_loss_reads_as_its_formula() -> None:
     lines = lines_of("cross_entropy", "backward")
-    assert any("tl.where(cols == index, 1.0, 0.0)" in line for line in lines)
+    assert any("tl.where(cols == target, 1.0, 0.0)" in line for line in lines)
     assert lines[-2:] == [
-        "grad_logits = grad_nll * (tl.exp(logits - lse) - onehot)",
-        "tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)",
+        "grad_logits = grad_output * (tl.exp(logits - lse) - onehot)",
+        "tl.store(grad_logits_ptr + row * V + cols, tl.where(kept, grad_logits, 0.0), mask=mask)",
     ]
+
+
+def test_a_gradient_is_a_product_with_the_incoming_one_of_its_row() -> None:
+    assert lines_of("smoothed", "backward")[-2] == (
+        "grad_logits = grad_output * "
+        "(tl.exp(logits - lse) - smoothing_over_V - one_minus_smoothing * onehot)"
+    )
+    op = FusedOp("x[N, D]", "x.mean(-1) - torch.logsumexp(x, -1)", rows(1))
+    _, view = triton_kernels(op.spec("op"), Location("op"))
+    assert view.backward is not None
+    (line,) = (x for x in view.backward.lines if x.startswith("grad_x = "))
+    assert line.startswith("grad_x = grad_output * (1 / tl.cast(D, DTYPE) - ")
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_the_logits_of_an_ignored_target_are_not_read(direction: str) -> None:
+    lines = lines_of("cross_entropy", direction)
+    (load,) = (x for x in lines if x.startswith("logits = tl.load("))
+    assert "mask=mask & kept, " in load
+    before = lines[: lines.index(load)]
+    assert "kept = target != -100" in before
+    assert any(x.startswith("target = tl.load(") for x in before)
+    assert not any("index = " in x for x in lines)  # target is the same there
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x[N, D], t[N; int]", "torch.where((t > 0)[:, None], x * x, 1.0)"),
+        ("x[N, D]", "torch.where(x > 0, x * x, 0.0)"),  # not by rows
+        ("x[N, D], t[N; int]", "torch.where(t > 0, x.amax(-1), 1.0)"),
+        ("x[N, D]", "torch.where(x.sum(-1) > 0, x.amax(-1), 0.0)"),  # asked of x
+    ],
+)
+def test_rows_are_read_if_their_result_is_not_selected_away(
+    inputs: str, forward: str
+) -> None:
+    _, view = triton_kernels(
+        FusedOp(inputs, forward, rows(1)).spec("op"), Location("op")
+    )
+    assert not any("mask & " in x for x in view.forward.lines)
+
+
+def test_the_mean_of_logarithms_of_a_softmax_is_no_second_pass() -> None:
+    lines = lines_of("smoothed")
+    assert "mean = tl.sum(logits, axis=1, keep_dims=True) / V" in lines
+    assert lines[-3].endswith("smoothing * (mean - lse)")
+    assert not any(line.startswith("log_probs = ") for line in lines)
 
 
 def test_the_number_at_an_index_is_read_alone() -> None:
     lines = lines_of("weighted_classes")
     given = "mask=(row < rows) & in_range, other=float('nan')).to(DTYPE)"
-    assert f"picked = tl.load(x_row + index, {given}" in lines
-    assert f"picked_weight = tl.load(weight_ptr + index, {given}" in lines
+    assert f"picked = tl.load(x_row + target, {given}" in lines
+    assert f"picked_weight = tl.load(weight_ptr + target, {given}" in lines
     assert "nll = -(picked * picked_weight - lse)" in lines
     assert not any(
         line.startswith("log_probs = ") for line in lines
@@ -126,7 +174,6 @@ def test_the_number_at_an_index_of_an_input_that_may_be_absent() -> None:
 
 def test_the_sum_of_a_row_of_ones_at_an_index_is_no_reduction() -> None:
     lines = lines_of("smoothed", "backward")
-    assert "summed_grad = smoothing * grad_output + grad_nll" in lines
     assert not any("tl.sum" in line for line in lines)
 
 
@@ -232,9 +279,8 @@ def test_the_precision_of_a_launch_is_asked_once() -> None:
         told = [x for x in kernel.outputs if "precision(" in x]
         assert told == [asked]
         assert "DTYPE=PRECISION[compute_dtype]" in kernel.launch
-        assert kernel.fake[:-1] == (
-            (asked,) if read else ()
-        )  # its gradients have others
+        # Its gradients have others.
+        assert kernel.fake[:-1] == ([asked] if read else [])
 
 
 def test_the_precision_has_another_name_beside_an_input_called_compute() -> None:
@@ -272,11 +318,13 @@ def test_a_new_float_compiles_no_other_kernel(
 def test_what_float32_would_spoil_is_computed_before_the_launch() -> None:
     _, view = triton_kernels(OPS["smoothed"].spec("op"), Location("op"))
     assert view.backward is not None
-    for kernel in (view.forward, view.backward):
+    for kernel, end in ((view.forward, ""), (view.backward, "_over_V")):
         at = kernel.parameters.index("one_minus_smoothing")
-        assert kernel.parameters[at - 1] == "smoothing"
+        assert f"smoothing{end}" in kernel.parameters[at - 1 : at + 2]
         at = kernel.launch.index("1 - smoothing")
-        assert kernel.launch[at - 1] == "smoothing"
+        assert (
+            f"smoothing{end.replace('_over_', ' / ')}" in kernel.launch[at - 1 : at + 2]
+        )
         assert any("one_minus_smoothing * " in line for line in kernel.lines)
         assert any("tl.constexpr(smoothing)" in line for line in kernel.outputs)
     other = OPS["smoothed"]._replace(
@@ -417,10 +465,7 @@ def test_kernels_take_the_dtypes_that_they_compute() -> None:
     """PyTorch computes integers in place of real numbers otherwise, and refuses a target of real numbers."""
     spec = OPS["cross_entropy"].spec("loss")
     _, view = triton_kernels(spec, Location("ops.toml"))
-    assert view.dtypes == (
-        ("logits", "DTYPES", False),
-        ("target", "INDICES", False),
-    )
+    assert view.dtypes == [("logits", "DTYPES", False), ("target", "INDICES", False)]
     text = kernel_draft(view)
     assert "if logits.dtype not in DTYPES:" in text
     assert "if target.dtype not in INDICES:" in text
@@ -583,7 +628,7 @@ def test_each_output_has_its_own_dtype() -> None:
     (made,) = (x for x in view.forward.outputs if x.startswith("summed = "))
     assert "dtype=summed_dtype" in made
     assert "dtype=summed_dtype" in view.forward.fake[-1]
-    assert view.forward_arguments == ("x", "y", "weight")
+    assert view.forward_arguments == ["x", "y", "weight"]
 
 
 @pytest.mark.parametrize(
@@ -600,7 +645,7 @@ def test_a_cast_that_rounds_within_a_formula_is_refused(forward: str) -> None:
 def test_a_result_may_be_rounded() -> None:
     op = FusedOp("x[..., D]", "(x * 2).to(torch.bfloat16)", OPS["swish"].make)
     _, view = triton_kernels(op.spec("op"), Location("op"))
-    assert view.dtype == ("dtype = torch.bfloat16",)
+    assert view.dtype == ["dtype = torch.bfloat16"]
 
 
 MIXED = OPS | {
