@@ -142,7 +142,7 @@ def _(grad_output, log_q, p, needs_grad_log_q, needs_grad_p):
 
 
 def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Call an op for each sample of a batch."""
+    """Call an op for each sample of a batch, with weights or sums of its own."""
     pairs = [*zip(args, in_dims, strict=True)]
     samples = [
         op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
@@ -180,6 +180,7 @@ def takes(log_q: Tensor, p: Tensor) -> bool:
         return False
     why = why_not(log_q, p)
     if why and not torch.compiler.is_compiling():
+        # At the call of fused_kl_div, four functions up.
         warnings.warn(f"fused_kl_div runs without its kernels: {why}", stacklevel=5)
     return not why
 

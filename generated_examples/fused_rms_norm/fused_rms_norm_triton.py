@@ -126,7 +126,7 @@ def as_rows(tensor: Tensor) -> Tensor:
 
 
 def programs_of(rows: int, tile: dict[str, int], device: torch.device) -> int:
-    """Fill each multiprocessor with 16 warps, of programs that sum many rows."""
+    """Give each multiprocessor 16 warps: more programs leave more sums to add up."""
     tiles = triton.cdiv(rows, tile["ROWS"])
     if INTERPRETED:
         return min(tiles, 2)  # so that small tests have several programs
@@ -222,7 +222,7 @@ def _(grad_output, x, weight, rstd, needs_grad_x, needs_grad_weight):
 
 
 def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Call an op for each sample of a batch."""
+    """Call an op for each sample of a batch, with weights or sums of its own."""
     pairs = [*zip(args, in_dims, strict=True)]
     samples = [
         op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
@@ -263,7 +263,7 @@ def why_not(x: Tensor, weight: Tensor) -> str:
     if weight.dtype not in DTYPES:
         return f"weight has dtype {weight.dtype}"
     if x.shape[-1] > MOST_COLUMNS:
-        return f"a block would have more than {MOST_COLUMNS} numbers"
+        return "a row of x is too long for one block"
     return ""
 
 
@@ -276,6 +276,7 @@ def takes(x: Tensor, weight: Tensor) -> bool:
         return False
     why = why_not(x, weight)
     if why and not torch.compiler.is_compiling():
+        # At the call of fused_rms_norm, four functions up.
         warnings.warn(f"fused_rms_norm runs without its kernels: {why}", stacklevel=5)
     return not why
 

@@ -210,7 +210,7 @@ def _(grad_output, cos, sin, x_dtype):
 
 
 def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Call an op for each sample of a batch."""
+    """Call an op for each sample of a batch, with weights or sums of its own."""
     pairs = [*zip(args, in_dims, strict=True)]
     samples = [
         op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
@@ -238,7 +238,7 @@ def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
     if x.shape[-1] % 2 != 0:
         return "x has no 2 equal parts"
     if x.shape[-1] // 2 > MOST_COLUMNS:
-        return f"a block would have more than {MOST_COLUMNS} numbers"
+        return "a row of x is too long for one block"
     return ""
 
 
@@ -248,6 +248,7 @@ def takes(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
         return False
     why = why_not(x, cos, sin)
     if why and not torch.compiler.is_compiling():
+        # At the call of fused_rotary, four functions up.
         warnings.warn(f"fused_rotary runs without its kernels: {why}", stacklevel=5)
     return not why
 

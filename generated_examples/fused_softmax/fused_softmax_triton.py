@@ -191,7 +191,7 @@ def why_not(x: Tensor) -> str:
     if x.dtype not in DTYPES:
         return f"x has dtype {x.dtype}"
     if x.shape[-1] > MOST_COLUMNS:
-        return f"a block would have more than {MOST_COLUMNS} numbers"
+        return "a row of x is too long for one block"
     return ""
 
 
@@ -204,6 +204,7 @@ def takes(x: Tensor) -> bool:
         return False
     why = why_not(x)
     if why and not torch.compiler.is_compiling():
+        # At the call of fused_softmax, four functions up.
         warnings.warn(f"fused_softmax runs without its kernels: {why}", stacklevel=5)
     return not why
 

@@ -145,6 +145,7 @@ def takes(x: Tensor) -> bool:
         return False
     why = why_not(x)
     if why and not torch.compiler.is_compiling():
+        # At the call of fused_swish, four functions up.
         warnings.warn(f"fused_swish runs without its kernels: {why}", stacklevel=5)
     return not why
 
