@@ -112,7 +112,9 @@ def backward_kernel(
     logits = tl.load(logits_row + cols, mask=mask & kept, other=0.0).to(DTYPE)
 
     in_range = (target >= 0) & (target < V)
-    onehot = tl.where(in_range, tl.where(cols == target, 1.0, 0.0), float("nan"))
+    onehot = tl.where(
+        in_range, tl.where(cols == target, 1.0, 0.0).to(DTYPE), float("nan")
+    )
     grad_logits = grad_output * (
         tl.exp(logits - lse) - smoothing_over_V - one_minus_smoothing * onehot
     )

@@ -206,6 +206,10 @@ class Printer:
             if counts.count(name) > 1 and not isinstance(item, Name | Number):
                 word = self._word(item, rule.facts.argument)
                 known[name] = self._named(word, item, known[name])
+        kinds = {x.kind for x in inner(value) if not isinstance(x, Number)}
+        if value.kind == "real" and kinds <= {"bool"}:
+            # Of numbers alone it would be float32.
+            return _parsed(f"{ast.unparse(_filled(end, known))}.to({self.own.DTYPE})")
         return _filled(end, known)
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:

@@ -69,8 +69,7 @@ class KernelBody:
         packed = [x for x in loads if x.part is not None and x.source in tensors]
         self.lead = next(filter(self._is_whole, [*packed, *loads]), None)
         # The condition of the rows that are kept, and what it depends on.
-        kept = Name(program.kept, NUMBER)
-        self.tests = self._reached(kept) if program.kept else set()
+        self.tests = self._reached(Name(program.kept, NUMBER)) - {""}
         self._refuse()
 
     def _is_whole(self, load: Load) -> bool:
