@@ -76,23 +76,28 @@ class Helpers:
 class Printer:
     """Writer of a row program's values as Triton, for `KernelBody`.
 
-    `assign` appends to `lines`, and `text` may: a reduction or a repeated argument gets a line of its own first. `at(load, column)`: pointers to
+    `assign` appends to `lines`, and `text` may: a reduction or a repeated argument gets a line of its own first. `pointer(load, column)`: those to
     an input's numbers.
     """
 
     def __init__(
-        self, spec: OpSpec, program: RowProgram, pair: Pair, helpers: Helpers, at: At
+        self,
+        spec: OpSpec,
+        program: RowProgram,
+        pair: Pair,
+        helpers: Helpers,
+        pointer: At,
     ) -> None:
         """Prepare to write a program of a pair; `floats` and `numbers`: the attributes that may be arguments, and those the kernel reads.
 
         `computed`: those in arithmetic or choices the compiler must evaluate, as constants; `complements`: the parameter for each `1 - alpha`
         and `alpha / D`, computed before the launch.
         """
-        self.table, self.program, self.own, self.at = (
+        self.table, self.program, self.own, self.pointer = (
             table_of(spec),
             program,
             pair.own,
-            at,
+            pointer,
         )
         self.helpers, self.absent = helpers, pair.absent
         floats = [x.name for x in spec.attributes if x.annotation == "float"]
@@ -153,7 +158,7 @@ class Printer:
     def _gathered(self, value: Gather) -> ast.expr:
         """Return the load of one number of each row, NaN for an index out of range; for an absent optional input, its number."""
         load = self.loaded[value.load]
-        at = self.at(load, self.text(value.index))
+        at = self.pointer(load, self.text(value.index))
         inside = f"({self.inside(value.space)}) & {self.text(value.inside)}"
         given = f"mask={inside}, other=float('nan')"
         text = f"tl.load({at}, {given}).to({self.own.DTYPE})"

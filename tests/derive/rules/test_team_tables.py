@@ -94,7 +94,7 @@ def check(name: str, tables: tuple[str, ...], forward: str) -> None:
 
 
 def test_the_names_that_were_tracebacks_are_among_them() -> None:
-    assert {"signed", "call", "static", "cond", "input", "list"} <= {*NAMES}
+    assert {"signed", "call", "cond", "input", "list"} <= {*NAMES}
 
 
 @pytest.mark.one_of(2)
