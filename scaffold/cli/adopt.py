@@ -176,7 +176,10 @@ def adopt(
 
 
 def _next(found: "Adoption", out_dir: str | None) -> str:
-    """Return the command that writes the op, to be shown: outside of a project only its specification was written."""
+    """Return the next command, to be shown: outside of a project `adopt` wrote only the op's specification.
+
+    `scaffold new-op scale --spec scale.toml` then writes the op.
+    """
     path = os.path.join(out_dir or "", f"{found.op.name}.toml")
     option = f" --out-dir {out_dir}" if out_dir else ""
     return f"next: scaffold new-op {found.op.name} --spec {path}{option}"
@@ -187,7 +190,8 @@ def _run(
 ) -> "tuple[list[Adoption], list[ScaffoldError]]":
     """Return the adopted ops, and the errors of the Functions refused; `verify` compares each op with a run of its Function.
 
-    With `every` (--all) there may be several ops, so each note is preceded by its op's name.
+    A Function with the name of an op adopted before gets another name, and a note. With `every` (--all) there may be several
+    ops, so each note is preceded by its op's name.
     """
     adoptions: dict[str, Adoption] = {}
     refused: list[ScaffoldError] = []
@@ -196,18 +200,18 @@ def _run(
             raise_all(process.start())
         for source in sources:
             stated: Values = {**settings, "verify": verify}
-            taken: tuple[str, ...] = ()
+            renamed: tuple[str, ...] = ()
             try:
                 found = adopted(source, stated, process)
                 if found.op.name in adoptions:
                     name = _own_name(source, found.op.name, {*adoptions})
                     words = f"'{found.op.name}' is the name of another op"
-                    taken = (f"{source.function.name} of {source.path}: {words}",)
+                    renamed = (f"{source.function.name} of {source.path}: {words}",)
                     found = adopted(source, {**stated, "name": name}, process)
             except ScaffoldError as refusal:
                 refused.append(refusal)
                 continue
-            notes = (*taken, *found.notes, *found.op.recomputed)
+            notes = (*renamed, *found.notes, *found.op.recomputed)
             if every:
                 notes = tuple(f"{found.op.name}: {note}" for note in notes)
             adoptions[found.op.name] = found._replace(notes=notes)
@@ -215,7 +219,10 @@ def _run(
 
 
 def _own_name(source: "Source", name: str, taken: set[str]) -> str:
-    """Return a name not in `taken` for a Function: of its class, with its file's, `layers_swish`, then with its directories' names."""
+    """Return a name not in `taken` for a Function: of its class, then after its file's, `layers_swish`, then its directories'.
+
+    `name` is the one it would have; a number is added to it if all those are taken.
+    """
     own = snake_case(source.function.name.removesuffix("Function"))
     stems = [own or name]
     for part in map(snake_case, reversed(Path(source.path).with_suffix("").parts)):
@@ -225,9 +232,9 @@ def _own_name(source: "Source", name: str, taken: set[str]) -> str:
 
 
 def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:
-    """Add the op to the project, its table to the manifest and its files, or only plan that, and report it.
+    """Add the op to the project, its table to the manifest and its files, and report it; a dry run or diff only plans that.
 
-    `policy` is the one for files in the way.
+    `policy` is --on-conflict, for files in the way.
     """
     stated = Run(settings.get("python"), settings.get("limit", SECONDS))
     run = stated if found.generated.proof is not None else None
@@ -244,11 +251,11 @@ def _files(found: "Adoption", below: str) -> dict[str, str]:
     return {Path(below, name).as_posix(): text for name, text in texts.items()}
 
 
-KINDS = 12  # choices of what tensors without a gradient hold that are tried at most
+KINDS = 12  # at most so many choices of input kinds are tried
 ORIGINAL = "the original"  # the subject of a failure to run it
 UNRUN = (ORIGINAL, "process")  # subjects of failures that say nothing about the op
 SKIP = "to write it anyway: --no-verify"
-FREE = ("setup-context", "combined")  # the styles that are tried where none is said
+FREE = ("setup-context", "combined")  # styles to try if the user states none
 
 
 class Adoption(NamedTuple):
@@ -260,12 +267,12 @@ class Adoption(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The Function, and how it is imported."""
+    """The Function to adopt, and how it is imported."""
 
     facts: Facts
-    path: str
-    module: str
-    root: Path
+    path: str  # of its file
+    module: str  # dotted
+    root: Path  # the directory to import the module from
 
     @property
     def function(self) -> Function:
@@ -281,8 +288,8 @@ class Source(NamedTuple):
 def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
     """Return the first op with the same values and gradients as the Function, over choices of input kinds and styles.
 
-    Without a run, a choice that is a guess is not taken. Raise an error if none fits, with the likeliest reason; WrongGradientError
-    at once, since another form of the op has the same gradient.
+    Without a run, a choice that is a guess is not taken. Raise an error if none fits, with the likeliest of the reasons;
+    WrongGradientError at once, since another form of the op has the same gradient.
     """
     reasons: list[Unfit | ScaffoldError] = []
     styles = (settings["style"],) if "style" in settings else FREE
@@ -317,8 +324,8 @@ def _ops(
 ) -> Iterator[Adopted]:
     """Yield the op read from the Function's text, once for each choice of kinds of its tensors without a gradient.
 
-    The kinds are int, bool or float; the likeliest choice comes first. A text that cannot be adopted adds its reason to `reasons`,
-    and ends the choices.
+    The kinds are int, bool or float; the likeliest choice comes first. If the text cannot be adopted, the reason is added to the
+    caller's list `reasons`, and no more ops come.
     """
     package = find_places(configuration_here(), settings).directories.package or ""
     wanted = Wanted(source.module, package, settings.get("name") or "")
@@ -332,14 +339,14 @@ def _ops(
 
 
 def _sources(target: str, every: bool) -> list[Source]:
-    """Return the Function named by a target, the only public one of a file, or with `every` all in it.
+    """Return the Function named by a target, the only public one of a file, or with `every` (--all) all of a file or directory.
 
-    Raise a ScaffoldError if there are several, or none.
+    Raise a ScaffoldError if one was to be found, and there are several or none.
     """
     found = find_functions((target,)).meant
-    every_one = [(meant, function) for meant in found for function in meant.functions]
-    public = [item for item in every_one if not item[1].name.startswith("_")]
-    functions = every_one if every else public or every_one
+    pairs = [(meant, function) for meant in found for function in meant.functions]
+    public = [item for item in pairs if not item[1].name.startswith("_")]
+    functions = pairs if every else public or pairs
     if not every and len(functions) != 1:
         names = ", ".join(function.qualname for _, function in functions)
         hint = f"one of: {names}; all of them: --all"
@@ -356,7 +363,10 @@ def _sources(target: str, every: bool) -> list[Source]:
 
 
 def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
-    """Return the error for a Function not adopted: its reason is a failed run's or a conflict's, else the first one found."""
+    """Return the error for a Function not adopted, for one of the reasons found: a failed run or a conflict, else the first.
+
+    `Unfit` reasons have a place of their own in the file; of others the place is the class.
+    """
     decisive = (VerificationError, ConflictError)
     decisive_reasons = (reason for reason in reasons if isinstance(reason, decisive))
     reason = next(decisive_reasons, reasons[0])
@@ -373,10 +383,10 @@ def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldEr
 
 
 def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> Adoption:
-    """Return the adoption of an op, if a run shows the Function's values and gradients; raise if they differ.
+    """Return the adoption of an op if a run of both shows the same values and gradients; raise VerificationError if they differ.
 
-    If the Function cannot be run, a note says so, and only promises that its text supports are made; NotComparedError if its inputs
-    are a guess.
+    If the Function cannot be run, a note says so, and only promises that its text supports are made; raise NotComparedError if
+    its inputs are a guess.
     """
     found = Adoption(op, _generated(source, op, settings))
     if not settings.get("verify", True):
@@ -404,9 +414,9 @@ def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> A
 
 
 def _without_run(source: Source, found: Adoption, settings: Values) -> Adoption:
-    """Return the adoption as it is if the Function is plain PyTorch; without the promises only a run can confirm, if it is not.
+    """Return the adoption of a Function nobody ran: as it is if the Function calls only PyTorch, else without unproven promises.
 
-    These are torch.func and vmap (`transforms`); `once-differentiable`, which promises less, stays if it is stated.
+    These are torch.func and vmap (`transforms`); `once-differentiable`, which promises less, stays if it is True.
     """
     if is_torch(source.facts):
         return found
@@ -416,7 +426,7 @@ def _without_run(source: Source, found: Adoption, settings: Values) -> Adoption:
 
 
 def _untyped_note(spec: OpSpec) -> Iterator[str]:
-    """Yield a note if arguments have no known type: the op's tests need values of them."""
+    """Yield a note if arguments have no known type: the op's tests need values of them, so the user is to write the types."""
     names = untyped(spec)
     if names:
         listed = " and ".join(f"'{name}'" for name in names)
@@ -463,7 +473,8 @@ def _directory(settings: Values) -> Path:
 def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict:
     """Return the verdict on the op and the Function, called with the same inputs in another process.
 
-    A Function that cannot be imported, or no PyTorch to run it, is a failure with the subject ORIGINAL.
+    If the Function cannot be imported, or no interpreter with PyTorch is found, the verdict is a failure with the subject ORIGINAL:
+    it says nothing about the op.
     """
     function = source.function
     if function.nested:
@@ -487,9 +498,10 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
 
 
 def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
-    """Yield a module of checks, as text, for the op as declared; if it declares no shapes, further ones with common shapes.
+    """Yield a module of checks, as text, for the op as declared; if it declares no shapes, then others with common shapes.
 
-    The Function may accept only some: a matrix and a vector, say. `derived` are the inputs with a gradient to check.
+    The Function may accept only some, a matrix and a vector, say; the process takes the first it runs with. `derived` are the
+    inputs with a gradient to check.
     """
     spec = generated.spec
     yield verification(spec, generated.derivation, derived).checks
@@ -511,7 +523,7 @@ def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
         yield verification(with_shapes, generated.derivation, derived).checks
 
 
-# What the op is where it is not proven as the Function stands, and what is then said of it.
+# Weaker claims for an op that is not proven as the Function stands: key, value, and the note on it.
 LOOSE = "its gradient is not the derivative: it is adopted as a surrogate"
 ONCE = "its second derivative is not that of its gradient: it is adopted as once differentiable"
 LESSER: tuple[tuple[str, Value | None, str], ...] = (
@@ -525,8 +537,8 @@ def _proven(
 ) -> Adoption:
     """Return the adoption with a proof as `new-op` makes it, and with as few of the weaker claims in `LESSER` as needed.
 
-    A gradient proven only as a surrogate (`loose`) needs consent. If no claim passes, a note says so: the op agrees with its Function
-    all the same. Shapes suggested by a failed proof are tried once, as `test-shapes`.
+    A gradient proven only as a surrogate (`loose`) needs consent. If no claim passes, a note says so: the op agrees with its
+    Function all the same. Shapes suggested by a failed proof are tried once, as `test-shapes`.
     """
     reasons: list[ScaffoldError] = []
     stated = bool(found.op.keys.keys() & {"grad", "backward"})

@@ -1,5 +1,13 @@
 """Inspection: read existing autograd.Functions by syntax alone; user code is never imported.
 
+`lint` asks it for the mistakes in a user's Functions, `test-stub` and `verify` for the arguments to call them with, `adopt` for
+the op a Function becomes. The modules build on each other: `imported_names` and `flow` (names and statements), `values` (an
+expression: a tensor? whose memory?), `classes` (which classes are Functions), `facts` (all that is known of a Function); then
+`trial_inputs`, `declared_inputs`, `stubs` for tests, `declarations`, `context`, `bodies`, `adopting` for `adopt`.
+
+Words: a *Function* is a subclass of torch.autograd.Function; an *operator* is a function under torch.library.custom_op; *known*
+are names of Functions that other files of the project define.
+
 In: the text of a file. Out: a `Module`: its Functions and custom operators, and questions about them.
 Invariant: no file makes it fail; an unparsable one raises `NotReadable` with the place.
 """
@@ -29,10 +37,12 @@ __all__ = [
     "parsed",
 ]
 
+# Words in nearly every text with a Function, a custom op or a gradcheck.
 HINTS = (
     *("autograd", "save_for_backward", "saved_tensors", "setup_context", "(ctx"),
     *("custom_op", "gradcheck"),
 )
+# In the bases of a class: torch's Function, not `sympy.Function`.
 BASE = re.compile(r"(?<!sympy\.)\b(?:Inplace)?Function\b")
 NAME = re.compile(r"\w+")
 CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
@@ -51,33 +61,37 @@ class NotReadable(ScaffoldError):
 
 
 def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
-    """Return whether a text may hold a Function, a custom op or a gradcheck: cheap, and never wrongly no.
+    """Return whether a text may hold a Function, a custom op, a gradcheck or a new Parameter, so it is worth parsing.
 
-    So most files of a project need not be parsed. `known` are names of Functions in other files: a subclass of one is a
-    Function too.
+    A cheap search for words, never wrongly False: most files of a project are skipped by it. `known` are names of Functions
+    in other files: a subclass of one is a Function too.
     """
     if any(hint in text for hint in HINTS):
         return True
     if "Tensor(" in text and "Parameter(" in text:
-        return True
+        return True  # `nn.Parameter(torch.Tensor(n))`, uninitialised memory, is a finding of lint
     if not known or "class " not in text:
         return False
+    # Group 2 of CLASS is the text of the bases.
     return any(
         not known.isdisjoint(NAME.findall(found[2])) for found in CLASS.finditer(text)
     )
 
 
 def function_names(text: str) -> set[str]:
-    """Return the names of classes with a base called Function; other files may inherit from them."""
+    """Return the names of a file's classes with a base called Function, found by a search of the text alone.
+
+    They are collected over a whole project before its files are parsed, since other files may inherit from them.
+    """
     if "Function" not in text or "torch" not in text:
         return set()
     return {found[1] for found in CLASS.finditer(text) if BASE.search(found[2])}
 
 
 def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> Module:
-    """Return the Functions and operators of a file; raise NotReadable if it cannot be parsed.
+    """Return a file's Functions and operators, with its tree, imports, calls and scopes; raise NotReadable if it cannot be parsed.
 
-    `known` are names of Functions in other files, as bases of classes here.
+    `path` is for messages. `known` are names of Functions in other files: a class here with such a base is a Function too.
     """
     tree = parsed(text, path)
     found = scan(tree)

@@ -1,5 +1,15 @@
 """The op a hand-written Function becomes: a table calling its forward and backward, functions of a file.
 
+`scaffold adopt` asks for it, and compares the op with the Function. `context` finds what ctx carried, `bodies` writes the file,
+`declarations` the inputs and outputs; here they become one table:
+
+    class Scale(Function): forward(ctx, x, n), backward(ctx, g)     scale = ["x", "n: float"], forward = "scale_forward(x, n)",
+                                                               ->   grad = { x = "scale_backward(grad_output, n)[0]" }
+
+Words: a *wrapper* is the file's function that calls `Scale.apply`; *keys* are those of the op's table in TOML; *passed* are the
+values forward left on ctx for backward (`Handed`); *made* are locals of forward among them: the op cannot compute them from its
+inputs, so its forward returns them beside the outputs; `Unfit` is the reason why a Function cannot be adopted.
+
 In: the facts of a Function, and how it is imported. Out: the keys of its `[ops.NAME]` table, and the file; or why there can be none.
 Invariant: what the Function computes is its own text; the table says what goes in, what comes out, and what is handed over.
 """
@@ -70,7 +80,8 @@ class Wanted(NamedTuple):
 
     module: str  # of the Function
     package: str = ""  # that the file lies in
-    name: str = ""  # else that of its wrapper or its class
+    # Of the op; "": its wrapper's, else its class's: `ScaleFunction` -> `scale`.
+    name: str = ""
     kinds: Mapping[str, str] = NO_KINDS  # of tensors without a gradient
 
 
@@ -102,7 +113,7 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
     if declared := declared_outputs(facts, outputs):
         keys["outputs"] = declared
     keys["forward"] = calls.forward(first)
-    if facts.is_trivial:
+    if facts.is_trivial:  # backward gives no gradient: the op has a forward alone
         texts, called = texts[:1], called[:1]
     else:
         keys |= calls.backward(second, backward)
@@ -120,20 +131,21 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
 def _assumed(
     facts: Facts, wanted: Wanted, wrapper: ast.FunctionDef | None
 ) -> tuple[str, ...]:
-    """Return the inputs with types chosen by the caller, as neither the Function nor its wrapper states them.
+    """Return the inputs with a guessed type (one of `wanted.kinds`), as neither the Function nor its wrapper states it.
 
-    The user is told to check them.
+    The user is told to check them. A default in the wrapper states the type.
     """
-    known = _defaults(facts, wrapper) if wrapper else {}
+    stated = _defaults(facts, wrapper) if wrapper else {}
     items = [item for item in facts.inputs if is_untold(facts, item)]
     names = [item.name for item in items if item.name in wanted.kinds]
-    return tuple(name for name in names if name not in known)
+    return tuple(name for name in names if name not in stated)
 
 
 def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
-    """Yield notes on tensors once kept on ctx, now recomputed by the op, as it saves inputs and outputs alone.
+    """Yield notes on tensors the Function kept on ctx, and the op computes again: "ctx.scale is computed again in backward: ...".
 
-    `passed` are the values forward left on ctx; one that is an input or a size costs nothing, and gets no note.
+    `passed` are the values forward left on ctx. An input, an output or a size costs nothing, and gets no note: only an
+    expression with a call that makes a tensor does.
     """
     for item in passed:
         for node in ast.walk(ast.parse(item.given, mode="eval")):
@@ -145,18 +157,18 @@ def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
 
 
 def _unused(facts: Facts, name: str) -> str:
-    """Return the name, or one like it, not used by the Function itself."""
+    """Return `name` for a function of the file, or `{name}_body` if the text of the Function uses it already."""
     used = {getattr(node, "id", "") for node in ast.walk(facts.function.node)}
     return name if name not in used else fresh(f"{name}_body", used)
 
 
-# Those of a method that the op has in another form.
+# Decorators the op has in another form: a function of a file, the key `once-differentiable`, the key `amp`.
 DECORATORS = {"staticmethod", "once_differentiable"}
 AUTOCAST = {"custom_fwd", "custom_bwd"}
 
 
 def _refuse_decorators(facts: Facts) -> None:
-    """Raise Unfit for a decorated method, unless the op has a form for the decorator."""
+    """Raise Unfit for a method with a decorator unknown here: the adopted function would lose its effect."""
     function = facts.function
     for method in (function.forward, function.backward, function.setup_context):
         for name in method.decorators if method else ():
@@ -168,10 +180,10 @@ def _refuse_decorators(facts: Facts) -> None:
 
 
 def _wrapper(facts: Facts) -> ast.FunctionDef | None:
-    """Return the function of the module calling apply; None if there is none.
+    """Return the first top-level function of the file that calls `Scale.apply`: `def scale(x, n=2.0)`; None if there is none.
 
-    Its name becomes the op's, and its defaults those of the op. One with the class's own name does not count: it hides the
-    class; nor does a test.
+    Its name becomes the op's, and its defaults those of the op. A function with the class's own name does not count, since it
+    hides the class; nor does a test.
     """
     name = facts.function.name
     for node in facts.module.tree.body:
@@ -191,16 +203,19 @@ def _declared(
     wrapper: ast.FunctionDef | None,
     names: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield the inputs as in the key `inputs`, with the wrapper's defaults, under their names in the op."""
-    known = _defaults(facts, wrapper) if wrapper else {}
+    """Yield the entries of the key `inputs`, with the wrapper's defaults: `x`, `n: float = 2.0`.
+
+    `names` maps each parameter of forward to its name in the op.
+    """
+    defaults = _defaults(facts, wrapper) if wrapper else {}
     items = inputs_of(facts)
     entries = [
-        declared_input(facts, item, known.get(item.name, ""), wanted.kinds)
+        declared_input(facts, item, defaults.get(item.name, ""), wanted.kinds)
         for item in items
     ]
     required = [not ("?" in entry or " = " in entry) for entry in entries]
     for at, (item, entry) in enumerate(zip(items, entries, strict=True)):
-        # Python allows no default before a parameter without one.
+        # Python allows no default before a parameter without one, so a required one further on takes it away.
         entry = entry.partition(" = ")[0] if any(required[at:]) else entry
         yield names[item.name] + entry.removeprefix(item.name)
 
@@ -220,9 +235,9 @@ def _defaults(facts: Facts, node: ast.FunctionDef) -> dict[str, str]:
 
 
 def inputs_of(facts: Facts) -> list[Parameter]:
-    """Return the inputs of `apply`; raise Unfit for `*args`, and for a keyword without default.
+    """Return the inputs of `apply`, the positional parameters of forward; raise Unfit for `*args` and a keyword without default.
 
-    `apply` hands on positional arguments alone, so a keyword always has its default.
+    `apply` hands on positional arguments alone, so a keyword with a default always has it, and is no input.
     """
     for item in facts.inputs:
         if (
@@ -236,14 +251,17 @@ def inputs_of(facts: Facts) -> list[Parameter]:
 
 
 class _Calls:
-    """The calls of the adopted functions in the op's formulas, over the op's names of inputs and outputs."""
+    """The writer of the calls in the op's table: `scale_forward(x, n)`, `scale_backward(grad_output, n)`.
+
+    They are over the op's names of inputs: `names` maps each parameter of forward to one.
+    """
 
     def __init__(
         self, facts: Facts, outputs: tuple[str, ...], passed: tuple[Handed, ...]
     ) -> None:
-        """Choose a name in the op for each input, not one an output or a returned local has.
+        """Choose a name in the op for each input, unlike those of the outputs and of the locals forward returns for backward (`made`).
 
-        A name an op cannot have is changed: `_x` -> `x`, `grad_x` -> `x_in`. `made` are the locals forward returns for backward.
+        A name an op cannot have is changed: `_x` -> `x`, `grad_x` -> `x_in`.
         """
         self.facts, self.outputs = facts, outputs
         self.made = [item.given for item in passed if item.local]
@@ -257,7 +275,10 @@ class _Calls:
             taken.add(self.names[item.name])
 
     def forward(self, name: str) -> str:
-        """Return the formula of the forward: a call, or statements if it returns locals beside the outputs."""
+        """Return the formula of the forward: a call of the function `name`, or statements if it returns locals beside the outputs.
+
+        `y, h = f_forward(x)`, then `return y`: the local `h` is for backward alone.
+        """
         call = f"{name}({', '.join(self.names.values())})"
         if not self.made:
             return call
@@ -265,17 +286,17 @@ class _Calls:
         return f"{results} = {call}\nreturn {', '.join(self.outputs)}\n"
 
     def backward(self, name: str, body: Body) -> dict[str, Value]:
-        """Return the table's keys of the gradients: `grad = {x: call}` if one input has one, else `backward`, a line `grad_x, _ = call`.
+        """Return the table's key of the gradients: `grad = {x: call}` if one input has one, else `backward`, a line `grad_x, _ = call`.
 
-        The call of `body`, the function of the backward, passes what it was `given` by ctx, and a grad_output for each output that
-        has a gradient (of no special kind).
+        The call of `body`, the function `name` with the old backward, passes the values it had from ctx (`given`), and a
+        grad_output for each output with a gradient. Raise Unfit if no input has one, or backward returns too few.
         """
         kinds = output_kinds(self.facts, len(self.outputs))
         several = len(self.outputs) > 1
         grads = [
             f"grad_{output}" if several else "grad_output"
             for output, kind in zip(self.outputs, kinds, strict=True)
-            if not kind
+            if not kind  # an output of a kind, `int` or `const`, has no gradient
         ]
         given = [self._over_inputs(text) for text in body.given]
         passed = [*given, *grads] if body.leading else [*grads, *given]
@@ -293,18 +314,20 @@ class _Calls:
         listed = [isinstance(item.node, ast.Tuple) for item in self.facts.gradients]
         if sum(needed) == 1:
             at = needed.index(True)
-            whole = count == 1 and not any(listed)
-            found = call if whole else f"{call}[{at}]"
-            return {"grad": {self.names[items[at].name]: found}}
+            # `return grad` or `return grad, None`
+            bare = count == 1 and not any(listed)
+            gradient = call if bare else f"{call}[{at}]"
+            return {"grad": {self.names[items[at].name]: gradient}}
         targets = [
             f"grad_{self.names[item.name]}" if need else "_"
             for item, need in zip(items, needed, strict=True)
         ]
+        # Autograd allows further gradients, all None.
         targets += ["_"] * (count - len(items))
         return {"backward": f"{', '.join(targets[:count])} = {call}\n"}
 
     def _over_inputs(self, text: str) -> str:
-        """Rewrite an expression over the op's names of inputs."""
+        """Rewrite an expression over forward's parameters in the op's names: `_x * 2` -> `x * 2`."""
         tree = ast.parse(text, mode="eval")
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
@@ -313,12 +336,13 @@ class _Calls:
 
 
 def _behaviour(facts: Facts, names: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
-    """Yield keys for changes in place, absent gradients and autocast, with their values.
+    """Yield the keys and values for the Function's changes in place, absent gradients and autocast.
 
+    `mark_dirty(x)` -> `dirty = ["x"]`; `set_materialize_grads(False)` -> `materialize-grads = false`; `custom_fwd` -> `amp`.
     `names` maps each input to its name in the op. Raise Unfit if `mark_dirty` is given anything but inputs.
     """
     dirty = facts.marked("mark_dirty")
-    if dirty is None or not dirty <= names.keys():
+    if dirty is None or not dirty <= names.keys():  # None: an argument is no name
         raise Unfit(facts.function.node, "what mark_dirty is given is not named")
     if dirty:
         yield "dirty", [names[name] for name in names if name in dirty]
@@ -331,7 +355,7 @@ def _behaviour(facts: Facts, names: Mapping[str, str]) -> Iterator[tuple[str, Va
 
 
 def _casts(facts: Facts) -> bool:
-    """Return whether `custom_fwd` casts the inputs."""
+    """Return whether `custom_fwd(cast_inputs=...)` casts the inputs: the op then runs in float32, else in autocast's own way."""
     forward = facts.function.forward
     return forward is not None and any(
         "cast_inputs" in ast.unparse(item) for item in forward.node.decorator_list

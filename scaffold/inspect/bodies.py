@@ -1,5 +1,15 @@
 """Bodies: a Function's forward and backward as functions of a file, with values instead of ctx.
 
+`adopting` calls these functions in the op's formulas. The author's text is edited place by place, not printed from a syntax tree,
+so comments and layout stay:
+
+    def forward(ctx, x, n):               def scale_forward(x, n):
+        ctx.save_for_backward(x)    ->        return x * n
+        return x * n                      def scale_backward(grad, x): ...
+
+Words: *passed* are the values on ctx (`Handed`), each with the op's argument for it (`given`) and perhaps a *local* of forward
+that holds it, returned beside the outputs; *elements* are those of a tuple on ctx, saved tensors or `ctx.pair`.
+
 In: the facts of a Function and the values passed by ctx. Out: the text of a file of two functions, with the imports they need.
 Invariant: the statements are those of the Function, in their order, comments included; uses of ctx become parameters and
 results. A name missing at the top level of the Function's file raises `Unfit`.
@@ -27,11 +37,11 @@ CALLS = {
 
 
 class Body(NamedTuple):
-    """A function of the file as text, and the arguments for its parameters other than inputs and gradients."""
+    """A function of the file as text, and the op's arguments for the parameters with values of ctx."""
 
     text: str
     given: tuple[str, ...] = ()
-    leading: bool = False  # the gradients come last, in any number
+    leading: bool = False  # these come first, as backward takes `*grads`
 
 
 def forward_body(
@@ -45,10 +55,10 @@ def forward_body(
     forward = facts.function.forward
     assert forward is not None
     text = _Text(facts, forward)
-    own = facts.function.saver is forward
+    has_ctx = facts.function.saver is forward
     locals_ = {i.attribute: i.local for i in passed if i.local and not i.brackets}
     made = [item.local for item in passed if item.local]
-    if own:
+    if has_ctx:
         _rewrite_context(text, passed, locals_)
     for step in forward.flow.returns:
         assert isinstance(step.statement, ast.Return)
@@ -64,7 +74,8 @@ def backward_body(
 ) -> Body:
     """Return the backward as a function of the gradients, and of the saved tensors and attributes of ctx it reads.
 
-    `name` is that of the new function, `passed` are the values on ctx, `outputs` is the number of outputs.
+    `name` is that of the new function, `outputs` the number of outputs. Each read of a value on ctx is replaced by a parameter,
+    or by the value itself if it reads no input (`known`); `pairs` are these parameters, each with the op's argument for it.
     """
     backward = facts.function.backward
     assert backward is not None
@@ -106,7 +117,10 @@ def backward_body(
 def _lists(
     passed: Sequence[Handed], saved: str = "saved_tensors"
 ) -> dict[str, list[Handed]]:
-    """Return the values passed as elements of a tuple or a list on ctx, by its attribute: `saved`, or the author's."""
+    """Return the values passed as elements of a tuple or a list on ctx, by its attribute: `pair` for `ctx.pair = x, n`.
+
+    The saved tensors are under `saved`: the name backward reads them by, `saved_tensors` or the older `saved_variables`.
+    """
     found: dict[str, list[Handed]] = {saved: []}
     for item in passed:
         if item.brackets or not item.attribute:
@@ -117,7 +131,10 @@ def _lists(
 def _elements(
     text: "_Text", attribute: str, items: Sequence[Handed], taken: set[str]
 ) -> list[str]:
-    """Return the parameters of backward for the elements of a tuple on ctx: the names it is unpacked to, else new ones."""
+    """Return the parameters of backward for the elements of the tuple `ctx.{attribute}`, and edit `text` to read them.
+
+    They are the names it is unpacked to, `x, w = ctx.saved_tensors`, else new ones, not in `taken`.
+    """
     names = _unpacked(text, attribute, len(items))
     if names is None:
         names = [
@@ -129,9 +146,10 @@ def _elements(
 
 
 def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
-    """Return the parameters of backward for the outputs with a gradient; raise Unfit if it reads any other.
+    """Return the parameters of backward for the gradients of the outputs, an output without one left out.
 
-    With `*grads` in backward the last one has a star. `outputs` is the number of outputs.
+    Raise Unfit if backward reads the gradient of such an output, or takes more gradients than there are outputs (`outputs`).
+    With `*grads` in backward the last one has a star.
     """
     positional = [item.name for item in backward.positional]
     if backward.variadic is not None:
@@ -160,10 +178,10 @@ def _reads_nothing(facts: Facts, given: str) -> bool:
 
 
 def _parameter(text: "_Text", attribute: str, usual: str, taken: set[str]) -> str:
-    """Return the name of the parameter for a value on ctx.
+    """Return the name of backward's parameter for the value `ctx.{attribute}`.
 
-    It is the name bound by a sole statement (`eps = ctx.eps`), which is removed, else `usual` (if it can be a name),
-    or one like it if that is `taken`. The new name is added to `taken`.
+    It is the name bound by a sole statement, `eps = ctx.eps`, which is then removed from the text; else `usual`, if it can be a
+    name, or one like it if that is `taken`, to which the new name is added.
     """
     method = text.method
     for name, bounds in method.flow.bindings.items():
@@ -176,14 +194,14 @@ def _parameter(text: "_Text", attribute: str, usual: str, taken: set[str]) -> st
         ):
             text.remove(statement)
             return name
-    plain = usual.isidentifier() and not iskeyword(usual)
-    return taking(usual if plain else "saved", taken)
+    is_name = usual.isidentifier() and not iskeyword(usual)
+    return taking(usual if is_name else "saved", taken)
 
 
 def _unpacked(text: "_Text", attribute: str, count: int) -> list[str] | None:
     """Return the names in `x, w = ctx.saved_tensors`, and remove this statement; None if the attribute is read otherwise.
 
-    It must be the only read of this attribute, and `count` the number of its names.
+    The statement must be the only read of the attribute, stand in no branch, and bind `count` different names.
     """
     reads = [n for n in text.attributes() if n.attr == attribute]
     for step in text.method.flow.steps:
@@ -202,7 +220,7 @@ def _unpacked(text: "_Text", attribute: str, count: int) -> list[str] | None:
 
 
 def _parameters(method: Method) -> str:
-    """Return the parameters of a method without ctx, annotations or defaults; the op has the defaults."""
+    """Return the parameters of a method as text, without ctx, annotations or defaults; the op has the defaults."""
     arguments = copy.deepcopy(method.node.args)
     for item in ast.walk(arguments):
         if isinstance(item, ast.arg):
@@ -216,7 +234,7 @@ def _parameters(method: Method) -> str:
 
 
 def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
-    """Return lines `y = None`, to stand first in the forward, for locals it returns and some branches do not set."""
+    """Return lines `y = None`, to stand first in the forward, for locals that some branches do not set: the return reads them all."""
     given = {item.name for item in facts.inputs}
     return [
         f"{item.local} = None"
@@ -228,10 +246,10 @@ def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
 def _rewrite_context(
     text: "_Text", passed: Sequence[Handed], locals_: dict[str, str]
 ) -> None:
-    """Remove the statements on ctx from a forward, and assign locals to values it saves under no lasting name.
+    """Remove the statements on ctx from a forward, and bind locals to values it saves under no lasting name.
 
-    `ctx.scale = scale` goes if the local `scale` is returned, or if backward does not read it. An attribute the forward reads
-    itself becomes a local: `locals_` maps it to the name, and gets the new ones.
+    `ctx.save_for_backward(x + 1)` -> `tensor_saved = x + 1`. `ctx.scale = scale` goes if the local `scale` is returned, or backward
+    does not read it. Other attributes become locals: `locals_` maps them to their names, and gets the new ones.
     """
     method = text.method
     captured = [
@@ -278,7 +296,10 @@ def _attribute(text: "_Text", statement: ast.Assign) -> str:
 
 
 def _assigned(text: "_Text", items: Iterable[Handed], value: ast.expr) -> Iterator[str]:
-    """Yield one assignment of a tuple's elements to the locals with other names, as text: `pair_0, pair_1 = x + 1, y`."""
+    """Yield one assignment for the elements of `ctx.pair = x + 1, y`, as text: `pair_0 = x + 1`; none if each is a local already.
+
+    `value` is the tuple, `items` are the counterparts of its elements: an element without a local is computed again in backward.
+    """
     texts = map(text.source, value.elts)  # type: ignore[attr-defined]
     pairs = [(item.local, one) for item, one in zip(items, texts, strict=True)]
     made = [(local, one) for local, one in pairs if local not in ("", one)]
@@ -293,7 +314,7 @@ Kind = TypeVar("Kind", bound=ast.AST)
 
 
 class _Text:
-    """The lines of a method, and the edits to them."""
+    """The lines of a method, and edits to them: (start, end, new text), all applied at once by `function`."""
 
     def __init__(self, facts: Facts, method: Method) -> None:
         """Start without edits to the lines of a method; its docstring is no part of its body."""
@@ -311,13 +332,15 @@ class _Text:
 
     @property
     def names(self) -> set[str]:
+        """Return the names in use in the method, parameters included."""
         return {node.id for node in self.nodes(ast.Name)} | set(
             self.method.flow.parameters
         )
 
     def nodes(self, kind: type[Kind]) -> list[Kind]:
-        every = (node for item in self.body for node in ast.walk(item))
-        return [node for node in every if isinstance(node, kind)]
+        """Return the nodes of a kind in the body, the docstring left out."""
+        inner = (node for item in self.body for node in ast.walk(item))
+        return [node for node in inner if isinstance(node, kind)]
 
     def is_ctx(self, node: ast.Attribute) -> bool:
         return isinstance(node.value, ast.Name) and node.value.id == self.method.ctx
@@ -327,18 +350,20 @@ class _Text:
         return [node for node in self.nodes(ast.Attribute) if self.is_ctx(node)]
 
     def source(self, node: ast.AST) -> str:
+        """Return the text of a node, in parentheses if it has several lines, so that it can stand in one statement."""
         segment = ast.get_source_segment(self.facts.module.text, node) or ""
         return f"({segment})" if "\n" in segment else segment
 
     def remove(self, statement: ast.stmt, instead: Iterable[str] = ()) -> None:
-        """Remove a statement, or put others in its place."""
+        """Remove a statement, or put others in its place: the texts `instead`."""
         self.removed.append(statement)
         self._edit(statement, "; ".join(instead))
 
     def remove_if_empty(self, statement: ast.stmt) -> None:
-        """Remove an `if` with nothing left in it, unless its test calls something."""
+        """Remove an `if` with nothing left in it, unless its test calls something: the call may have an effect."""
         if not isinstance(statement, ast.If):
             return
+        # It is empty if an edit deletes each of its statements; the edit of the whole replaces those.
         inner = [*statement.body, *statement.orelse]
         places = {(_place(item), _end(item), "") for item in inner}
         calls = any(isinstance(node, ast.Call) for node in ast.walk(statement.test))
@@ -347,7 +372,10 @@ class _Text:
             self.remove(statement)
 
     def replace_attributes(self, known: dict[str, str]) -> None:
-        """Replace attributes of ctx by their text in `known`, `ctx.dim` by `dim`; raise Unfit for any other use of ctx."""
+        """Replace attributes of ctx by their text in `known`, `ctx.dim` by `dim`.
+
+        Raise Unfit for any other use of ctx: an attribute not in `known`, one that backward sets, or ctx passed to a call.
+        """
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         owners = set()  # the uses of ctx as the owner of an attribute
         for node in self.attributes():
@@ -366,7 +394,7 @@ class _Text:
                 raise Unfit(name, "ctx itself is handed on")
 
     def replace_elements(self, attribute: str, names: Sequence[str]) -> None:
-        """Replace `ctx.saved_tensors[0]` by the first name, and so on; an index not a number in the text stays."""
+        """Replace `ctx.saved_tensors[0]` by the first of `names`, and so on; with an index that is no number in the text it stays."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         for node in self.nodes(ast.Subscript):
             index, value = node.slice, node.value
@@ -381,7 +409,8 @@ class _Text:
     def return_more(self, statement: ast.Return, more: list[str], outputs: int) -> None:
         """Let a return give further values after the outputs: `return y` -> `return y, x_saved`.
 
-        A returned value that is no bare tuple, but gives several outputs, is unpacked: `return *(f(x)), x_saved`.
+        `outputs` is the number of outputs. A value that gives several, or a tuple in parentheses, is unpacked:
+        `return f(x)` -> `return *(f(x)), x_saved`. Raise Unfit if nothing is returned.
         """
         value = statement.value
         if value is None:
@@ -412,7 +441,7 @@ class _Text:
         """Return the edited method as a function of a file, its comments included; the lines `before` come first in its body.
 
         Edits are applied from the last to the first, so that earlier positions stay true. Columns of `ast` count bytes, so rows
-        are bytes. A block without a statement gets `pass` (`needed` are its lines); any other emptied line is deleted.
+        are bytes. An emptied block gets `pass` (`needed` are its lines); any other emptied line is deleted.
         """
         first, last = self.body[0], self.body[-1]
         start, stop = first.lineno, last.end_lineno or last.lineno
@@ -488,7 +517,10 @@ def _dedented(text: str, indent: int) -> str:
 
 
 def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> str:
-    """Return the file of the functions, with their imports."""
+    """Return the text of the file with the op's forward and backward, the texts `functions`, and the imports they need.
+
+    `op` is the op's name, `module` that of the Function's own file.
+    """
     body = "\n\n\n".join(functions)
     head = f'"""The forward and backward of {op}, as they stood in {module}."""'
     imports = "\n".join(imports_of(facts, body, module))
@@ -499,8 +531,8 @@ def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> s
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     """Yield the import lines the bodies (`text`) need: from other modules, and from their old file, `module`.
 
-    `own` are names the old file defines itself, `whole` those of an `import x`, `theirs` the names to import from the old
-    file: its own, and those it has by a relative import. Raise Unfit for a name it does not define.
+    `own` are names the old file defines itself, `whole` those bound by `import x`, `theirs` the names to import from the old
+    file: its own, and those it has by a relative import. Raise Unfit for a name it does not define, or if it is no module.
     """
     own = module_names(facts, own=True)
     free = _free_names(facts, text) - (set(dir(builtins)) - own)
@@ -542,7 +574,8 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
 def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
     """Return the imports for the names in `given`, in the form of the key `import`: `module:name`.
 
-    `given` are the arguments of the op's calls.
+    `given` are the arguments of the op's calls, texts such as `SCALE * n`: the op's own file then needs `SCALE`. `module` is the
+    Function's own, to import from it the names it defines.
     """
     tree = ast.parse("\n".join(given))
     read = names_in([tree])
@@ -564,7 +597,7 @@ def _free_names(facts: Facts, text: str) -> set[str]:
     """Return the names the functions of a text read, but neither bind themselves nor define in it: they must be imported."""
     try:
         pending = [symtable.symtable(text, "bodies", "exec")]
-    except SyntaxError:  # a use of ctx is replaced by something that cannot stand there
+    except SyntaxError:  # backward assigned to ctx: now to an expression
         raise Unfit(facts.function.node, "backward sets what ctx keeps") from None
     bound = {symbol.get_name() for symbol in pending[0].get_symbols()}
     found: set[str] = set()

@@ -1,5 +1,11 @@
 """Classes: find Functions by their bases, aliases and factories; custom operators; `Name.apply` calls.
 
+The first step of reading a user's file: every other module of `inspect` works on the Functions found here. Nothing is imported, so
+a class is known by the names of its bases alone.
+
+Words: *within* are the classes and functions around a node, outermost first; an *alias* is a name bound by `scale = Scale.apply`;
+a *parent* is a Function of the same file that a Function inherits from; *known* are names of Functions in other files.
+
 In: the tree of a file, and the names of Functions defined in other files. Out: a `Scan`, the results of one walk over the file
 in the order of the text; from it `Function`s, with their applications and aliases, and the `Operator`s: functions under
 `torch.library.custom_op`, with their registrations.
@@ -34,7 +40,10 @@ class Scan(NamedTuple):
 
 
 def scan(tree: ast.Module) -> Scan:
-    """Return the classes, calls, assignments, functions and imports of a file, in order, with the definitions around each."""
+    """Return the classes, calls, assignments, functions and imports of a file, in order, with the definitions around each.
+
+    It is one walk for all later questions; with a stack, not recursive, so that deep code does not end it.
+    """
     found = Scan([], [], [], [], [])
     pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
     while pending:
@@ -52,13 +61,14 @@ def scan(tree: ast.Module) -> Scan:
             found.assignments.append((node, within))
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found.imports.append(node)
+        # Reversed, as the last of the stack is taken first.
         children = [(child, within) for child in ast.iter_child_nodes(node)]
         pending.extend(reversed(children))
     return found
 
 
 def applications(found: Scan) -> dict[str, list[Application]]:
-    """Return the calls of `Name.apply(...)`, and of names bound to `Name.apply`, by `Name`."""
+    """Return the calls of each Function by its name: `Scale.apply(x)`, and `scale(x)` after `scale = Scale.apply`."""
     aliases = {alias: name for alias, name, _ in _aliases(found)}
     calls: dict[str, list[Application]] = {}
     for call, within in found.calls:
@@ -75,7 +85,7 @@ def applications(found: Scan) -> dict[str, list[Application]]:
 
 
 def aliases(found: Scan) -> dict[str, list[str]]:
-    """Return the module's names for each `Name.apply`."""
+    """Return the names a module binds at its top level to each `Name.apply`: a test calls the Function by them."""
     aliases: dict[str, list[str]] = {}
     for alias, name, within in _aliases(found):
         if not within:
@@ -84,7 +94,7 @@ def aliases(found: Scan) -> dict[str, list[str]]:
 
 
 def _aliases(found: Scan) -> Iterator[tuple[str, str, tuple[ast.AST, ...]]]:
-    """Yield a name bound to `Name.apply`, the `Name`, and the definitions around."""
+    """Yield each name bound to `Name.apply`, the `Name`, and the definitions around the assignment."""
     for node, within in found.assignments:
         match node.value:
             case ast.Attribute(ast.Name(name), "apply"):
@@ -94,7 +104,7 @@ def _aliases(found: Scan) -> Iterator[tuple[str, str, tuple[ast.AST, ...]]]:
 
 
 def local_names(found: Scan, names: Names) -> dict[str, str]:
-    """Return the dotted names of top-level aliases, such as `Base = torch.autograd.Function`."""
+    """Return the dotted name behind each top-level name: `Base = torch.autograd.Function` gives it for `Base`, a base of classes."""
     return {
         target.id: names.resolve(node.value)
         for node, within in found.assignments
@@ -126,12 +136,12 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 def find_functions(
     found: Scan, names: Names, known: Iterable[str] = ()
 ) -> tuple[Function, ...]:
-    """Return every Function of a file; `known` are last names of Functions in other files."""
+    """Return every Function of a file; `known` are names of Functions in other files, without their modules."""
     return _Finder(found, names, frozenset(known)).functions()
 
 
 class _Finder:
-    """A builder of Functions from classes, base first."""
+    """A builder of Functions from classes; a base is built before the class, since a Function lists its parents."""
 
     def __init__(self, found: Scan, names: Names, known: frozenset[str]) -> None:
         """Prepare to find Functions; `known` are names of Functions in other files.
@@ -151,8 +161,9 @@ class _Finder:
         self.local = local_names(found, names)
 
     def functions(self) -> tuple[Function, ...]:
-        every = (self._function(node) for node, _ in self.scan.classes)
-        return tuple(function for function in every if function is not None)
+        """Return the classes that are Functions, in the order of the text."""
+        each = (self._function(node) for node, _ in self.scan.classes)
+        return tuple(function for function in each if function is not None)
 
     def _function(self, node: ast.ClassDef) -> Function | None:
         """Return the Function of a class, found once; None if it is none."""
@@ -194,7 +205,7 @@ class _Finder:
         )
 
     def _parent(self, base: ast.expr, node: ast.ClassDef) -> Function | None:
-        """Return a base's Function in this file, the nearest above if there are several."""
+        """Return the Function of this file a base names, the nearest above the class `node` if several have the name; else None."""
         if isinstance(base, ast.Name):
             candidates = [
                 c for c in self.by_name.get(base.id, ()) if c.lineno < node.lineno
@@ -216,7 +227,8 @@ class _Finder:
     def _looks_like_one(self, node: ast.ClassDef, bases: list[str]) -> bool:
         """Return whether a class has an unknown base and a method with a ctx, as only Functions have.
 
-        Its base may be a subclass of Function elsewhere; if its name does not say so, a backward or setup_context must.
+        Its base (`bases` are dotted names) may be a subclass of Function elsewhere. If the base's name does not end in Function,
+        the method must be a backward or setup_context; a Module never counts.
         """
         outside = [b for b in bases if b and b.split(".")[0] not in self.by_name]
         if not outside or any("Module" in base for base in outside):
@@ -237,16 +249,16 @@ class _Finder:
         parents: tuple[Function, ...],
         complete: bool,
     ) -> Function:
-        """Return a class as a Function; `complete` if all its bases are known.
+        """Return a class as a Function; `complete`: all its bases are known, so it inherits no unseen method.
 
-        `bases` are the dotted names of all bases, `parents` the Functions among them in this file; `styled`: it has a
-        setup_context, its own or a parent's. A `nested` one is defined inside a function.
+        `bases` are the dotted names of all bases, `parents` the Functions among them in this file. With a setup_context, its own
+        or a parent's (`separate`), its forward has no ctx. A class with keywords or decorators is not complete.
         """
-        styled = any(
+        separate = any(
             _defines(c, "setup_context") for c in (node, *(p.node for p in parents))
         )
         methods = {
-            item.name: read_method(item, self.names, styled)
+            item.name: read_method(item, self.names, separate)
             for item in node.body
             if isinstance(item, ast.FunctionDef)
         }
@@ -274,7 +286,10 @@ def _defines(node: ast.ClassDef, name: str) -> bool:
 
 
 def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> Method:
-    """Return a method with its parameters, without `cls` and ctx; `separate`: setup_context has the ctx, and forward has none."""
+    """Return a method with its parameters, without `cls` and ctx, its first one.
+
+    `separate`: the class has a setup_context, and so its forward no ctx; a `vmap` never has one.
+    """
     found = tuple(decorators(node, names))
     binding: Binding = "plain"
     if "staticmethod" in found:
@@ -326,10 +341,10 @@ def _generates_vmap_rule(node: ast.ClassDef) -> bool:
 
 
 def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
-    """Return every function decorated with `@torch.library.custom_op("mylib::f", ...)`, with its backward.
+    """Return every function decorated with `@torch.library.custom_op("mylib::f", ...)`, with its backward, for lint.
 
     The backward is registered by a call elsewhere in the file: `f.register_autograd(backward)`, or
-    `register_autograd("mylib::f", backward)`, where it is the second argument. None if it is no function of the file.
+    `register_autograd("mylib::f", backward)`, where it is the second argument. It is None if it is no function of the file.
     """
     registered = _registrations(found, names)
     functions = {node.name: node for node, _ in found.functions}
@@ -345,7 +360,7 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
             if call is None and isinstance(name, ast.Constant):
                 call = registered.get(str(name.value))
             backward = call.args[0] if call and call.args else None
-            if isinstance(backward, ast.Constant):
+            if isinstance(backward, ast.Constant):  # the name "mylib::f"
                 backward = call.args[1] if call and len(call.args) > 1 else None
             found_backward = (
                 functions.get(backward.id) if isinstance(backward, ast.Name) else None

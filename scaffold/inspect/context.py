@@ -1,5 +1,14 @@
 """Context: the values ctx carries from forward to backward, saved tensors and attributes.
 
+`adopt` turns forward and backward into functions without ctx; here each value on ctx gets its counterpart in the op, an expression
+over inputs and outputs that is computed again in backward, or else a local that forward returns beside the outputs:
+
+    ctx.save_for_backward(x, torch.exp(w)); ctx.n = n * 2    ->    x, torch.exp(w) and n * 2 are arguments of backward
+
+Words: a *combined* forward has ctx itself, else `setup_context(ctx, inputs, output)` has it: its locals the op cannot return;
+*saver* is the one of both; a name is *overwritten* if its tensor is changed in place; a value is *steady* if computing it again
+gives the same; `reaching` bindings and `definite` ones are of `inspect.flow`.
+
 In: the facts of a Function and the names of its outputs. Out: a `Handed` for each, in the order of `ctx.saved_tensors`, then by attribute.
 Invariant: a value is the one at the time of keeping, even if its name is rebound later; a value that is neither an input, an output nor a
 tensor of forward, and may differ when recomputed, raises `Unfit`.
@@ -33,11 +42,11 @@ class Handed(NamedTuple):
     """A value forward leaves on ctx for backward, and its counterpart in the op."""
 
     attribute: str  # of ctx; "" for a saved tensor
-    given: str  # the op's argument for backward
-    local: str = ""  # of forward, returned beside the outputs
-    kept: ast.expr | None = None  # the value to assign to the local
+    given: str  # the op's argument for backward, as text
+    local: str = ""  # of forward, returned beside the outputs; "" if that is not needed
+    kept: ast.expr | None = None  # the value to assign to a new local
     guarded: bool = False  # it is kept only in some calls
-    brackets: str = ""  # "()" or "[]" for an element of a tuple or a list on ctx
+    brackets: str = ""  # of the tuple or list on ctx it is an element of: "()", "[]"
 
 
 def handed(facts: Facts, outputs: tuple[str, ...]) -> tuple[Handed, ...]:
@@ -53,11 +62,14 @@ class _Keeper:
     """The method with ctx and the inputs: a combined forward, or setup_context."""
 
     def __init__(self, facts: Facts, saver: Method, outputs: tuple[str, ...]) -> None:
-        """Prepare to read the values `saver` leaves on ctx; the outputs have these names in the op."""
+        """Prepare to read the values `saver` leaves on ctx; `outputs` are the names of the outputs in the op.
+
+        `taken` are the op's names in use, `locals` those of the method; both grow when a new name is chosen.
+        """
         self.facts, self.saver, self.flow = facts, saver, saver.flow
         plain = (item for item in facts.inputs if item.passing == "positional")
         self.inputs = tuple(item.name for item in plain)
-        # Of keywords: `apply` cannot set them, so in every call they have these values.
+        # Of keyword parameters: `apply` cannot set them, so in every call they have these values.
         self.defaults = {
             item.name: item.default
             for item in facts.inputs
@@ -72,9 +84,10 @@ class _Keeper:
         self.overwritten = _overwritten(facts, saver)
 
     def handed(self) -> Iterator[Handed]:
-        """Yield the values backward reads from ctx; raise Unfit if the saved tensors depend on the branch.
+        """Yield the saved tensors, then the attributes of ctx that backward reads.
 
-        Attributes of ctx backward does not read are left out.
+        Raise Unfit if there are two calls of save_for_backward, `*xs` is saved, or an attribute is set by more than assignments
+        (a loop's target, `ctx.n += 1`): its value is then unknown.
         """
         calls = self.facts.context_calls(self.saver, "save_for_backward")
         if len(calls) > 1 or any(item.starred for item in calls):
@@ -100,7 +113,8 @@ class _Keeper:
     def _saved(self, node: ast.expr, step: Step) -> Handed:
         """Return the counterpart of a saved tensor: an input, an output, or a local of forward returned beside the outputs.
 
-        A local rebound later is returned under another name. In setup_context, with no such locals, backward must recompute it.
+        A local rebound before the return is saved under a new name, `h_saved`. In setup_context, with no such locals, backward
+        must recompute it.
         """
         if known := self._unchanged(node, step):
             return Handed("", known)
@@ -115,13 +129,14 @@ class _Keeper:
     def _on_ctx(
         self, name: str, values: list[tuple[ast.expr, Step]]
     ) -> Iterator[Handed]:
-        """Yield the counterpart of an attribute of ctx, or of each element if all its assignments are tuples or lists of one length.
+        """Yield the counterpart of the attribute `name` of ctx, or of each element if it is a tuple with no counterpart as a whole.
 
-        `ctx.sizes = x, n` is handed over element by element, unless forward itself reads `ctx.sizes`.
+        `values` are all its assignments, each with its step. `ctx.pair = x, n` is handed over element by element if every
+        assignment is a tuple or list of one length, and forward itself does not read `ctx.pair`. Else raise Unfit.
         """
         try:
             yield self._attribute(name, values)
-        except Unfit:
+        except Unfit:  # no counterpart as a whole
             lists = [value for value, _ in values]
             own = self.combined and name in _attributes(self.saver, ast.Load)
             forms = {_form(value) for value in lists}
@@ -142,8 +157,8 @@ class _Keeper:
         """Return the counterpart of an attribute of ctx: an expression over inputs, or a tensor of forward; raise Unfit otherwise.
 
         `values` are all its assignments, each with its step. First choice is an input or output of the same value, then an
-        expression to compute again, last a local returned by the op's forward beside its outputs. Setup_context has no such
-        locals: there it must be one of the first two. The message calls it `shown`, else by its name.
+        expression to compute again, last a tensor returned by the op's forward beside its outputs, which setup_context cannot do.
+        The message calls it `shown`, else by its name.
         """
         (value, step), *more = values
         guarded = any(at.guards for _, at in values)
@@ -169,14 +184,18 @@ class _Keeper:
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
 
     def _same_always(self, values: list[tuple[ast.expr, Step]]) -> str:
-        """Return the one expression over inputs and outputs to which all assignments come, else ""."""
+        """Return the one expression over inputs and outputs that all assignments are equal to, so the branch is no matter; else ""."""
         found = [self._resolved(copy.deepcopy(one), at, DEPTH) for one, at in values]
         texts = {ast.unparse(one) if one is not None else "" for one in found}
         steady = all(one is not None and _is_steady(self.facts, one) for one in found)
         return texts.pop() if len(texts) == 1 and steady else ""
 
     def _with_tests(self, value: ast.expr, step: Step) -> str:
-        """Return an expression as text, with `if test else None` for each branch it is assigned in; "" if a test is unknown."""
+        """Return an expression as text, with `if test else None` for each branch its statement `step` is in; "" if a test is unknown.
+
+        `if n > 2: ctx.k = n * 2` -> `n * 2 if n > 2 else None`. A branch for an input that needs a gradient is left out: backward
+        reads the value only then.
+        """
         text = ast.unparse(value)
         for guard in reversed(step.guards):
             if not isinstance(guard.node, ast.If):
@@ -187,25 +206,28 @@ class _Keeper:
                 continue
             if test is None or not _is_steady(self.facts, test):
                 return ""
-            there = ast.unparse(test)
-            there = there if guard.branch == "body" else f"not ({there})"
-            text = f"{text} if {there} else None"
+            taken = ast.unparse(test)
+            taken = taken if guard.branch == "body" else f"not ({taken})"
+            text = f"{text} if {taken} else None"
         return text
 
     def _recomputed(self, node: ast.expr, step: Step, what: str) -> str:
-        """Return an expression with the same value in backward; raise Unfit if there is none."""
+        """Return an expression over inputs and outputs, as text, for backward to compute the value of `node` again.
+
+        Raise Unfit if there is none; the message calls the value `what`.
+        """
         found = self._resolved(copy.deepcopy(node), step, DEPTH)
         if found is None or not _is_steady(self.facts, found):
             raise Unfit(node, f"{what} is neither an input nor an output")
         return ast.unparse(found)
 
     def _op_name(self, local: str) -> str:
-        """Return a free name in the op for a local of forward."""
+        """Return a name in the op for a local of forward, not that of an input or output: `h`, else `h_kept`."""
         name = local if is_free(local) else f"{local.strip('_')}_kept"
         return taking(f"{name}_kept" if name in self.taken else name, self.taken)
 
     def _unchanged(self, node: ast.expr, step: Step) -> str:
-        """Return the input or output with the value of an expression, else "".
+        """Return the input or output with the value of an expression, else "": backward gets it without any computation.
 
         In a combined forward, one with ctx, it is an unchanged parameter (not one of `mark_dirty`), or a local returned in every
         case. In setup_context it may be read through names and elements: `x` for `inputs[0]`.
@@ -216,8 +238,8 @@ class _Keeper:
             return known if known and known in (*self.inputs, *self.outputs) else ""
         if not isinstance(node, ast.Name):
             return ""
-        plain = node.id in self.inputs and self.flow.is_parameter(node.id, step)
-        if plain and node.id not in self.changed:
+        is_input = node.id in self.inputs and self.flow.is_parameter(node.id, step)
+        if is_input and node.id not in self.changed:
             return node.id
         return self._output_of(node.id, step)
 
@@ -233,14 +255,19 @@ class _Keeper:
         return self.outputs[position] if position is not None and same else ""
 
     def _position(self, name: str, values: tuple[ast.expr, ...] | None) -> int | None:
+        """Return the position of a name among the values of a return, if it is one of the outputs, else None."""
         names = [item.id if isinstance(item, ast.Name) else "" for item in values or ()]
         known = name in names[: len(self.outputs)]
         return names.index(name) if known else None
 
     def _lasts(self, name: str, values: list[tuple[ast.expr, Step]]) -> bool:
-        """Return whether all assignments are of one name, with a value at each return, the one of an assignment."""
+        """Return whether `name` is what all assignments to ctx keep, and at each return it still has the value kept.
+
+        Then forward can return this local itself, without a new name for the kept value.
+        """
         kept = [self.flow.reaching(name, at) for _, at in values]
         ends = [self.flow.reaching(name, at) for at in self.flow.returns]
+        # None among the bindings: on some path it is not set, and a return of it would fail.
         bound = name in self.flow.parameters or not any(None in end for end in ends)
         alike = {ast.unparse(one) for one, _ in values} == {name}
         return alike and bound and all(end in kept for end in ends)
@@ -253,8 +280,9 @@ class _Keeper:
         """
         if depth == 0:
             return None
-        plain = isinstance(node, ast.Attribute) and node.attr not in READ_OUT
-        if self.overwritten and plain and is_shapely(node):
+        # `x.shape`, not a number read out of the tensor, as by `x.item()`.
+        describes = isinstance(node, ast.Attribute) and node.attr not in READ_OUT
+        if self.overwritten and describes and is_shapely(node):
             # A change in place keeps the shape.
             keeper = copy.copy(self)
             keeper.overwritten = frozenset()
@@ -265,6 +293,7 @@ class _Keeper:
             return ast.Name(NEEDS, ast.Load())
         if isinstance(node, ast.Name):
             return self._of_name(node, step, depth)
+        # Any other expression: rewrite each of its parts.
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
                 parts = [self._part(one, step, depth) for one in value]
@@ -279,10 +308,10 @@ class _Keeper:
         return node
 
     def _part(self, part: ast.AST, step: Step, depth: int) -> ast.AST | None:
-        """Return a part of an expression rewritten over inputs and outputs; None if this is impossible.
+        """Return a part of an expression, at `step`, rewritten over inputs and outputs; None if this is impossible.
 
-        It is for a comprehension, since it binds names of its own. `depth`: how many names may still be followed. A part of
-        another kind, such as an operator, stays.
+        A comprehension is impossible, since it binds names of its own. A part that is no expression, such as an operator, stays.
+        `depth`: how many names may still be followed.
         """
         if isinstance(part, ast.keyword):
             value = self._resolved(part.value, step, depth)
@@ -294,8 +323,8 @@ class _Keeper:
     def _of_name(self, node: ast.Name, step: Step, depth: int) -> ast.expr | None:
         """Return a name as an expression over inputs and names of the module; None if its value is unknown.
 
-        It may be an input, an output, a name bound once, or an element of setup_context's tuple: `x, w = inputs`. After a change in
-        place (`h.mul_(2)`, `n += 1`) the expression bound to it has another value.
+        It may be an input, an output, a name bound once (then its value is rewritten, at most `depth` names deep), or an element
+        of setup_context's tuple: `x, w = inputs`. After a change in place (`h.mul_(2)`, `n += 1`) its value is unknown.
         """
         if node.id not in self.flow.bindings and node.id not in self.flow.parameters:
             return node  # a name of the module
@@ -316,8 +345,9 @@ class _Keeper:
         return ast.Name(known, ast.Load()) if known else None
 
     def _element(self, node: ast.expr, step: Step) -> str:
-        """Return the name in the op of `inputs[0]`, of `output[1]` or of a sole output, else ""."""
+        """Return the op's name for `inputs[0]`, `output[1]` or a sole `output` in setup_context; "" for another expression."""
         if isinstance(node, ast.Name) and len(self.outputs) == 1:
+            # Parameter 1 of setup_context, then no tuple.
             return self.outputs[0] if self._is_argument(node, 1, step) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             # () unless `inputs` or `output` is still the parameter of setup_context
@@ -344,7 +374,7 @@ class _Keeper:
 
 
 def _form(node: ast.expr) -> tuple[type, int] | None:
-    """Return the type and the length of a written tuple or list; None for another expression, or one with a star."""
+    """Return the type and the length of a written tuple or list, to compare two; None for another expression, or one with a star."""
     if not isinstance(node, ast.Tuple | ast.List):
         return None
     starred = any(isinstance(item, ast.Starred) for item in node.elts)
@@ -352,7 +382,10 @@ def _form(node: ast.expr) -> tuple[type, int] | None:
 
 
 def _overwritten(facts: Facts, saver: Method) -> frozenset[str]:
-    """Return the names whose values the method changes in place, itself or through another name for the same memory."""
+    """Return the names with values the method changes in place, itself or through another name for the same memory.
+
+    `h.mul_(2)` after `h = x.view(-1)` gives `h` and `x`: no expression of these can be computed again in backward.
+    """
     changes = facts.changes(saver)
     pending = [item for change in changes for item in names_in([change.target])]
     found, values = set[str](), facts.values(saver)
@@ -364,6 +397,7 @@ def _overwritten(facts: Facts, saver: Method) -> frozenset[str]:
         for bound in saver.flow.bindings.get(name, ()):
             value, at = bound.value, saver.flow.steps[bound.order]
             root = values.root(value, at) if value is not None else None
+            # A fresh tensor shares no memory with the names its expression reads.
             fresh = root is not None and root.origin == "fresh" and not root.views
             if value is not None and (isinstance(value, ast.Subscript) or not fresh):
                 pending += names_in([value])
@@ -378,7 +412,7 @@ def taking(name: str, taken: set[str]) -> str:
 
 
 def _attributes(method: Method, kind: type) -> list[str]:
-    """Return the attributes of ctx read in a method, or set if `kind` is `ast.Store`; each once for each time."""
+    """Return the attributes of ctx read in a method (`kind` is `ast.Load`) or set in it (`ast.Store`), one entry for each place."""
     nodes = (n for n in ast.walk(method.node) if isinstance(n, ast.Attribute))
     return [
         node.attr
@@ -388,8 +422,9 @@ def _attributes(method: Method, kind: type) -> list[str]:
 
 
 def _asks_need(test: ast.expr) -> bool:
-    asked = (NEEDS, "requires_grad")
-    return any(getattr(node, "attr", "") in asked for node in ast.walk(test))
+    """Return whether a test asks if an input needs a gradient: `ctx.needs_input_grad[0]`, `x.requires_grad`."""
+    names = (NEEDS, "requires_grad")
+    return any(getattr(node, "attr", "") in names for node in ast.walk(test))
 
 
 def _is_steady(facts: Facts, value: ast.expr) -> bool:
@@ -403,12 +438,12 @@ def _is_steady(facts: Facts, value: ast.expr) -> bool:
 
 
 def _is_pure(facts: Facts, call: ast.Call) -> bool:
-    """Return whether a call has no effect and always the same result: a size, a steady function of torch, of Python or `math`."""
+    """Return whether a call has no effect and always the same result: `x.size(0)`, `torch.exp(x)`, `len(x)`, not `torch.rand(3)`."""
     if is_shapely(call):
         return True
     name = torch_call(call, facts.names) or method_call(call, facts.names)
     if name:
         return is_tensor_call(name) and is_steady_call(name)
     dotted = facts.names.resolve(call.func)
-    builtin = dotted in PURE and dotted in dir(builtins)
+    builtin = dotted in PURE and dotted in dir(builtins)  # not a function of that name
     return builtin or dotted.startswith("math.")

@@ -1,5 +1,11 @@
 """Declarations of the inputs and outputs of a hand-written Function.
 
+`adopt` writes them into the op's table: `forward(ctx, x, mask, eps=1e-5)` -> `inputs = "x, mask[...; bool], eps: float = 1e-5"`.
+
+Words: a tensor's *kind* is `int`, `bool` or `const` (floating) if it has no gradient, "" if it has one; a *constant* is a tensor
+input without a gradient; an *untold* argument is no tensor, and the text does not tell its type; a Function is *trivial* if its
+backward gives no gradient; CODES matches names of indices, labels and lengths, NUMERIC and NAMED names of numbers.
+
 In: its facts. Out: the entries of the keys `inputs` and `outputs`. Invariant: an undecidable question raises `Unfit`, and is never
 guessed.
 """
@@ -17,7 +23,7 @@ from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
 from scaffold.spec.names import check_name
 
 TYPES = {"int", "float", "bool", "str"}
-ASSUMED = ("float", "int", "bool")  # of an argument that the text does not tell
+ASSUMED = ("float", "int", "bool")  # types to try for an argument of unknown type
 
 
 class Unfit(Exception):
@@ -33,8 +39,8 @@ def declared_input(
 ) -> str:
     """Return an entry of the key `inputs`: `x`, `mask[...; bool]?`, `eps: float = 1e-5`; raise Unfit for `*args`.
 
-    `default` is the wrapper's, as text, "" without one; `known` maps inputs to kinds chosen for them before: `bool` for a mask,
-    `int` for a number of unknown type.
+    `default` is the wrapper's, as text, "" without one. `known` maps inputs to the caller's choice of a kind or type for them,
+    one of `choices_of_kinds`: `bool` for a mask, `int` for a number of unknown type.
     """
     if item.passing != "positional":
         raise Unfit(facts.function.node, f"it takes '*{item.name}'")
@@ -43,6 +49,7 @@ def declared_input(
     gradient = has_gradient(facts, item)
     if gradient or _is_tensor(facts, item):
         optional = "?" if default == "None" or item.admits_none else ""
+        # No kind if it has a gradient; in a trivial Function no input has one.
         plain = gradient or facts.is_trivial
         kind = known.get(item.name) or kinds_of(facts, item)[0]
         return (
@@ -56,23 +63,24 @@ def declared_input(
 
 
 def has_gradient(facts: Facts, item: Parameter) -> bool:
-    """Return whether an input gets a gradient: by the returns of backward, else as a tensor.
+    """Return whether an input gets a gradient: by the returns of backward, else if it is taken for a tensor.
 
-    Without a type and a default it is taken for a tensor, unless its name is one of a number or an index: `eps`, `alpha`, `labels`.
+    It is taken for one without a type and a default, unless its name is one of a number or an index: `eps`, `alpha`, `labels`.
     """
     known = facts.has_gradient(item.name)
     if known is not None:
         return known
-    number = (
+    named_number = (
         NUMERIC.fullmatch(item.name) or item.name in NAMED or CODES.search(item.name)
     )
-    return item.is_bare and not number or _is_tensor(facts, item)
+    return item.is_bare and not named_number or _is_tensor(facts, item)
 
 
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
     """Yield combinations of kinds for tensors without a gradient, `{"mask": "bool", "index": "int"}`, likeliest first.
 
-    Before them come types for the arguments of unknown type (`untold`), all of them floats, then ints, then bools.
+    `adopt` tries them in this order until the op does as the Function. Before them come the likeliest kinds together with types
+    for the arguments of unknown type (`untold`): all of them floats, then ints, then bools.
     """
     items = [item for item in facts.inputs if is_constant(facts, item)]
     kinds = [kinds_of(facts, item) for item in items]
@@ -86,14 +94,14 @@ def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
 
 
 def is_untold(facts: Facts, item: Parameter) -> bool:
-    """Return whether an argument is no tensor and of unknown type: no annotation, no default, no usual name."""
+    """Return whether an argument is no tensor and of unknown type: no annotation, no default, no name with a fixed meaning (`eps`)."""
     bare = item.passing == "positional" and item.is_bare
     tensor = has_gradient(facts, item) or _is_tensor(facts, item)
     return bare and not tensor and named_kind(item.name) == "object"
 
 
 def is_constant(facts: Facts, item: Parameter) -> bool:
-    """Return whether an input is a tensor without a gradient."""
+    """Return whether an input is a tensor without a gradient, though others have one: a mask, an index."""
     if item.passing != "positional" or has_gradient(facts, item):
         return False
     if facts.is_trivial:
@@ -102,11 +110,14 @@ def is_constant(facts: Facts, item: Parameter) -> bool:
 
 
 def _is_tensor(facts: Facts, item: Parameter) -> bool:
-    """Return whether an input is a tensor, by its annotation, its uses, or an index or mask name."""
+    """Return whether an input is a tensor, by its annotation or its uses.
+
+    `x[index]` and `~mask` tell it only of an input named like an index or a mask: an int may be an index too.
+    """
     if "Tensor" in item.type or facts.is_tensor(item.name):
         return True
-    forward, named = facts.function.forward, CODES.search(item.name)
-    named_so = item.is_bare and (named or "mask" in item.name)
+    forward, code = facts.function.forward, CODES.search(item.name)
+    named_so = item.is_bare and (code or "mask" in item.name)
     return bool(named_so and forward and any(_uses(forward.node, item.name)))
 
 
@@ -152,7 +163,7 @@ def _uses(node: ast.AST, name: str) -> Iterator[str]:
 
 
 def named_kind(name: str) -> str:
-    """Return the type of a parameter by a name with a fixed meaning, else "object"."""
+    """Return the type of a parameter by a name with a fixed meaning, `float` for `eps`, `int` for `dim`; else "object"."""
     if name in NAMED:
         return type(ast.literal_eval(NAMED[name])).__name__
     return "float" if NUMERIC.fullmatch(name) else "object"
@@ -165,7 +176,7 @@ def _source(facts: Facts, node: ast.expr | None) -> str:
 
 
 def _type_of(default: str) -> str:
-    """Return the type of a literal default, "object" for any other text."""
+    """Return the type of a literal default, `float` for "1e-5"; "object" for any other text, and for ""."""
     try:
         value = ast.literal_eval(default) if default else None
     except ValueError:
@@ -178,7 +189,10 @@ def _type_of(default: str) -> str:
 
 
 def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
-    """Return the key `outputs`, such as `values, indices[...; int]`; "" for a single `output`, the default of the key."""
+    """Return the value of the key `outputs`, such as `values, indices[...; int]`, for outputs with these names.
+
+    "" for a single `output`, the default of the key.
+    """
     if names == ("output",) and not facts.is_trivial:
         return ""
     return ", ".join(
@@ -188,9 +202,10 @@ def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
 
 
 def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
-    """Return for each output "" if it has a gradient, else its kind; raise Unfit if the text does not tell them apart.
+    """Return for each of `count` outputs "" if it has a gradient, else its kind: `int` for positions, as of `topk`, or `const`.
 
-    The kind is `int` for positions, as of `topk`, else `const`; an output has none if `mark_non_differentiable` names it.
+    An output has no gradient if `mark_non_differentiable` names it. Raise Unfit if that is given other expressions than names of
+    returned locals.
     """
     marked = facts.marked("mark_non_differentiable")
     if marked is None:
@@ -209,12 +224,13 @@ def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
 
 
 def _name_at(values: tuple[ast.expr, ...] | None, position: int) -> str:
+    """Return the name at a position of the values of a return, "" if another expression or none stands there."""
     nodes = (values or ())[position:][:1]
     return "".join(node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _is_index(facts: Facts, name: str) -> bool:
-    """Return whether an output holds positions, by its name or the call making it."""
+    """Return whether an output holds positions, by its name, `indices`, or since forward returns a call such as `x.argmax()`."""
     if re.search(r"ind(ex|ices)|idx|arg(min|max|sort)", name):
         return True
     return any(
@@ -227,10 +243,10 @@ def _is_index(facts: Facts, name: str) -> bool:
 
 
 def output_names(facts: Facts) -> tuple[str, ...]:
-    """Return a name for each output: the returned local's, else `output_1`; raise Unfit if their number is unknown.
+    """Return a name for each output: `output` for one, of several the returned locals' or `output_1`, `output_2`.
 
-    The number is told by the annotation or the returns of forward, else by the gradients backward takes. Locals count only if there is one
-    return, and all its values are free, different names.
+    Their number is told by the annotation or the returns of forward, else by the gradients backward takes; raise Unfit if it is
+    not. Locals give the names only if there is one return, and all its values are different names an op may use.
     """
     count, backward = facts.output_count, facts.function.backward
     forward = facts.function.forward

@@ -1,5 +1,14 @@
 """Trial declarations: the possible ways to declare a Function's inputs.
 
+`verify` and `test-stub` call a user's Function, and its text often does not tell shapes, kinds and values. So they try one *way*
+after the other until forward and backward run; `forward(ctx, x, weight, mask)` gives, among others,
+
+    x[N, D], weight[D], mask[N, D]        x, weight, mask[; bool]
+
+Words: a *way* has one `Entry` for each input, as the user writes it in `--inputs`; a *trait* stands after `;` in it, for a tensor
+without a gradient; *dims* are names or sizes of its dims; an Entry's *value* is that of a number or a string; `trial_inputs` has
+the guesses by name.
+
 In: the facts of a Function. Out: `Entry`s, in the order of forward, in one or more ways, the likeliest first.
 Invariant: every way has the facts stated in the text; only unknown ones vary.
 """
@@ -24,8 +33,8 @@ from scaffold.inspect.trial_inputs import (
     role_of,
 )
 
-MOST, TRIED = 12, 2000  # ways at most, of combinations
-# For an argument without any known type, or with only a type.
+MOST, TRIED = 12, 2000  # ways at most, chosen from so many combinations
+# Values for an argument without any known type, and by its type.
 VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
 HALVES = re.compile(r"chunk\(2\b|// ?2\b")
@@ -39,13 +48,13 @@ LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
 
 
 class Entry(NamedTuple):
-    """An input, as for `--inputs`."""
+    """One way to declare an input, as for `--inputs`; a tensor unless it has a `value` or is `called`."""
 
     name: str
     trait: str = ""  # for a tensor without a gradient: const, int or bool
     optional: bool = False
     value: str = ""  # of an argument other than a tensor
-    called: bool = False  # the argument is a function
+    called: bool = False  # a function, as the code calls it
     variadic: bool = False
     dims: str | None = None
 
@@ -62,28 +71,30 @@ class Entry(NamedTuple):
 def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
     """Return the ways to declare the inputs of a Function, likeliest first: with shapes the text suggests, then without.
 
-    A way takes one entry for each input; it is likely if its entries stand early among the entries of their inputs.
+    A way takes one entry for each input. Each input's entries stand likeliest first, so a way is the likelier the lower the sum of
+    its entries' positions.
     """
     stated = {item.name: item for item in guessed(facts)}
     items = [
         item for item in facts.inputs if item.passing in ("positional", "variadic")
     ]
     choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
-    every = islice(product(*choices), TRIED)
-    ways = sorted(every, key=lambda way: sum(map(tuple.index, choices, way)))[:MOST]
+    tried = islice(product(*choices), TRIED)
+    ways = sorted(tried, key=lambda way: sum(map(tuple.index, choices, way)))[:MOST]
     images = IMAGES.search(ast.unparse(facts.function.node))
-    first = (
+    with_shapes = (
         _with_vectors(ways[0], "N, C, H, W", "C") if images else (),
         _with_vectors(ways[0], "N, D", "D"),
         _with_halves(facts, ways[0]),
     )
-    return (*filter(None, first), *_with_layers(facts, ways[0]), *ways)
+    return (*filter(None, with_shapes), *_with_layers(facts, ways[0]), *ways)
 
 
 def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, ...]]:
     """Yield ways with the shapes of a convolution, if the text has one: usual, depthwise, transposed.
 
-    `conv2d` gives `x[N, C, H, W]`, `weight[O, C, 2, 2]` and `bias[O]`; the part of an input is told by its name.
+    `conv2d` gives `x[N, C, H, W]`, `weight[O, C, 2, 2]` and `bias[O]`; an input's name tells its part. Nothing is yielded for a
+    way with an integer or bool tensor, or with `*xs`.
     """
     tensors = [one for one in way if not one.value and not one.called]
     found = CONVOLUTION.search(ast.unparse(facts.function.node))
@@ -101,9 +112,9 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
 
 
 def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Return the way with every tensor as `[N, 4]`, if the text halves the last dim, which refuses odd sizes; () otherwise.
+    """Return the way with every tensor as `[N, 4]`, if the text halves a dim, by `x.chunk(2, -1)` or `d // 2`; else ().
 
-    That is by `x.chunk(2, -1)` or `d // 2`.
+    Such code refuses the odd sizes other ways have. Functions of the file that it calls are searched too.
     """
     tensors = [one for one in way if not one.value and not one.called]
     text = ast.unparse(facts.function.node)
@@ -115,9 +126,9 @@ def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry, ...]:
-    """Return a way with vectors for parameters, by name, and the dims of data; () unless it has both.
+    """Return the way with the dims `vector` for parameters, by their names, and `data` for other tensors; () unless it has both.
 
-    With `data` "N, D" and `vector` "D": `x[N, D], weight[D]`.
+    With `data` "N, D" and `vector` "D": `x[N, D], weight[D]`, as of a layer norm.
     """
     tensors = [one for one in way if not one.value and not one.called]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
@@ -131,8 +142,8 @@ def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry
 def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
     """Yield the ways to declare one input, likeliest first; they are tried in this order until forward runs.
 
-    `stated` is the argument for it by the text or by a guess. A default None says nothing of the type: an int by its name,
-    else a tensor. An input without any type may be a tensor, a number or a bool (`VALUES`).
+    `stated` is the argument for it by the text or by a guess. A default None says nothing of the type: an int if its name is one
+    of a number (WHOLE), else a tensor. An input without any type may be a tensor, a number or a bool (`VALUES`).
     """
     forward = facts.function.forward
     if item.passing == "variadic":
@@ -158,10 +169,11 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
         kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
         typed = TYPED.get(item.type, VALUES)
         values = [Entry(item.name, value=value) for value in typed]
-        plain = stated.kind != "constant" and "Tensor" not in item.type
-        if plain and kinds[0].trait == "const":
+        no_tensor = stated.kind != "constant" and "Tensor" not in item.type
+        # Unless it is surely a tensor, a number is likelier than a floating one without a gradient.
+        if no_tensor and kinds[0].trait == "const":
             kinds, values = [values[0], *kinds], values[1:]
-        if item.name in SHAPES and plain:
+        if item.name in SHAPES and no_tensor:
             yield Entry(item.name, value="(4, 4)")
         yield from (*kinds, *values)
     else:
@@ -170,7 +182,7 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
 
 
 def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
-    """Return whether an input has no gradient; False if there is no backward to tell."""
+    """Return whether an input has no gradient, by backward or a guess; False if no backward gives any gradient to tell by."""
     known = facts.function.backward is not None and not facts.is_trivial
     return known and (
         stated.kind == "constant" or facts.has_gradient(item.name) is False
@@ -178,6 +190,7 @@ def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
 
 
 def _is_call(node: ast.AST, name: str) -> bool:
+    """Return whether a node calls an argument itself: `name(...)`, or `ctx.name(...)` if forward has put it there."""
     called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
     return called in (name, f"ctx.{name}")
 
@@ -185,6 +198,7 @@ def _is_call(node: ast.AST, name: str) -> bool:
 FLOAT = re.compile(r"-?(\d+\.\d*(e-?\d+)?|\d+e-\d+)")
 MANY = 9  # so large a number is likely a size, such as that of a chunk
 SMALL = 1e-2  # a larger eps than usual, but a usual one
+# Values of well-known arguments that lead to another branch of the code.
 BRANCHES: dict[str, list[Any]] = {
     "dim": [0],
     "axis": [0],
@@ -196,9 +210,10 @@ BRANCHES: dict[str, list[Any]] = {
 
 
 def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
-    """Return other values for arguments, by name: another number, bool, dim or compared string.
+    """Return other values for the arguments of a way, by name: another number, bool, dim or compared string.
 
-    A test calls with them too, since a Function may ignore an argument.
+    `{"eps": [0.01], "mode": ["sum", "mean"]}` for `eps = 1e-5, mode = "sum"`. A test calls with them too, since a backward may
+    forget an argument and be right by chance for one value.
     """
     found: dict[str, list[Any]] = {}
     for one in way:
@@ -219,7 +234,10 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
 
 
 def _compared(facts: Facts, name: str) -> Iterator[str]:
-    """Yield the strings compared with an argument: `sum` and `mean` for `if mode == "sum"` and `mode in ("sum", "mean")`."""
+    """Yield the strings forward compares with an argument, for a test of each branch.
+
+    For `mode` these are `sum` and `mean` in `if mode == "sum"` and `mode in ("sum", "mean")`.
+    """
     forward = facts.function.forward
     for node in ast.walk(forward.node) if forward else ():
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
@@ -230,9 +248,9 @@ def _compared(facts: Facts, name: str) -> Iterator[str]:
 
 
 def numbers_in(facts: Facts) -> tuple[float, ...]:
-    """Return the numbers in a Function's text, their halves and doubles, with either sign, and some large ones.
+    """Return numbers to test a Function at: some large ones, and those in its text with their halves and doubles, of either sign.
 
-    A gradient may have a kink at the former, and overflow at the latter.
+    At a number of the text the derivative may jump, as at 3 in `x.clamp(max=3)`, so both sides are tried; large ones may overflow.
     """
     nodes = [inner for method in facts.function.own for inner in ast.walk(method.node)]
     values = {
@@ -242,6 +260,6 @@ def numbers_in(facts: Facts) -> tuple[float, ...]:
         and isinstance(node.value, int | float)
         and not isinstance(node.value, bool)
     }
-    some = sorted(x for x in values if 1e-3 < x < 1e3)
-    named = (y for x in some for y in (x, -x, 2 * x, -2 * x, x / 2, -x / 2))
+    usual = sorted(x for x in values if 1e-3 < x < 1e3)
+    named = (y for x in usual for y in (x, -x, 2 * x, -2 * x, x / 2, -x / 2))
     return (*LARGE, *named)

@@ -1,5 +1,14 @@
 """Facts of a Function: outputs, gradients, saved values, values on ctx, changes in place.
 
+Each rule of lint, and each step of `adopt` and `test-stub`, asks a `Facts` for what it must know of a user's Function:
+
+    ctx.save_for_backward(x); ctx.n = n      ->  context_calls, kept
+    return grad * n, None   (in backward)    ->  gradients: two values; has_gradient("x"): True, has_gradient("n"): False
+
+Words: a *kept* value is assigned to an attribute of ctx; the *saver* is the method with ctx and the inputs, forward or
+setup_context; *elements* are those of a written tuple; a Function is *trivial* if backward gives no gradient; *step* and
+*reaching* are of `inspect.flow`.
+
 In: a `Function` and its `Module`. Out: `Facts`, each computed once, on request.
 Invariant: a fact holds on every run; if the text does not settle it, it is None or not listed. A change of a possible non-tensor,
 such as `n += 1`, is marked as not sure.
@@ -26,15 +35,15 @@ from scaffold.inspect.values import Values, how_many
 class Change(NamedTuple):
     """A change of a tensor in place."""
 
-    node: ast.AST
-    target: ast.expr
+    node: ast.AST  # the statement or call
+    target: ast.expr  # the tensor changed
     step: Step
-    how: str
+    how: str  # for a message: "augmented assignment", ".add_()"
     sure: bool  # the target is surely a tensor
 
 
 def changes(values: Values) -> Iterator[Change]:
-    """Yield every change of a tensor in place, in the order of the text."""
+    """Yield every change of a tensor in place by the method `values` is about, in the order of the text."""
     for step in values.flow.steps:
         yield from _changed_by(values, step)
         for node in step.expressions():
@@ -43,7 +52,7 @@ def changes(values: Values) -> Iterator[Change]:
 
 
 def _changed_by(values: Values, step: Step) -> Iterator[Change]:
-    """Yield the changes by a statement itself: `y += x`, `y[0] = x`; the first is sure only if y is a tensor."""
+    """Yield the changes by a statement itself: `y += x`, `y[0] = x`; sure only if `y` is surely a tensor, no number or list."""
     statement = step.statement
     if isinstance(statement, ast.AugAssign):
         target = unsubscripted(statement.target)
@@ -91,6 +100,7 @@ def _is_true(node: ast.expr) -> bool:
 
 
 def _is_data(node: ast.expr) -> bool:
+    """Return whether it is `x.data`, the tensor without autograd: `x.data += 1` changes `x`."""
     return isinstance(node, ast.Attribute) and node.attr == "data"
 
 
@@ -104,7 +114,7 @@ class Kept(NamedTuple):
 
     @property
     def parts(self) -> Iterator[tuple[str, ast.expr]]:
-        """Yield the name with the value, and of a tuple or a list each element too: `pair[0]`."""
+        """Yield the name with the value, then each element of a tuple or list: for `ctx.pair = x, n` `pair`, `pair[0]`, `pair[1]`."""
         yield self.name, self.value
         for at, item in enumerate(_elements(self.value, ast.List) or ()):
             yield f"{self.name}[{at}]", item
@@ -118,10 +128,12 @@ class ContextCall(NamedTuple):
 
     @property
     def starred(self) -> bool:
+        """Return whether it passes `*xs`, so that the number of its arguments is unknown."""
         return any(isinstance(item, ast.Starred) for item in self.call.args)
 
     @property
     def names(self) -> frozenset[str]:
+        """Return the names among its arguments, other expressions left out."""
         return frozenset(a.id for a in self.call.args if isinstance(a, ast.Name))
 
 
@@ -129,10 +141,10 @@ class Returned(NamedTuple):
     """A return statement, or one branch of a returned conditional expression."""
 
     step: Step
-    # None: the number is unknown, or the return is empty.
+    # None: the text does not list them, or the return is empty.
     values: tuple[ast.expr, ...] | None
-    length: int | None
-    node: ast.expr | None
+    length: int | None  # their number, None if unknown
+    node: ast.expr | None  # the expression returned
 
 
 class Facts:
@@ -146,7 +158,10 @@ class Facts:
         self._changes: dict[int, tuple[Change, ...]] = {}
 
     def values(self, method: Method) -> Values:
-        """Return the object to ask about a method's expressions, made once for each method."""
+        """Return the object to ask about a method's expressions, told of all that is known to be a tensor there.
+
+        It is made once for each method.
+        """
         if id(method) not in self._values:
             tensors = frozenset(self._tensors(method))
             values = Values(
@@ -161,9 +176,9 @@ class Facts:
         return self._values[id(method)]
 
     def _tensors(self, method: Method) -> Iterator[str]:
-        """Yield parameters known to be tensors: gradients in backward, inputs with a gradient in forward.
+        """Yield a method's parameters known to be tensors: gradients in backward, inputs with a gradient in forward.
 
-        In setup_context it is a sole output, the second parameter; of several outputs there the parameter is a tuple.
+        In setup_context(ctx, inputs, output) it is `output`, if forward has one; several are a tuple.
         """
         if method is self.function.backward:
             yield from (item.name for item in method.positional)
@@ -172,12 +187,13 @@ class Facts:
                 if self.has_gradient(item.name):
                     yield item.name
         elif method is self.function.setup_context and self.output_count == 1:
+            # `positional` is without ctx: `output` is the second.
             yield from (item.name for item in method.positional[1:2])
 
     def _attributes(self, method: Method) -> Iterator[str]:
-        """Yield the attributes of ctx, and their elements (`pair[0]`), surely tensors in backward: each value assigned to them is one.
+        """Yield the attributes of ctx, and their elements (`pair[0]`), that are surely tensors in backward: all values kept there are.
 
-        For other methods there are none, since only backward reads what forward assigned.
+        For another method than backward there are none, since only backward reads what forward kept.
         """
         saver, tensors = self.function.saver, dict[str, bool]()
         if method is self.function.backward and saver is not None:
@@ -189,19 +205,22 @@ class Facts:
         yield from (name for name, sure in tensors.items() if sure)
 
     def _elements(self, method: Method) -> Iterator[tuple[str, int]]:
-        """Yield (parameter, position) for each element of setup_context's tuple of inputs with a gradient."""
+        """Yield (parameter, position) for each input with a gradient, an element of setup_context's tuple: `("inputs", 0)`.
+
+        For another method there are none.
+        """
         if method is self.function.setup_context and method.positional:
             for position, item in enumerate(self.inputs):
                 if self.has_gradient(item.name):
                     yield method.positional[0].name, position
 
     def is_tensor(self, name: str) -> bool:
-        """Return whether an input of forward is evidently a tensor."""
+        """Return whether an input of forward is evidently a tensor: by its gradient, annotation or use; False if nothing tells."""
         forward = self.function.forward
         return forward is not None and name in self.values(forward).evident
 
     def changes(self, method: Method) -> tuple[Change, ...]:
-        """Return the changes in place by a method."""
+        """Return the changes of tensors in place by a method, found once."""
         if id(method) not in self._changes:
             self._changes[id(method)] = tuple(changes(self.values(method)))
         return self._changes[id(method)]
@@ -217,18 +236,21 @@ class Facts:
         )
 
     def kept(self, method: Method) -> tuple[Kept, ...]:
-        """Return the attributes of ctx set by a method."""
+        """Return the assignments to attributes of ctx in a method, `ctx.n = n`, in the order of the text."""
         return tuple(_ctx_attributes(method))
 
     def values_on_ctx(self, method: Method, name: str) -> list[tuple[ast.expr, Step]]:
-        """Return all values a method gives an attribute of ctx, or its element (`pair[0]`), each with its step."""
+        """Return all values a method assigns to the attribute `name` of ctx, or to an element, `pair[0]`, each with its step."""
         parts = (
             (kept.step, *part) for kept in self.kept(method) for part in kept.parts
         )
         return [(value, step) for step, part, value in parts if part == name]
 
     def returned(self, method: Method) -> tuple[Returned, ...]:
-        """Return the values a method returns, for each return statement, and for each side of a returned conditional."""
+        """Return the values a method returns, one entry for each return statement, and for each side of a returned conditional.
+
+        `return a if test else b` gives two.
+        """
         found = []
         for step in method.flow.returns:
             assert isinstance(step.statement, ast.Return)
@@ -239,9 +261,9 @@ class Facts:
     def _one_return(
         self, method: Method, step: Step, node: ast.expr | None
     ) -> Returned:
-        """Return the values of one return, or of one side of a returned conditional, through names bound to a tuple.
+        """Return the values of one return, or of `node`, one side of a returned conditional, through names bound to a tuple.
 
-        Its `values` are None if the text does not show them one by one. `shown` is the expression followed so far: for
+        Its `values` are None if the text does not list them. `shown` is the expression followed so far: for
         `out = (a, b); return out` first `out`, then `(a, b)`.
         """
         values = self.values(method)
@@ -255,7 +277,7 @@ class Facts:
                 break
             step_of = method.flow.steps[bound.order]
             if isinstance(bound.value, ast.Name) and bound.value.id == shown.id:
-                break
+                break  # `x = x` would be followed forever
             shown, step = bound.value, step_of
         elements = _elements(shown)
         if elements is not None:
@@ -265,13 +287,13 @@ class Facts:
 
     @cached_property
     def gradients(self) -> tuple[Returned, ...]:
-        """Return the returns of backward."""
+        """Return the values backward returns, one gradient for each input, for each of its returns."""
         backward = self.function.backward
         return self.returned(backward) if backward else ()
 
     @cached_property
     def outputs(self) -> tuple[Returned, ...]:
-        """Return the returns of forward."""
+        """Return the values forward returns, the outputs, for each of its returns."""
         forward = self.function.forward
         return self.returned(forward) if forward else ()
 
@@ -292,7 +314,10 @@ class Facts:
         )
 
     def gradient_of(self, name: str) -> tuple[ast.expr, ...] | None:
-        """Return the expressions backward returns for an input's gradient, one for each return; None if one is unknown."""
+        """Return the expressions backward returns for an input's gradient, one for each return; None if one is unknown.
+
+        For `w`: (grad * x,) of `return grad * w, grad * x` after `forward(ctx, x, w)`. A name for None is given as None.
+        """
         forward = self.function.forward
         if forward is None:
             return None
@@ -316,7 +341,8 @@ class Facts:
             return node
         if node.id in backward.flow.outer:
             return node
-        found = [  # a local name has no value from outside
+        # Without a binding (None) on some path a local would fail; a parameter may be anything.
+        found = [
             bound.value if bound and bound.element is None else None
             for bound in backward.flow.reaching(node.id, at)
             if bound or node.id in backward.flow.parameters
@@ -326,21 +352,21 @@ class Facts:
         return node
 
     def has_gradient(self, name: str) -> bool | None:
-        """Return whether an input gets a gradient on some path; None if unknown."""
+        """Return whether an input gets a gradient, another value than None, by some return of backward; None if unknown."""
         found = self.gradient_of(name)
         if found is None:
             return None
         return any(not is_none(node) for node in found)
 
     def marked(self, name: str) -> frozenset[str] | None:
-        """Return the names given to a method of ctx such as mark_dirty; None if an argument is no name."""
+        """Return the names forward or setup_context gives to a method of ctx: `x` for `ctx.mark_dirty(x)`; None if one is no name."""
         calls = [*self._context_calls(name)]
         if any(item.starred or len(item.names) < len(item.call.args) for item in calls):
             return None
         return frozenset().union(*(item.names for item in calls))
 
     def _context_calls(self, name: str) -> Iterator[ContextCall]:
-        """Yield the calls of a method of ctx by forward and setup_context."""
+        """Yield the calls of `ctx.{name}` in forward and setup_context."""
         for method in (self.function.forward, self.function.setup_context):
             if method is not None and method.ctx is not None:
                 yield from self.context_calls(method, name)
@@ -351,8 +377,9 @@ class Facts:
 
     @cached_property
     def materializes(self) -> bool:
-        """Return whether absent output gradients arrive as zeros."""
+        """Return whether backward gets zeros for the gradient of an unused output: unless `set_materialize_grads(False)` asks for None."""
         for item in self._context_calls("set_materialize_grads"):
+            # The first argument, by position or keyword; None if there is none.
             first, *_ = (*item.call.args, *(k.value for k in item.call.keywords), None)
             if isinstance(first, ast.Constant) and first.value is False:
                 return False
@@ -387,9 +414,9 @@ def _ctx_targets(
 def _elements(
     node: ast.expr | None, also: type[ast.Tuple] | type[ast.List] = ast.Tuple
 ) -> list[ast.expr] | None:
-    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them. `also`: or of a list.
+    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them.
 
-    A tuple repeated 100 times or more is not written out.
+    With `also` as `ast.List`, a list has elements too. A tuple repeated 100 times or more is not written out.
     """
     if isinstance(node, (ast.Tuple, also)):
         starred = any(isinstance(item, ast.Starred) for item in node.elts)
@@ -414,9 +441,9 @@ def _alternatives(node: ast.expr | None) -> Iterator[ast.expr | None]:
 
 
 def _all_none(node: ast.expr) -> bool:
-    """Return whether an expression consists of None: `(None, None)`, `(None,) * n`, `[None for x in xs]`.
+    """Return whether an expression consists of None alone: `(None, None)`, `(None,) * n`, `[None for x in xs]`.
 
-    A backward that returns it gives no gradient at all.
+    A backward that returns it gives no gradient at all. In a product one side is the count `n`; in a sum both must be None.
     """
     if isinstance(node, ast.Tuple | ast.List):
         return all(_all_none(item) for item in node.elts)

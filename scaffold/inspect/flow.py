@@ -1,5 +1,17 @@
 """Control flow: a function's statements with their branches, and the bindings of names.
 
+Lint and `adopt` must know which value a name has at a place of a user's method: `values` and `facts` ask here.
+
+    if c:
+        y = 1
+    else:
+        y = x           # at `return y` two bindings of `y` reach: 1 and x; at this line, one of `x`: the parameter
+    return y
+
+Words: a *step* is a statement, numbered in the order of the text (`order`); its *guards* are the branches around it, outermost
+first: it runs only if all of them are taken; a binding *reaches* a step if the name may still have its value there; it is
+*definite* if it is the only one; a branch *exits* if it always ends in a return or raise.
+
 In: a function's node. Out: a `Flow`: steps in order, the bindings that reach a place.
 Invariant: all possible bindings of a name are given; a definite answer is the only one.
 """
@@ -10,12 +22,13 @@ from typing import NamedTuple
 
 
 class Guard(NamedTuple):
-    """A branch of an if, a loop or a handler, around some statements."""
+    """A branch of an if, a loop or a handler, around some statements: the statement, and `body`, `orelse`, `case 0` ..."""
 
     node: ast.AST
     branch: str
 
     def excludes(self, other: "Guard") -> bool:
+        """Return whether the two branches never run both: those of one `if` or `match`, not of a loop or a `try`."""
         both = isinstance(self.node, ast.If | ast.Match)
         return both and self.node is other.node and self.branch != other.branch
 
@@ -38,13 +51,13 @@ class Step(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A binding of a name to a value; None if that is not an expression of the text."""
+    """A binding of a name to a value; None if that is not an expression of the text, as for a loop's target."""
 
-    order: int
+    order: int  # of its step
     value: ast.expr | None
     guards: Guards
-    element: int | None = None  # the position in an unpacked value
-    starred: bool = False  # another star makes the position unsure
+    element: int | None = None  # the name is bound to this element of the value
+    starred: bool = False  # `*more, x = value`: the position is not sure
 
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -59,12 +72,13 @@ class Flow:
     """
 
     def __init__(self, node: ast.FunctionDef, parameters: Sequence[str]) -> None:
-        """Read the statements of a function with these parameters."""
+        """Read the statements of a function; `parameters` are the names it gets from its caller, ctx included."""
         self.node = node
         self.parameters = frozenset(parameters)
         self.steps: list[Step] = []
         self.bindings: dict[str, list[Bound]] = {}
         self.outer: set[str] = set()  # names bound by nested functions
+        # By the id of an `if`, a loop ... and its branch: does the branch always exit?
         self._exits: dict[tuple[int, str], bool] = {}
         self._add(node.body, ())
 
@@ -127,12 +141,16 @@ class Flow:
                 self._name(step, node.name, None)
 
     def _outer(self, node: ast.AST) -> None:
+        """Record the names a nested function may rebind, by `nonlocal` or `global`: nothing definite is known of them."""
         for inner in ast.walk(node):
             if isinstance(inner, ast.Nonlocal | ast.Global):
                 self.outer.update(inner.names)
 
     def _target(self, step: Step, target: ast.expr, value: ast.expr | None) -> None:
-        """Record the binding of a target to a value, None if it is not an expression of the text."""
+        """Record the names bound if `value` is assigned to a target: a name, `*xs` or a tuple; None: a value the text does not show.
+
+        An attribute or item, `x.a = 1`, binds no name.
+        """
         if isinstance(target, ast.Name):
             self._name(step, target.id, value)
         elif isinstance(target, ast.Starred):
@@ -145,11 +163,11 @@ class Flow:
     ) -> None:
         """Record bindings of several targets: to elements of a written tuple, else to a position in the value.
 
-        `a, b = x, y` binds `a` to `x`; `a, b = f(x)` binds `a` to element 0 of `f(x)`. With a star among the targets
-        (not `plain`) the position is not sure.
+        `a, b = x, y` binds `a` to `x`; `a, b = f(x)` binds `a` to element 0 of `f(x)`. With a star among the targets,
+        `*more, b = f(x)`, the position is not sure.
         """
-        plain = not any(isinstance(t, ast.Starred) for t in targets)
-        if isinstance(value, ast.Tuple | ast.List) and plain:
+        starred = any(isinstance(t, ast.Starred) for t in targets)
+        if isinstance(value, ast.Tuple | ast.List) and not starred:
             stars = any(isinstance(v, ast.Starred) for v in value.elts)
             if len(value.elts) == len(targets) and not stars:
                 for target, one in zip(targets, value.elts, strict=True):
@@ -157,7 +175,7 @@ class Flow:
                 return
         for position, target in enumerate(targets):
             if isinstance(target, ast.Name):
-                bound = Bound(step.order, value, step.guards, position, not plain)
+                bound = Bound(step.order, value, step.guards, position, starred)
                 self.bindings.setdefault(target.id, []).append(bound)
             else:
                 self._target(step, target, None)
@@ -167,14 +185,15 @@ class Flow:
         self.bindings.setdefault(name, []).append(bound)
 
     def reaching(self, name: str, at: Step) -> list[Bound | None]:
-        """Return the bindings a name may have before a step; None among them is the parameter, or an outer name.
+        """Return the bindings a name may have before a step; None among them is the parameter, or a name from outside.
 
-        The search goes backwards, and ends at a binding sure to run whenever the step does.
+        The search goes backwards, and ends at a binding sure to run whenever the step does. Bindings further down count too if a
+        loop leads from them back to the step.
         """
-        every = self.bindings.get(name, ())
-        later = [bound for bound in every if self._loops_back(bound, at)]
+        bindings = self.bindings.get(name, ())
+        later = [bound for bound in bindings if self._loops_back(bound, at)]
         before: list[Bound] = []
-        for bound in reversed(every):
+        for bound in reversed(bindings):
             if bound.order >= at.order or self._cannot_reach(bound, at):
                 continue
             before.append(bound)
@@ -185,7 +204,7 @@ class Flow:
         return [*later, *before, None]
 
     def _loops_back(self, bound: Bound, at: Step) -> bool:
-        """Return whether a later binding reaches the step by going round a loop."""
+        """Return whether a later binding, or the step's own, reaches the step by going round a loop around both."""
         if bound.order < at.order:
             return False
         shared = set(_loops(bound.guards)) & set(_loops(at.guards))
@@ -206,12 +225,14 @@ class Flow:
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
 
     def _settled(self, bindings: Sequence[Guards], at: Guards) -> bool:
-        """Return whether a name is surely bound behind a block: in it, or in each branch of an `if` of it with a way there.
+        """Return whether a name is surely bound at the end of a block, by one of some bindings.
 
-        `bindings` are the branches around its bindings, `at` those around the block.
+        One stands in the block itself, or one in each branch of an `if` in it; a branch that always exits needs none.
+        `bindings` are the guards of the bindings, `at` those of the block.
         """
         if at in bindings:
             return True
+        # The statements of the block with bindings further inside.
         deeper = (g[len(at)].node for g in bindings if g[: len(at)] == at)
         return any(
             all(
@@ -224,9 +245,10 @@ class Flow:
         )
 
     def may_follow(self, first: Step, second: Step) -> bool:
-        """Return whether some path surely runs the second step after the first.
+        """Return whether a path from the first step to the second is sure to exist, so lint may warn of it.
 
-        Of branches around both none excludes another, and one of the two is inside all branches around the other.
+        The second stands further down, no branch between exits or excludes it, and one of the two is inside all branches around
+        the other: two separate ifs might never be taken both.
         """
         if first.order >= second.order or self._cannot_reach(
             Bound(first.order, None, first.guards), second
@@ -236,7 +258,10 @@ class Flow:
         return first.guards[:shorter] == second.guards[:shorter]
 
     def definite(self, name: str, at: Step) -> Bound | None:
-        """Return the only binding reaching a step, else None."""
+        """Return the only binding of a name reaching a step; None if there are several, or only the parameter.
+
+        None too for a name a nested function may rebind.
+        """
         found = self.reaching(name, at)
         return found[0] if len(found) == 1 and name not in self.outer else None
 
@@ -247,7 +272,7 @@ class Flow:
 
 
 def _shared(first: Guards, second: Guards) -> Iterator[Guard]:
-    """Yield the branches around both of two statements."""
+    """Yield the branches around both of two statements, outermost first."""
     for mine, other in zip(first, second, strict=False):
         if mine != other:
             return
@@ -259,7 +284,10 @@ def _loops(guards: Guards) -> Iterator[ast.AST]:
 
 
 def blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Yield the blocks inside a statement, each with the name of its branch; a definition has none."""
+    """Yield the blocks inside a statement, each with the name of its branch: `body`, `orelse`, `handler 0`, `case 1`.
+
+    A nested definition has none, since its statements do not run here.
+    """
     if isinstance(statement, DEFINITIONS):
         return
     for name in ("body", "orelse", "finalbody"):
@@ -273,7 +301,7 @@ def blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def always_exits(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block never reaches the statement after it: it ends in a return or raise, on every branch."""
+    """Return whether a block never reaches the statement after it: every path through it meets a return or raise."""
     for statement in body:
         if isinstance(statement, EXITS):
             return True

@@ -1,5 +1,11 @@
 """Functions of a file, their methods, and their calls.
 
+These are the plain data of a parsed file, made once by `inspect.classes`; `facts` answers further questions about them. Rules of
+lint, test stubs and `adopt` read both.
+
+Words: a Function of *style* setup-context keeps ctx out of forward, in a method `setup_context`, a *combined* one has
+`forward(ctx, ...)`; its *saver* is the method with both ctx and the inputs.
+
 In: `inspect.classes` and its siblings fill it. Out: the data of lint rules and test stubs.
 Invariant: every field is a fact of the syntax; unknowns are None or absent, never assumed.
 """
@@ -17,7 +23,7 @@ Passing = Literal["positional", "variadic", "keyword", "keywords"]
 
 
 class Parameter(NamedTuple):
-    """A parameter of a method, without ctx."""
+    """A parameter of a method other than ctx; `passing` says how it is given: `x`, `*xs`, `*, x` or `**xs`."""
 
     name: str
     passing: Passing
@@ -52,6 +58,7 @@ class Method:
 
     @property
     def positional(self) -> tuple[Parameter, ...]:
+        """Return the parameters that take one positional argument each, without `*args` and keywords."""
         return tuple(item for item in self.parameters if item.passing == "positional")
 
     @property
@@ -69,14 +76,15 @@ class Method:
 
     @cached_property
     def flow(self) -> Flow:
-        every = [item.name for item in self.parameters]
-        return Flow(self.node, (*every, self.ctx) if self.ctx else tuple(every))
+        """Return the method's statements and bindings of names; ctx counts as a parameter."""
+        names = [item.name for item in self.parameters]
+        return Flow(self.node, (*names, self.ctx) if self.ctx else tuple(names))
 
     @cached_property
     def asks_for_grad_mode(self) -> bool:
-        """Return whether a branch tests `torch.is_grad_enabled()`.
+        """Return whether an `if` tests `torch.is_grad_enabled()`.
 
-        In a backward this tests whether the gradient will be differentiated.
+        In a backward this is on only under `create_graph=True`, so its author treats second derivatives apart.
         """
         return any(
             isinstance(call, ast.Call)
@@ -87,7 +95,7 @@ class Method:
         )
 
     def has(self, decorator: str) -> bool:
-        """Return whether the method has a decorator of this name, from any module."""
+        """Return whether the method has a decorator of this last name, from any module: `once_differentiable`."""
         return any(name.split(".")[-1] == decorator for name in self.decorators)
 
 
@@ -116,7 +124,7 @@ class Function:
     unique: bool  # no other class of the file has its name
 
     def method(self, name: str) -> Method | None:
-        """Return a method, its own or a parent's in the file; None if there is none."""
+        """Return a method by name, the class's own or inherited from a Function of the file; None if there is none."""
         if name in self.methods:
             return self.methods[name]
         for parent in self.parents:
@@ -135,7 +143,10 @@ class Function:
 
     @property
     def is_base(self) -> bool:
-        """Return whether backward is left to subclasses: it only raises NotImplementedError."""
+        """Return whether backward is left to subclasses: it only raises NotImplementedError, after a docstring at most.
+
+        Such a class is no op of its own, so `verify` skips it.
+        """
         if self.backward is None:
             return False
         *before, last = self.backward.node.body
@@ -152,7 +163,7 @@ class Function:
 
     @property
     def once_differentiable(self) -> bool:
-        """Return whether its gradients cannot be differentiated, by a decorator or a grad mode test."""
+        """Return whether its author gives no second derivative, or another: by `@once_differentiable` or a test of the grad mode."""
         backward = self.backward
         return backward is not None and (
             backward.has("once_differentiable") or backward.asks_for_grad_mode
@@ -160,15 +171,16 @@ class Function:
 
     @property
     def saver(self) -> Method | None:
-        """Return the method with both ctx and the inputs: setup_context or the combined forward."""
+        """Return the method with both ctx and the inputs, which keeps values for backward: setup_context or a combined forward."""
         return self.setup_context or self.forward
 
     @property
     def own(self) -> tuple[Method, ...]:
+        """Return the methods written in the class itself, none inherited."""
         return tuple(self.methods.values())
 
     def inputs(self) -> tuple[Parameter, ...]:
-        """Return the inputs of `apply`."""
+        """Return the inputs of `apply`: the parameters of forward, without ctx; () if its forward is in another file."""
         return self.forward.parameters if self.forward else ()
 
 

@@ -1,5 +1,7 @@
 """Pure torch: decide whether a Function uses only torch and Python, so it runs wherever torch does.
 
+`test-stub` and `adopt` call such a Function with guessed arguments; one with a kernel or a file's own objects might do anything.
+
 In: the facts of a Function. Out: a bool.
 Invariant: yes only if every call in it, and in the functions of the file it calls, is one of torch, of a tensor or of Python
 itself; a call by a name that the file does not explain makes it no.
@@ -57,11 +59,12 @@ METHODS = frozenset(
         "values",
     ]
 )
+# Parts of torch that need more than tensors: a device, other processes, registered kernels.
 ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
 def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
-    """Return whether all calls are of torch, of Python or of `also`, such as `numpy.`.
+    """Return whether all calls of forward, setup_context and backward are of torch, of Python or of modules in `also`: `numpy.`.
 
     Functions of the file are followed: their calls count too. Such a Function can be tried with guessed arguments, since it
     has no effect but on tensors.
@@ -79,7 +82,7 @@ def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
 
 
 def reached(facts: Facts, starts: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
-    """Return some functions, and all functions of the file and methods of the class they call, directly or not."""
+    """Return the functions `starts`, and all functions of the file and methods of the class they call, directly or not."""
     known, pending = _functions(facts), list(starts)
     found: dict[int, ast.FunctionDef] = {}
     while pending:
@@ -92,6 +95,7 @@ def reached(facts: Facts, starts: list[ast.FunctionDef]) -> list[ast.FunctionDef
 
 
 def _functions(facts: Facts) -> dict[str, ast.FunctionDef]:
+    """Return the top-level functions of the file by name."""
     body = facts.module.tree.body
     return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
 
@@ -122,7 +126,7 @@ def _own(
 
 
 def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
-    """Return whether its decorators, if any, are torch's: a kernel's are not."""
+    """Return whether a function has no decorators but torch's; another's, `@triton.jit`, may make something else of it."""
     targets = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
     return all(facts.names.resolve(target).startswith("torch.") for target in targets)
 
@@ -132,7 +136,7 @@ def _is_known(
 ) -> bool:
     """Return whether a call is of Python, of ctx, of torch, or of a module in `also`; `contexts` are the names of ctx.
 
-    A method of anything else, `x.exp()`, counts by its name alone.
+    A method of anything else, `x.exp()`, is known if tensors or Python's values have one of this name.
     """
     function = call.func
     if isinstance(function, ast.Name) and function.id not in facts.names.imported:

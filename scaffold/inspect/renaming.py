@@ -1,5 +1,8 @@
 """Renaming: replace the names of an op in a Python file.
 
+`scaffold rename` does so in the op's files and in the code that uses it. The text is edited token by token, not rebuilt from a
+syntax tree, so comments and layout stay.
+
 In: the text of a generated file, edited or not, and the names before and after. Out: the text with the new names.
 Invariant: a word changes only if it is the op's: not after a dot, not as the name of an argument, not in prose.
 """
@@ -25,11 +28,11 @@ class Names(NamedTuple):
 
 
 class Renaming(NamedTuple):
-    """An op's names before and after."""
+    """An op's names before and after, and the names of its arguments."""
 
     before: Names
     after: Names
-    # Of the op: one of these words is the op only if it is called.
+    # A word that is also an argument, `scale` in `scale(x, scale)`, means the op only if it is called.
     arguments: frozenset[str]
 
     @property
@@ -56,6 +59,7 @@ def renamed(text: str, renaming: Renaming) -> str:
 
 
 def _replace(lines: list[str], token: tokenize.TokenInfo, new: str) -> None:
+    """Put `new` in the place of a token in the lines of a file, the list itself; a string may span several lines."""
     (row, start), (last, end) = token.start, token.end
     merged = f"{lines[row - 1][:start]}{new}{lines[last - 1][end:]}"
     lines[row - 1 : last] = merged.splitlines(keepends=True)
@@ -64,7 +68,7 @@ def _replace(lines: list[str], token: tokenize.TokenInfo, new: str) -> None:
 def _logical_lines(
     tokens: list[tokenize.TokenInfo],
 ) -> Iterator[list[tokenize.TokenInfo]]:
-    """Yield the tokens of each line of code, one over several physical lines included."""
+    """Yield the tokens of each line of code, comments left out; a statement over several lines of the file is one line of code."""
     line: list[tokenize.TokenInfo] = []
     for token in tokens:
         if token.type not in _BLANK:
@@ -79,7 +83,8 @@ def _replacements(
 ) -> Iterator[tuple[tokenize.TokenInfo, str]]:
     """Yield the tokens of a line to replace, with their new text.
 
-    An import of another module is left alone: a word in it is not this op.
+    In an import of the op's file the module is renamed too: `from ops.scale import scale`. An import of another module is left
+    alone: a word in it is not this op.
     """
     first = line[0].string
     imports = first in ("from", "import")
@@ -102,14 +107,15 @@ def _replacements(
 
 
 def _imports_op(line: list[tokenize.TokenInfo], module: str) -> bool:
-    """Return whether an import names the op's file."""
+    """Return whether an import statement names the op's file, `module`: `import ops.scale`, `from ops import scale`."""
     words = [token.string for token in line]
+    # `from a.b import c`: the module's path ends before `import`.
     end = words.index("import") if words[0] == "from" else len(words)
     return module in words[1:end] or words[0] == "from" and module in words[end:]
 
 
 def _is_op(line: list[tokenize.TokenInfo], position: int, renaming: Renaming) -> bool:
-    """Return whether a word is the op's name, not an attribute's or an argument's.
+    """Return whether the word at a position of a line is the op's name, not an attribute's or an argument's.
 
     It is not in `x.scale` and in `f(scale=2)`; if an argument of the op has the word too, it is the op only in `scale(...)`,
     `scale.name` and `def scale`.
@@ -135,7 +141,7 @@ def _in_string(text: str, renaming: Renaming) -> str:
     old, new = re.escape(renaming.before.op), renaming.after.op
     # The message of a generated check: "scale: write ..."
     text = re.sub(rf"\b{old}(?=: write )", new, text)
-    text = re.sub(rf"(?<=::){old}(?=[\"'])", new, text)  # its registered name
+    text = re.sub(rf"(?<=::){old}(?=[\"'])", new, text)  # registered: "ns::scale"
     for before, after in renaming.words.items():
         text = re.sub(rf"(?<=`){re.escape(before)}(?=`)", after, text)
     return text

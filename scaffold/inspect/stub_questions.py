@@ -1,5 +1,9 @@
 """Questions of a test stub: those of `scaffold verify` the text of a Function says to ask.
 
+A *question* is a function of the test file that checks one property of a Function besides its gradients: `backward_twice`,
+`in_bfloat16`. It asks an object `Asked`, below as text, for the call. `stubs` writes both into the user's test file, but only the
+questions it asks.
+
 In: the facts of a Function; the source of all questions. Out: the names of its questions, and the part of the source that they need.
 Invariant: a question that is left out of a test that runs, though it could be asked, has its reason.
 """
@@ -11,6 +15,7 @@ from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function
 
+# Of any Function; of one with true derivatives; numbers, to compare with the derivative; of one that torch.func.vmap takes.
 ALWAYS = (
     *("grad_output_stays", "strided_grad_output", "expanded_grad_output"),
     *("two_calls_before_one_backward", "backward_twice", "outputs_are_freed"),
@@ -24,14 +29,16 @@ LEFT_OUT = "its gradient differs from the derivative on purpose, so its test lea
 
 
 def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
-    """Yield the names of the questions to ask of a Function; with a `rough` gradient, a surrogate, none about derivatives.
+    """Yield the names of the questions to ask of a Function, fit for its text.
 
-    `compiled`: ask about torch.compile too. `pure`: it surely changes no input in place.
+    With a `rough` gradient, a surrogate, none is about derivatives. `compiled`: ask about torch.compile too. `pure`: it surely
+    changes no input in place.
     """
     pure = facts.marked("mark_dirty") == frozenset()
     if pure:
         yield from ("inputs_stay", "input_changed_after_forward")
     yield from ALWAYS
+    # Several outputs, or perhaps several.
     if any(item.length is None or item.length > 1 for item in facts.outputs):
         yield "one_output_alone"
     if rough:
@@ -45,15 +52,15 @@ def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
 
 
 def _maps(function: Function) -> bool:
-    """Return whether torch.func.vmap takes it."""
+    """Return whether torch.func.vmap takes a Function: by a `vmap` of its class, or a rule that PyTorch generates."""
     own = (x for x in function.node.body if isinstance(x, ast.FunctionDef))
     return function.generate_vmap_rule or any(x.name == "vmap" for x in own)
 
 
 def definitions(source: str, test: str) -> str:
-    """Return the functions and constants of a source read by a test, directly or through others; no imports, no classes.
+    """Return the text of the functions and constants of `source` that `test`, another text, reads, directly or through others.
 
-    `source` is the text of all questions a test may ask: a test file gets only those it asks.
+    With the text of all questions as `source` a test file gets only those it asks. Imports and classes are left out.
     """
     known = {name: node for node in ast.parse(source).body for name in _defined(node)}
     wanted, left = set[str](), [*names_in([ast.parse(test)])]

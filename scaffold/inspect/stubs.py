@@ -1,5 +1,15 @@
 """The test file for the Functions of a file: what their text tells is in it, the rest is a reason to skip.
 
+`scaffold test-stub` writes it. For each Function it holds a list of arguments, a function that makes an `Asked` of them, a test of
+the gradients, and one of further questions (`stub_questions`):
+
+    def scale_arguments(): return [(tensor(3, 4), 0.5)]        def scale_asked(case): return Asked(load("Scale").apply, ...)
+    def test_scale_gradients(case, needed): ...                def test_scale_in_training(case, question): ...
+
+Words: a test is *ready* if the text states all arguments, *tried* if it takes the first of several guesses (`choices`) that fit,
+*waiting* if it is skipped until the user writes what it *needs*; *recorded* arguments are of calls in the project's own tests;
+*rough* is a surrogate, a gradient meant to differ from the derivative; *stem* is the name for a Function in the file, `scale`.
+
 In: the Functions of a file, and from where a test imports it. Out: Python source, not formatted yet.
 Invariant: a test that is not skipped calls the Function with the number, order and kind of arguments that it takes;
 one that needs values says which, and is never green.
@@ -33,6 +43,7 @@ TENSORS = ("tensor", "optional", "constant")
 PLAIN: Shape = (3, 4)
 FEW = 4  # shapes that are tried with the other values of arguments
 ORDER = {"perm", "perms", "permutation", "order"}  # no value twice
+# What makes a tensor of random numbers one of the values a parameter takes, by their kind.
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(2).long()", "": ".detach()"}
 HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
 
@@ -43,8 +54,8 @@ class Call(NamedTuple):
     """The arguments of a test's call of a Function."""
 
     given: tuple[Argument, ...]
-    needs: str  # what the text does not tell; '' if nothing
-    # What is tried, where the text does not state it all: arguments, with shapes of the tensors.
+    needs: str  # the message on values the text does not tell; "" if it tells all
+    # Guesses to try in order, if the text does not state all: arguments, with a shape for each tensor.
     choices: tuple[tuple[tuple[Argument, ...], tuple[Shape, ...]], ...] = ()
     recorded: Rows = ()  # what the project's own tests call it with
 
@@ -55,7 +66,7 @@ class Call(NamedTuple):
 
     @property
     def cases(self) -> int:
-        """Return the number of calls a test makes one after the other."""
+        """Return the number of calls a test is run with, each a `case`: recorded ones, else one for each set of absent optionals."""
         return len(self.recorded or _variants(self.given))
 
 
@@ -63,8 +74,8 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
     """Return the call of a Function's test: its arguments, or candidates to be tried if the text does not state them all.
 
     `recorded` are arguments of calls in the project's own tests, and are taken first. A Function is tried with guesses only
-    if all its calls are of torch or NumPy: other code may have side effects. The first way is tried with all shapes, each
-    other way with a FEW.
+    if all its calls are of torch or NumPy: other code may have side effects. The first way to give arguments is tried with all
+    shapes, each other way with a FEW.
     """
     if recorded and _can_be_called(facts):
         return Call(recorded[0], "", recorded=recorded)
@@ -84,27 +95,31 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
 
 
 def _may_differ(given: Sequence[Argument]) -> bool:
-    """Return whether several tensors, none of them optional, may need different shapes."""
+    """Return whether several tensors may need different shapes, so a test tries some; not if one is optional."""
     kinds = [item.kind for item in given]
     return kinds.count("tensor") > 1 and "optional" not in kinds
 
 
 def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
-    """Return the candidate arguments of a call; only those with the first one's differentiable inputs.
+    """Return candidate arguments of a call, likeliest first; only those that differentiate the same inputs as the first.
 
-    So all have the same tensors to test (`needed`). () if an input by keyword has no default.
+    So one list of tensors to test fits all of them. () if an input by keyword or `*xs` has no default, or each needs a function.
     """
     if any(item.passing != "positional" and not item.default for item in facts.inputs):
         return ()
     entries = [way for way in ways_to_declare(facts) if not any(e.called for e in way)]
     ways = [*dict.fromkeys(tuple(map(_argument, way)) for way in entries)]
+    # Kinds with a gradient: "tensor" and "optional".
     needed = [[item.kind in TENSORS[:2] for item in way] for way in ways]
     pairs = zip(ways, needed, strict=True)
-    return tuple(way for way, alike in pairs if any(alike) and alike == needed[0])
+    return tuple(way for way, own in pairs if any(own) and own == needed[0])
 
 
 def _argument(entry: Entry) -> Argument:
-    """Return the argument for a declared input; for a tensor without a gradient its text names the kind of its values."""
+    """Return the argument for a declared input; for a tensor without a gradient its text is the kind of its values, of HOLDING.
+
+    `order`: the name says a permutation, so no value may stand twice.
+    """
     if entry.value:
         return Argument(entry.name, "value", entry.value)
     if entry.trait:
@@ -118,13 +133,13 @@ def _argument(entry: Entry) -> Argument:
 
 
 def _can_be_called(facts: Facts) -> bool:
-    """Return whether a test can call the Function and ask for a gradient."""
+    """Return whether a test can call the Function and ask for a gradient: it has a forward, is importable, and gives one."""
     function = facts.function
     return function.forward is not None and not function.nested and not facts.is_trivial
 
 
 def missing(facts: Facts) -> str:
-    """Return the needs of a call the text does not state, as words of a message; "" if there are none.
+    """Return the values for a call that the text does not state, as words of a message; "" if it states all.
 
     For example `shapes of x, weight; a value of size (by default SIZE * 2)`: then the test waits until its reader writes them.
     """
@@ -149,8 +164,8 @@ def missing(facts: Facts) -> str:
 def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
     """Yield the lines of a Function's tests, under names with `stem` in them: `test_scale_gradients`.
 
-    One test asks for gradients (of a surrogate, only their shapes), one each further question; `compiled`: of torch.compile
-    too.
+    They call it as `call` says. One test compares the gradients (of a surrogate only their shapes are asked), one asks all further
+    questions; with `compiled` also one about torch.compile.
     """
     function = facts.function
     signature = ast.unparse(function.forward.node.args) if function.forward else ""
@@ -170,7 +185,8 @@ def _head(
 ) -> Iterator[str]:
     """Yield the decorators and the `def` line of a test; `parameter` is the name, the values and the type of its parameter.
 
-    The test is `test_{stem}_{what}`; it has a parameter `case` too, the number of a call, unless arguments are guessed.
+    The test is `test_{stem}_{what}`, skipped if it waits for arguments. It has a parameter `case` too, the number of a call, unless
+    arguments are guessed: then the first that fit are the case.
     """
     name, values, kind = parameter
     yield from ("", "")
@@ -192,18 +208,19 @@ def _asked_call(stem: str, call: Call) -> str:
 def _asked(facts: Facts, stem: str, call: Call) -> str:
     """Return the text of the test file's function to make an `Asked`, the object of all questions: `scale_asked(case)`.
 
-    It holds the call and what the questions must know of the Function: changes in place, limits, further values.
+    It holds the call and all the questions must know of the Function: changes in place (`changed`), arguments found by trying
+    (`searched`), limits of clamps, further values.
     """
     names = [item.name or f"argument {place}" for place, item in enumerate(call.given)]
     parameter, case = "case: int", "case"
     if call.choices:
-        needs = call.needs or "other shapes"
+        needs = call.needs or "other shapes"  # for the skip, if no guess fits
         parameter, case = "", f"fitting(apply, {stem}_arguments, {needs!r})"
     function = f"load({facts.function.qualname!r})"
     given = f"apply, {stem}_arguments, {case}, {', '.join(names)!r}, {function}"
     if facts.marked("mark_dirty") != frozenset():
         given += ", changed=True"
-    given += ", searched=True" * bool(call.choices)
+    given += ", searched=True" * bool(call.choices)  # once or not at all
     limits = sorted(_limits(facts).intersection(names))
     given += f", limits={limits}" if limits else ""
     further = [] if call.recorded else _further(facts, call.given)
@@ -216,21 +233,25 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
 
 
 def _further(facts: Facts, given: Sequence[Argument]) -> list[tuple[str, Any]]:
-    """Return other values for arguments, as (name, value): with them a branch of the code may differ.
+    """Return other values for arguments, as (name, value), to test with too: the code may take another branch.
 
     `ignore_index` becomes 1, a label in the test's data, so that it ignores one.
     """
-    known = [x for x in given if x.kind == "value" and is_literal(x.text)]
-    found = other_arguments(facts, [Entry(x.name, value=x.text) for x in known])
-    found |= {x.name: [1] for x in known if x.name == "ignore_index"}
+    literal = [x for x in given if x.kind == "value" and is_literal(x.text)]
+    found = other_arguments(facts, [Entry(x.name, value=x.text) for x in literal])
+    found |= {x.name: [1] for x in literal if x.name == "ignore_index"}
     return [(name, value) for name, values in found.items() for value in values]
 
 
 def _limits(facts: Facts) -> set[str]:
-    """Return the names in limits of clamps, `low` of `x.clamp(min=low)`: a negative one would cross the other limit."""
+    """Return the names in limits of forward's clamps, `low` of `x.clamp(min=low)`.
+
+    Questions with negative values leave these positive: a negative limit would cross the other one.
+    """
     forward, found = facts.function.forward, set[str]()
     for node in ast.walk(forward.node) if forward else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            # `torch.clamp(x, 0, 1)`: without its first argument, the tensor.
             limits = node.args[ast.unparse(node.func.value) == "torch" :]
             values = (*limits, *(item.value for item in node.keywords))
             name = node.func.attr.removesuffix("_")
@@ -241,7 +262,7 @@ def _limits(facts: Facts) -> set[str]:
 def _cases(stem: str, call: Call) -> str:
     """Return the text of the test file's function to list the arguments of all calls.
 
-    `stem` is the name of the op under test, as in `scale_arguments`.
+    `stem` is the name of the op under test, as in `scale_arguments`. A row is a tuple: with one item it needs its comma.
     """
     comma = "," if len(call.given) == 1 else ""
     if call.choices:
@@ -265,13 +286,13 @@ def _cases(stem: str, call: Call) -> str:
 
 
 def _variants(given: Sequence[Argument]) -> tuple[frozenset[str], ...]:
-    """Return the sets of optional tensors to be left out: none of them, and each alone."""
+    """Return the sets of optional tensors to leave out, one for each call: none of them, and each alone."""
     optional = [a.name for a in given if a.kind == "optional"]
     return (frozenset(), *(frozenset({name}) for name in optional))
 
 
 def _shown(argument: Argument, absent: frozenset[str]) -> str:
-    """Return the text of an argument; names in `absent` get None."""
+    """Return the text of an argument in a row; optional tensors in `absent`, and missing arguments, are None."""
     if argument.kind in ("tensor", "optional"):
         return "None" if argument.name in absent else _tensor(PLAIN)
     if argument.kind == "value":
@@ -280,7 +301,10 @@ def _shown(argument: Argument, absent: frozenset[str]) -> str:
 
 
 def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
-    """Return the texts of candidate arguments, with the shapes for their tensors in order."""
+    """Return the texts of candidate arguments, with the shapes for their tensors in order.
+
+    A tensor without a gradient gets values of its kind: `tensor(3, 4).detach() > 0.5` for a mask.
+    """
     left, row = list(shapes), []
     for item in given:
         # `shapes` has one for each tensor.
@@ -296,7 +320,10 @@ def _tensor(shape: Shape) -> str:
 
 
 def _subsets(call: Call) -> tuple[str, str, str]:
-    """Return the name, values and type of a test parameter: the positions of tensors with a gradient, all and each alone."""
+    """Return the name, values and type of a test parameter: the positions of tensors with a gradient, all, then each alone.
+
+    Since backward may compute another gradient if only one is needed: `needed`, `[(0, 1), (0,), (1,)]`.
+    """
     places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
     alone = [(place,) for place in places] if len(places) > 1 else []
     return "needed", repr([tuple(places), *alone]), "tuple[int, ...]"
@@ -334,7 +361,7 @@ def _wrapper(function: Function) -> str:
 
 
 def _body(stem: str, call: Call, rough: bool) -> Iterator[str]:
-    """Yield the lines of the test of gradients; `rough` ones are surrogates, so they are not compared with differences."""
+    """Yield the lines of the test of gradients; `rough` ones are surrogates, so they are only asked to be finite."""
     yield f"    asked = {_asked_call(stem, call)}"
     yield "    given = asked.inputs(needs=[asked.names[place] for place in needed])"
     if not call.choices and call.cases > 1:
@@ -426,8 +453,9 @@ def recorded(
 class Source(NamedTuple):
     """How a test finds the file."""
 
-    module: str  # dotted
-    search_path: str | None  # relative to the test; None where it is found anyway
+    module: str  # its dotted name
+    # Its directory, relative to the test's; None if the module is found without.
+    search_path: str | None
 
 
 class Stub(NamedTuple):
@@ -449,11 +477,11 @@ def write_stub(
     questions: str,
     compiled: bool = False,
 ) -> Stub:
-    """Return the tests of some Functions of a file.
+    """Return the test file for some Functions of a module, and how far each of their tests runs; the caller adds its imports.
 
-    `recorded` are calls by a Function's qualified name, `questions` the source of the questions; imports are added later.
-    Functions of the stub are listed as `ready`, `tried` with guessed arguments, `waiting` for arguments, or `left_out`:
-    a surrogate's gradient is not compared. Two Functions of one name get the stems `scale` and `scale_2`.
+    `source` is how the test imports the module, `recorded` are calls by a Function's qualified name, `questions` is the source of
+    all questions; with `compiled` torch.compile is tested too. A surrogate's gradient is not compared, and so its Function is
+    listed as `left_out`. Two Functions of one name get the stems `scale` and `scale_2`.
     """
     parts, waiting, left_out = [], [], []
     ready: list[str] = []

@@ -1,5 +1,8 @@
 """Surrogates: decide whether a Function's gradient is meant to differ from the derivative.
 
+A straight-through `round` or a gradient reversal is right as its author wrote it: so `verify` and `test-stub` do not compare such
+a gradient with the derivative, and `adopt` accepts it. `rough` means: a surrogate by the text.
+
 In: the facts of a Function. Out: a bool.
 Invariant: yes if forward is piecewise constant, random or returns its input, or if the text says so.
 """
@@ -29,7 +32,10 @@ WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
 
 
 def is_rough(facts: Facts) -> bool:
-    """Return whether the gradient is a surrogate on purpose: by the words of the code, or by a forward with steps."""
+    """Return whether the gradient is a surrogate on purpose: by the words of the code, or by its forward.
+
+    A forward with steps (`x.round()`) or random numbers, or one that returns its inputs, has no derivative of use.
+    """
     forward = facts.function.forward
     if forward is None:
         return False
@@ -48,22 +54,23 @@ def _nodes(facts: Facts) -> Iterator[ast.AST]:
 def _is_step(facts: Facts, node: ast.AST) -> bool:
     """Return whether a node computes steps or draws random numbers: `x > 0`, `x.round()`; their derivative says nothing.
 
-    A comparison is none if it is about objects (`named`: `is`, `in`), types, labels or indices (`told`).
+    A comparison is none if it is about objects (by `is` or `in`), or about types, labels or indices.
     """
     if isinstance(node, ast.Compare):
-        told = any(_is_no_value(item) for item in (node.left, *node.comparators))
-        named = any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
-        return not (told or named)
+        no_values = any(_is_no_value(item) for item in (node.left, *node.comparators))
+        objects = any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
+        return not (no_values or objects)
     name = torch_call(node, facts.names) or method_call(node, facts.names)
     return _is_constant(name) or draws_random(name)
 
 
 def _is_constant(name: str) -> bool:
+    """Return whether a call gives a new tensor that is constant between steps, `round` or `argmax`; `zeros` does not count."""
     return is_constant(name) and has_memory(name, "fresh") and not creates(name)
 
 
 def _rounds(facts: Facts, node: ast.AST) -> bool:
-    """Return whether it is a call with steps and values of the tensor's own type: `x.round()`."""
+    """Return whether a node is a call with steps and values of the tensor's own type: `x.round()`, not `x.argmax()`."""
     name = torch_call(node, facts.names) or method_call(node, facts.names)
     return _is_constant(name) and not is_whole(name)
 
@@ -75,10 +82,10 @@ def _is_no_value(node: ast.expr) -> bool:
 
 
 def says_so(facts: Facts) -> bool:
-    """Return whether the name of the class, of the file, or a docstring calls the gradient a surrogate.
+    """Return whether the name of the class, of the file, or the docstring calls the gradient a surrogate: `RoundSTE`.
 
-    So does one of a quantizer (QUANTIZES), if its code rounds: the gradient passes by the rounding, even if the scale depends
-    on the input.
+    A name of a quantizer (QUANTIZES) does so too, if its code rounds: the gradient passes by the rounding, even if the scale
+    depends on the input.
     """
     node = facts.function.node
     path = facts.module.path.replace("\\", "/").rsplit("/", 1)[-1]
@@ -91,7 +98,7 @@ def says_so(facts: Facts) -> bool:
 
 
 def _returns_inputs(facts: Facts) -> bool:
-    """Return whether the forward returns its inputs unchanged: then it exists for its gradient."""
+    """Return whether the forward returns its inputs unchanged, perhaps as a view or copy: then it exists for its gradient alone."""
     forward = facts.function.forward
     given = {item.name for item in facts.inputs}
     nodes = [_stripped(item.node) for item in facts.outputs]

@@ -1,5 +1,11 @@
 """Trial inputs: arguments to call a Function with, and shapes to try if none are stated.
 
+`test-stub`, `verify` and `adopt` call a user's Function, but need tensors and numbers for its parameters. `arguments` gives those
+the text states, `guessed` guesses some of the others: for `forward(ctx, x, slope, eps=1e-6)` a tensor, 0.5 by the name, 1e-6.
+
+Words: an argument is *stated* if the text gives its value, else *missing*; of *kind* `optional` it is a tensor or None, of kind
+`constant` a tensor without a gradient; a tensor's *role* by its name is input, weight or bias.
+
 In: the facts of a Function. Out: an `Argument` for each parameter: a tensor, a value as in code, or a description of the missing one; then
 arguments with nothing missing, and shapes, to be tried in order by a test. Invariant: a sample is a value stated in the code itself, as a
 default, in a call or by a name with a fixed meaning. Only numbers and floating tensors are guessed; an index, a label, a length or an
@@ -20,7 +26,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.vocabulary import SHAPELY, is_of_any_shape
 
 Kind = Literal["tensor", "optional", "constant", "value", "missing"]
-# Parameters with the same meaning everywhere.
+# Parameters with the same meaning everywhere, and their values.
 NAMED = {
     "eps": "1e-5",
     "epsilon": "1e-5",
@@ -30,6 +36,7 @@ NAMED = {
     "axis": "-1",
     "keepdim": "False",
 }
+# Functions of Python that work for a tensor of any shape.
 SIMPLE = {"float", "int", "bool", "len", "isinstance", "range", "tuple", "max", "min"}
 
 
@@ -42,7 +49,7 @@ class Argument(NamedTuple):
 
 
 def arguments(facts: Facts) -> tuple[Argument, ...]:
-    """Return the arguments of a call, in the order of forward."""
+    """Return the arguments of a call, in the order of forward; a keyword with a default is left out, as `apply` takes none."""
     return tuple(
         _argument(facts, item)
         for item in facts.inputs
@@ -51,9 +58,10 @@ def arguments(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _argument(facts: Facts, item: Parameter) -> Argument:
-    """Return the argument for a parameter by the text alone: by its gradient, its default or a call in the file.
+    """Return the argument for a parameter by the text alone: by its gradient, its default, a call in the file or its name.
 
-    A missing one has a description instead of a value. `stated` is the value in a call of the file, `f(x, 0.5)`.
+    A missing one has a description instead of a value, for the message to the user: "a value of size (int)". `known` is the
+    default as a test may write it, `stated` the value in a call of the file, `f(x, 0.5)`.
     """
     if item.passing != "positional":
         star = {"variadic": "*", "keywords": "**", "keyword": "keyword "}
@@ -77,9 +85,9 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
 
 
 def _as_seen_from_a_test(default: ast.expr) -> str:
-    """Return a default as written in a test: `EPS` of the file as `load('EPS')`, a literal as it is.
+    """Return a default as written in a test, another file: `EPS` of the user's file as `load('EPS')`, a literal as it is.
 
-    "" for an expression over names of the file, such as `2 * EPS`.
+    "" for an expression over names of the file, such as `2 * EPS`; a test cannot write it.
     """
     names = names_in([default])
     text = ast.unparse(default)
@@ -93,7 +101,7 @@ def _as_seen_from_a_test(default: ast.expr) -> str:
 
 
 def _missing(facts: Facts, item: Parameter) -> str:
-    """Return a description of a missing argument, by its annotation and its uses."""
+    """Return a description of a missing argument for the message, by its annotation and its uses: "shape and dtype of x"."""
     if item.type:
         return f"a value of {item.name} ({item.type})"
     if facts.is_tensor(item.name):
@@ -122,11 +130,12 @@ def _stated(facts: Facts, name: str) -> Iterator[str]:
 
 
 def _default(name: str, within: tuple[ast.AST, ...]) -> Iterator[str]:
-    """Yield the default of a parameter of the functions around a call, innermost first."""
+    """Yield the literal default of a parameter called `name`, of each function around a call that has one, innermost first."""
     for node in reversed(within):
         if isinstance(node, ast.FunctionDef):
             arguments_ = [*node.args.posonlyargs, *node.args.args]
             defaults = node.args.defaults
+            # Defaults belong to the last parameters.
             pairs = zip(
                 arguments_[len(arguments_) - len(defaults) :], defaults, strict=True
             )
@@ -168,9 +177,9 @@ def is_plain(facts: Facts) -> bool:
 
 
 def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
-    """Return whether a call works on a tensor of any shape: elementwise, a sum, a size, or a method of ctx.
+    """Return whether a call works on a tensor of any shape: `exp`, a sum, a size, `zeros_like`, `len`, or a method of ctx.
 
-    `contexts` are the names ctx has in the methods.
+    `contexts` are the names ctx has in the methods; None among them: a method has none.
     """
     if isinstance(call.func, ast.Name) and call.func.id in SIMPLE:
         return True
@@ -199,6 +208,7 @@ WHOLE = {
     "1": re.compile(r"padding|dilation"),
 }
 EXPONENT = re.compile(r"gamma|power|exponent")
+# Parameters with codes as values: indices, labels, lengths. A made-up one would be wrong.
 CODES = re.compile(
     r"(^|_)(idx|ind|index|indices|ids?|labels?|targets?|len|lens|lengths?|offsets?|indptr"
     r"|perm|order|seqlens?|sizes?|shape|counts?|rows?|cols?|batch|size)(_|$)",
@@ -206,11 +216,13 @@ CODES = re.compile(
 )
 WEIGHT = re.compile(r"(^|_)(w|weight|kernel|filter)s?\d*$", re.IGNORECASE)
 BIAS = re.compile(r"(^|_)(b|bias)\d*$", re.IGNORECASE)
+# Shapes of layers, by role: linear, square linear, convolution.
 LAYERS: tuple[dict[str, Shape], ...] = (
     {"input": (3, 4), "weight": (5, 4), "bias": (5,)},
     {"input": (3, 4), "weight": (4, 4), "bias": (4,)},
     {"input": (2, 3, 6, 6), "weight": (4, 3, 3, 3), "bias": (4,)},
 )
+# Shapes to try for all tensors alike, and for the first and each other one.
 ALIKE: tuple[Shape, ...] = (
     *((3, 4), (4, 4), (4,), (2, 3, 4), (2, 3, 4, 4), ()),
     *((3, 2), (2, 6, 2, 2)),  # pairs of numbers, and channels in groups
@@ -226,7 +238,7 @@ LEADING: tuple[tuple[Shape, Shape], ...] = (
 
 
 def guessed(facts: Facts) -> tuple[Argument, ...]:
-    """Return the arguments of a call, with guessed numbers and constant tensors for missing ones."""
+    """Return the arguments of a call, with guessed numbers and tensors for missing ones, as far as something suggests one."""
     parameters = {item.name: item for item in facts.inputs}
     return tuple(
         _guess(facts, parameters[item.name], item) if item.kind == "missing" else item
@@ -235,9 +247,9 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 
 
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
-    """Return a guess for a missing argument by its name and type; `stated` itself, still missing, if nothing suggests one.
+    """Return a guess for a missing argument by its name and type; `stated`, the missing one, if nothing suggests a value.
 
-    A label or an index is never guessed. Lower limits (LOW) are 0.25 and upper ones 0.75, so that they do not cross.
+    A label or an index (CODES) is never guessed. Lower limits (LOW) are 0.25 and upper ones 0.75, so that they do not cross.
     """
     if item.passing != "positional":
         return stated
@@ -267,7 +279,8 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
 def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
     """Return the shapes to try for some tensors, likeliest by their names first; each try has one shape for each tensor.
 
-    With a `weight` first those of a layer, then all alike, then the first unlike the others.
+    With a `weight` first those of a layer; then all tensors `(3, 4)`; then the first unlike the others; then all alike in other
+    shapes. For `["x", "y"]`: ((3, 4), (3, 4)), then ((3, 4), (4,)) ...
     """
     found: list[tuple[Shape, ...]] = []
     roles = [role_of(name) for name in names]
@@ -281,11 +294,14 @@ def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
     return tuple(dict.fromkeys(found))
 
 
-VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # if the data have one more dim
+VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # parameters of a norm
 
 
 def with_vectors(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
-    """Return the shapes of vectors for parameters such as `bias`, and of matrices for data; () unless there are both."""
+    """Return one try of shapes, vectors for parameters such as `bias` and matrices for data; () unless there are both.
+
+    For `["x", "weight"]`: ((3, 4), (4,)), as a layer norm takes them.
+    """
     named = [bool(VECTOR.fullmatch(name)) for name in names]
     if all(named) or not any(named):
         return ()
@@ -293,6 +309,7 @@ def with_vectors(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
 
 
 def role_of(name: str) -> str:
+    """Return the role of a tensor in a layer by its name: `weight` for `w1`, `bias` for `b`, else `input`."""
     if WEIGHT.search(name):
         return "weight"
     return "bias" if BIAS.search(name) else "input"

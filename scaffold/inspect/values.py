@@ -1,5 +1,12 @@
 """Values: for an expression, the memory it shares, its length, whether it is a tensor.
 
+Rules of lint ask before they warn: is `y += x` a change of a tensor, does it change an input, how many gradients does `return grads`
+give? Names are followed to their values: after `h = x.view(-1)` the *root* of `h` is the parameter `x`, by a view.
+
+Words: *ctx* is the context parameter; a *saved* tensor is an element of `ctx.saved_tensors`, a *kept* one an attribute `ctx.x`;
+*fresh* memory is a new tensor's own; a *view* shares memory; *elements* are tensors in a tuple parameter, `inputs` of
+setup_context; an *evident* tensor is a parameter used as only a tensor can be; *depth* limits how many names or levels are followed.
+
 In: a `Flow`, an expression and its step. Out: a `Root`, a count, a kind; None if unknown.
 Invariant: an answer holds for every run that reaches the step; a use shows that a parameter is a tensor only if anything else would
 fail there.
@@ -42,9 +49,10 @@ OF_OTHERS = frozenset(
 
 
 def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
-    """Yield parameters used as only a tensor can be, or annotated as one.
+    """Yield a method's parameters annotated as a tensor, or used as only a tensor can be; other names of such use may be among them.
 
-    A parameter the code itself asks for its type, `isinstance(x, Tensor)`, is left out: it may be something else.
+    A name the code itself tests for its type, `isinstance(x, Tensor)` (`asked`), does not count by its use: it may be something
+    else.
     """
     arguments = flow.node.args
     for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
@@ -63,7 +71,7 @@ def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
 
 
 def _evident_by_attributes(nodes: list[ast.AST]) -> Iterator[str]:
-    """Yield names used as tensors: by `x.dtype` and only tensor attributes, or sliced as `x[:, None]`."""
+    """Yield names used as tensors in some nodes: sliced as `x[:, None]`, or read by `x.dtype` and by attributes of tensors alone."""
     read: dict[str, set[str]] = {}
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -73,6 +81,7 @@ def _evident_by_attributes(nodes: list[ast.AST]) -> Iterator[str]:
             if sliced and isinstance(node.value, ast.Name):
                 yield node.value.id
     for name, attributes in read.items():
+        # Attributes few other objects have; `shape` an array has too.
         telling = attributes & {"requires_grad", "is_cuda", "dtype", "ndim"}
         if telling and all(map(is_tensor_word, attributes)):
             yield name
@@ -93,14 +102,14 @@ def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
 
 
 def _is_of_tensors(method: str) -> bool:
-    """Return whether only a tensor has a method."""
+    """Return whether only a tensor has a method of this name, so that `x.exp()` shows a tensor; `x.copy()` may be a list's."""
     if method in ("size", "dim", "numel", "stride"):
         return True
     return method not in OF_OTHERS and (is_tensor_call(method) or changes(method))
 
 
 def _takes_tensor_first(function: str) -> bool:
-    """Return whether the first argument of a function is one tensor, not a number, size or sequence."""
+    """Return whether the first argument of a torch function is one tensor, not a number, size or sequence: not of `zeros`, `cat`."""
     if function in ("as_tensor", "einsum", "normal", "where"):
         return False
     return not is_made_of_numbers(function) and not may_be(function, "joins")
@@ -132,15 +141,19 @@ class Values:
         elements: Iterable[tuple[str, int]] = (),
         attributes: Iterable[str] = (),
     ) -> None:
-        """Prepare to answer questions about a function's expressions; `tensors`, `elements` and `attributes` are known to be tensors."""
+        """Prepare to answer questions about the method with this flow, in a file with these imports.
+
+        Known to be tensors are `tensors` (parameters), `elements` (of a tuple parameter: its name, a position) and `attributes`
+        (of ctx, or elements of one: `pair[0]`).
+        """
         self.flow, self.names, self.ctx = flow, names, ctx
         self.tensors = frozenset(tensors)  # parameters known to be tensors
         self.elements = frozenset(elements)  # of tuple parameters
         self.attributes = frozenset(attributes)  # of ctx
-        self._tensor: dict[tuple[int, int], bool] = {}
+        self._tensor: dict[tuple[int, int], bool] = {}  # answers of `is_tensor`
 
     def root(self, node: ast.expr, at: Step) -> Root | None:
-        """Return the origin of an expression's memory, if it is sure."""
+        """Return the origin of an expression's memory at a step, for a rule about changes of it; None unless it is sure."""
         found = self.possible_root(node, at)
         return found if found and found.sure else None
 
@@ -149,8 +162,8 @@ class Values:
     ) -> Root | None:
         """Return the origin of an expression's memory at a step, perhaps for some inputs only; None if unknown.
 
-        So a change in place of it is one of the origin: a parameter, a saved tensor, an attribute of ctx, or a fresh tensor.
-        Names are followed to their values, through at most `depth` of them.
+        A change in place of the expression is one of its origin: a parameter, a saved tensor, an attribute of ctx, or a fresh
+        tensor. Names are followed to their values, through at most `depth` of them.
         """
         if depth == 0:
             return None
@@ -171,9 +184,9 @@ class Values:
         return None
 
     def _named(self, name: str, at: Step, depth: int) -> Root | None:
-        """Return the origin of a name's memory: a parameter, or an element of the saved tensors; None if unknown.
+        """Return the origin of a name's memory: of itself as a parameter, or of the value bound to it; None if unknown.
 
-        `depth`: how many names may still be followed.
+        After `x, w = ctx.saved_tensors` it is the saved tensor 1 for `w`. `depth`: how many names may still be followed.
         """
         if self.flow.is_parameter(name, at):
             return Root("parameter", name)
@@ -191,7 +204,10 @@ class Values:
         return None if bound.starred else self._kept(bound.value, bound.element)
 
     def _kept(self, node: ast.expr, element: int | None) -> Root | None:
-        """Return the origin of an element of a tuple on ctx, `ctx.pair[0]`; None if it is unknown, or surely no tensor."""
+        """Return the origin of an element of a tuple on ctx, `ctx.pair[0]`; None if it is not known to be a tensor.
+
+        `node` is the tuple, `element` the position.
+        """
         known = isinstance(node, ast.Attribute) and self.is_ctx(node, node.attr)
         name = f"{node.attr}[{element}]" if known else ""  # type: ignore[attr-defined]
         return Root("kept", name) if name in self.attributes else None
@@ -199,7 +215,8 @@ class Values:
     def _subscript(self, node: ast.Subscript, at: Step, depth: int) -> Root | None:
         """Return the origin of the memory of `x[i]`: a saved tensor, an element of an input, or a view; None if unknown.
 
-        An index by a tensor gives a copy, but only if it is one: so it is unknown. `depth`: levels that may be followed.
+        If `i` is a name the origin is unknown: an index by a tensor gives a copy, one by a number a view. `depth`: how many levels
+        may still be followed.
         """
         if self.is_saved(node.value, at):
             index = node.slice
@@ -214,6 +231,7 @@ class Values:
             return None
         found = self.possible_root(node.value, at, depth - 1)
         if found is None or found.origin != "fresh":
+            # `x[0]` of a parameter may be of a list: then it is no view.
             known = found is not None and self.is_tensor(node.value, at)
             return self._through(found, "[]") if known and found else None
         return found
@@ -221,7 +239,7 @@ class Values:
     def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
         """Return the origin of a call's memory: fresh, or the viewed tensor's; None if unknown.
 
-        An in-place method returns its own tensor; `x.float()` may, so its origin is not sure.
+        An in-place method, `x.add_(1)`, returns its own tensor; `x.float()` may, so its origin is not sure (`sure=False`).
         """
         name = torch_call(node, self.names)
         if has_memory(name, "fresh") and not _has_out(node):
@@ -252,10 +270,11 @@ class Values:
 
     @staticmethod
     def _through(found: Root, view: str) -> Root:
+        """Return the origin with one more view on the way from it: `t`, `[]`."""
         return found._replace(views=(*found.views, view))
 
     def is_saved(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
-        """Return whether an expression is `ctx.saved_tensors`, or a name for it; `saved_variables` is its old spelling.
+        """Return whether an expression is all of `ctx.saved_tensors`, or a name bound to it; `saved_variables` is its old spelling.
 
         `depth`: how many names may still be followed.
         """
@@ -270,7 +289,7 @@ class Values:
         )
 
     def is_ctx(self, node: ast.AST, attribute: str) -> bool:
-        """Return whether a node is `ctx.attribute`."""
+        """Return whether a node reads or sets the given attribute of ctx: `ctx.scale` for `scale`."""
         return (
             isinstance(node, ast.Attribute)
             and node.attr == attribute
@@ -279,7 +298,7 @@ class Values:
         )
 
     def is_tensor(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
-        """Return whether an expression is surely one tensor at a step."""
+        """Return whether an expression is surely one tensor at a step; False if the text does not tell. Answers are remembered."""
         key = (id(node), at.order)
         if key not in self._tensor:
             self._tensor[key] = False  # a name defined by itself is unknown
@@ -309,7 +328,7 @@ class Values:
             inverts = not isinstance(node.op, ast.Not)
             return inverts and self.is_tensor(node.operand, at, depth - 1)
         if isinstance(node, ast.Subscript):
-            if self._are_tensors(node.value, at):
+            if self._are_tensors(node.value, at):  # a slice of a tuple is a tuple
                 return isinstance(node.slice, ast.Constant)
             if self.is_element(node, at) or self._kept(node.value, _number(node.slice)):
                 return True
@@ -340,7 +359,7 @@ class Values:
         return is_tensor_call(name) and self.is_tensor(base, at, depth - 1)
 
     def _tensor_name(self, name: str, at: Step, depth: int) -> bool:
-        """Return whether a name is a tensor by all its bindings reaching the step."""
+        """Return whether a name is surely a tensor at a step: every binding that reaches it makes it one."""
         found = self.flow.reaching(name, at)
         if name in self.flow.outer:
             return False
@@ -357,6 +376,7 @@ class Values:
         step = self.flow.steps[bound.order]
         if bound.element is None:
             return self.is_tensor(bound.value, step, depth - 1)
+        # One name of several: `x, y = value`.
         kept = None if bound.starred else self._kept(bound.value, bound.element)
         return (
             self.is_element(bound, step)
@@ -365,7 +385,7 @@ class Values:
         )
 
     def is_element(self, taken: Bound | ast.Subscript, at: Step) -> bool:
-        """Return whether a tensor is taken from a tuple parameter: `x, y = inputs`, `inputs[0]`."""
+        """Return whether a binding or an index takes a known tensor from a tuple parameter: `x, y = inputs`, `inputs[0]`."""
         if not isinstance(taken.value, ast.Name):
             return False
         index = taken.element if isinstance(taken, Bound) else _number(taken.slice)
@@ -390,21 +410,23 @@ class Values:
 
     @cached_property
     def evident(self) -> frozenset[str]:
-        """Return the parameters known to be tensors, by their source, use or annotation."""
+        """Return the parameters surely tensors: those given as known (`tensors`), or shown to be by their use or annotation."""
         return self.tensors.union(evident_tensors(self.flow, self.names))
 
 
 def _number(node: ast.expr) -> int | None:
+    """Return the value of an integer literal, None for another expression."""
     known = isinstance(node, ast.Constant) and isinstance(node.value, int)
     return node.value if known else None  # type: ignore[attr-defined]
 
 
 def _has_out(node: ast.Call) -> bool:
+    """Return whether a call writes into a given tensor, by `out=` or `inplace=`, so its result need not be fresh."""
     return any(keyword.arg in ("out", "inplace") for keyword in node.keywords)
 
 
 def _is_basic(node: ast.expr) -> bool:
-    """Return whether an index gives a view: slices, numbers, None, `...`."""
+    """Return whether an index surely gives a view: slices, numbers, None, `...`; a name may be a tensor, whose index copies."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     for part in parts:
         if isinstance(part, ast.Slice):
@@ -417,7 +439,7 @@ def _is_basic(node: ast.expr) -> bool:
 
 
 def is_shapely(node: ast.AST) -> bool:
-    """Return whether an expression describes a tensor and is none: a size, `x.shape[0]`, `x.dtype`, `x.item()`."""
+    """Return whether an expression describes a tensor and is none itself: `x.shape[0]`, `x.dtype`, `x.item()`, `x.numel()`."""
     if isinstance(node, ast.Subscript):
         return is_shapely(node.value)
     if isinstance(node, ast.Call):
@@ -428,7 +450,7 @@ def is_shapely(node: ast.AST) -> bool:
 
 
 def is_metadata(node: ast.AST) -> bool:
-    """Return whether an expression describes a tensor without its elements: `x.shape[0]`, not `x.item()`."""
+    """Return whether an expression describes a tensor without reading its elements: `x.shape[0]`, not `x.item()`."""
     while isinstance(node, ast.Subscript):
         node = node.value
     call = node.func if isinstance(node, ast.Call) else None
@@ -438,9 +460,10 @@ def is_metadata(node: ast.AST) -> bool:
 def how_many(
     values: Values, node: ast.expr | None, at: Step, depth: int = DEPTH
 ) -> int | None:
-    """Return the number of values a return statement gives to autograd; None if unknown.
+    """Return the number of values a return of `node` gives to autograd at a step; None if unknown.
 
-    Names are followed to their values, through at most `depth` of them.
+    `return` and `return x` give 1, `return x, None` gives 2; so lint can compare gradients with inputs. Names are followed to
+    their values, through at most `depth` of them.
     """
     if node is None:
         return 1
@@ -485,7 +508,10 @@ def _display_length(
 
 
 def _length(values: Values, node: ast.expr, at: Step, depth: int) -> int | None:
-    """Return the length of a tuple or list; None if unknown."""
+    """Return the length of a tuple or list, written there, added up or bound to a name; None if unknown.
+
+    `at` is the step that reads it; `depth`: how many names may still be followed.
+    """
     if isinstance(node, ast.Tuple | ast.List):
         return _display_length(values, node, at, depth)
     if isinstance(node, ast.BinOp):
@@ -500,9 +526,9 @@ def _length(values: Values, node: ast.expr, at: Step, depth: int) -> int | None:
 
 
 def _grows(values: Values, name: str, since: Step, until: Step) -> bool:
-    """Return whether a list may grow between two steps: by `xs.append(x)`, `xs += ...`, or any attribute or item of it.
+    """Return whether the list bound to a name may grow between two steps: by `xs.append(x)` or `xs += ...`.
 
-    If it may, the items of its literal are not all it holds.
+    If it may, the items of its literal are not all it holds. Any attribute or item of it counts, to be on the safe side.
     """
     for step in values.flow.steps[since.order + 1 : until.order]:
         for node in step.expressions():

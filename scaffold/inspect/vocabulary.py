@@ -1,6 +1,9 @@
 """Vocabulary: words of torch by effect: making a fresh tensor, changing one, giving no tensor.
 
-In: the last word of a call or an attribute. Out: a bool. Invariant: yes only if it is so for every tensor; a call that sometimes
+The other modules of `inspect` see calls of unknown objects (`x.exp()`) in a user's text, and ask here, by the word alone, if the
+result is a tensor or if the call changes its object.
+
+In: the last word of a call or an attribute, `exp` for `torch.exp(x)`. Out: a bool. Invariant: yes only if it is so for every tensor; a call that sometimes
 returns several tensors does not count as making one, and one that may return its argument does not make a fresh one. The facts about
 each word stand in the table of primitives.
 """
@@ -23,19 +26,22 @@ NAMESPACES = (
     *("torch.", "torch.nn.functional.", "torch.special.", "torch.linalg."),
     "torch.ops.aten.",
 )
-# For one tensor of any shape, or several of one shape.
+# Categories of primitives for one tensor of any shape, or several of one shape.
 ANY_SHAPE = frozenset({"elementwise", "reduction", "loss", "constant"})
 
 
 @cache
 def is_tensor_call(word: str) -> bool:
-    """Return whether a call returns one tensor, perhaps its own argument."""
+    """Return whether a call returns one tensor, perhaps its own argument, and changes none in place: `exp`, `reshape`.
+
+    `requires_grad_` counts, although its name ends like a change: it leaves the values as they are.
+    """
     return is_one_tensor(word) and not changes(word) or word == "requires_grad_"
 
 
 @cache
 def changes(word: str) -> bool:
-    """Return whether a method changes its own tensor."""
+    """Return whether a method changes the values of its own tensor: `add_`, `copy_`."""
     return changes_in_place(word) and is_torch_word(word)
 
 
@@ -57,9 +63,10 @@ def is_view_attribute(word: str) -> bool:
 
 @cache
 def is_of_any_shape(word: str) -> bool:
-    """Return whether a call is for one tensor of any shape, or several of one shape.
+    """Return whether a call takes one tensor of any shape, or several of one shape: `exp`, `add`, `sum`, `clone`.
 
-    It computes each element alone, or a sum of all. `word` may name several primitives: all of them must.
+    A Function of such calls alone can be tested without shapes from the user. `word` may name several primitives, a function
+    and a method of other meaning: then it must hold for all of them.
     """
     known = facts_of_call(word)
     return bool(known) and all(
