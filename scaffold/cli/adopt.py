@@ -151,7 +151,7 @@ def adopt(
     raise_all(check_choice("--style", style or FREE[0], get_args(Style)))
     if every and name is not None:
         raise ScaffoldError("--all adopts several ops", Location("--name"))
-    joins = configuration_here().project and out_dir is None
+    joins = configuration_here().project and out_dir is None  # the project
     stated = {"name": name, "python": python, "limit": limit, "style": style}
     stated["surrogate"] = surrogate or None
     stated["out-dir"] = None if joins else out_dir or "."
@@ -306,7 +306,7 @@ def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
                 raise
             except ScaffoldError as reason:
                 reasons.append(reason)
-        if op.assumed and reasons:
+        if op.assumed and reasons:  # refused for another reason than the guess
             break
     raise _refusal(source, reasons)
 
@@ -407,6 +407,7 @@ def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> A
     if op.assumed:
         names = ", ".join(op.assumed)
         notes += (f"{names}: the type is a guess; the Function runs with it",)
+    # The first note is a call that was compared; others are on torch.func and vmap.
     for why in verdict.notes[1:]:
         op = op.stating({"transforms": None})
         notes += (f"it does not run under torch.func and vmap: {why}",)
@@ -519,6 +520,7 @@ def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
             )
             for item in spec.inputs
         )
+        # `conventional` are dims guessed by names; these shapes take their place.
         with_shapes = replace(spec, inputs=inputs, conventional=())
         yield verification(with_shapes, generated.derivation, derived).checks
 
@@ -541,6 +543,7 @@ def _proven(
     Function all the same. Shapes suggested by a failed proof are tried once, as `test-shapes`.
     """
     reasons: list[ScaffoldError] = []
+    # Only an op with a gradient can make a weaker claim about it.
     stated = bool(found.op.keys.keys() & {"grad", "backward"})
     for count in range(len(LESSER) * stated + 1):
         for chosen in itertools.combinations(LESSER, count):
@@ -582,6 +585,7 @@ def _need_consent(source: Source, why: str, settings: Values) -> None:
     name = source.function.name
     words = f"'{name}' is not adopted: its gradient differs from the derivative: {why}"
     lines = lines_of(source.facts)
+    # `why` begins with the gradient, `grad_x: ...`, so the place is its line.
     line = lines.get(why.partition(":")[0], lines["backward"])
     hint = "fix its backward; if the difference is meant, use --surrogate"
     raise WrongGradientError(words, Location(source.path, line, 1), hint)

@@ -117,12 +117,12 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
         texts, called = texts[:1], called[:1]
     else:
         keys |= calls.backward(second, backward)
-        # What a local of the forward is saved as has no graph.
+        # A local that forward returns for backward is a constant there, so second derivatives would be wrong.
         keys["once-differentiable"] = function.once_differentiable or bool(calls.made)
     imports = imported_by(facts, backward.given, wanted.module)
     keys["import"] = [f"{place}:{', '.join(called)}", *imports]
     keys |= _behaviour(facts, calls.names)
-    keys["module"] = False
+    keys["module"] = False  # the Function had no nn.Module
     text = file_text(facts, name, wanted.module, texts)
     known = tuple(_recomputed(facts, passed)), _assumed(facts, wanted, wrapper)
     return Adopted(name, keys, f"{file}.py", text, *known)
@@ -307,15 +307,15 @@ class _Calls:
             raise Unfit(self.facts.function.node, "no input gets a gradient")
         for item in self.facts.gradients:
             if item.length is not None and item.length < len(items):
-                told = f"backward returns {item.length} gradients, and forward takes {len(items)} inputs"
-                raise Unfit(item.step.statement, told)
-        counts = (item.length for item in self.facts.gradients)
-        count = max((n for n in counts if n is not None), default=len(items))
-        listed = [isinstance(item.node, ast.Tuple) for item in self.facts.gradients]
+                message = f"backward returns {item.length} gradients, and forward takes {len(items)} inputs"
+                raise Unfit(item.step.statement, message)
+        lengths = (item.length for item in self.facts.gradients)
+        count = max((n for n in lengths if n is not None), default=len(items))
+        tuples = [isinstance(item.node, ast.Tuple) for item in self.facts.gradients]
         if sum(needed) == 1:
             at = needed.index(True)
             # `return grad` or `return grad, None`
-            bare = count == 1 and not any(listed)
+            bare = count == 1 and not any(tuples)
             gradient = call if bare else f"{call}[{at}]"
             return {"grad": {self.names[items[at].name]: gradient}}
         targets = [

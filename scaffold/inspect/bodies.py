@@ -56,6 +56,7 @@ def forward_body(
     assert forward is not None
     text = _Text(facts, forward)
     has_ctx = facts.function.saver is forward
+    # Attributes of ctx, each by the local that takes its place.
     locals_ = {i.attribute: i.local for i in passed if i.local and not i.brackets}
     made = [item.local for item in passed if item.local]
     if has_ctx:
@@ -234,7 +235,10 @@ def _parameters(method: Method) -> str:
 
 
 def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
-    """Return lines `y = None`, to stand first in the forward, for locals that some branches do not set: the return reads them all."""
+    """Return lines `h = None`, to stand first in the forward, for the locals it keeps in some branches only (`guarded`).
+
+    The new return reads them in every case.
+    """
     given = {item.name for item in facts.inputs}
     return [
         f"{item.local} = None"
@@ -328,7 +332,7 @@ class _Text:
         self.lines = facts.module.text.split("\n")
         self.edits: list[tuple[Place, Place, str]] = []
         self.removed: list[ast.stmt] = []
-        self.replaced: set[int] = set()  # ids of attributes of ctx
+        self.replaced: set[int] = set()  # ids of `ctx.pair` in edited `ctx.pair[0]`
 
     @property
     def names(self) -> set[str]:
@@ -424,7 +428,10 @@ class _Text:
             self.edits.append((end, end, f", {', '.join(more)}"))
 
     def _is_bare(self, value: ast.Tuple) -> bool:
-        """Return whether a tuple has no parentheses of its own: `(a), (b)` has none."""
+        """Return whether a tuple has no parentheses of its own: `(a), (b)` has none.
+
+        Without its first and last character, `a), (b`, it is then no expression.
+        """
         segment = self.source(value)
         if not segment.startswith("("):
             return True
@@ -448,6 +455,7 @@ class _Text:
         while self.lines[start - 2].strip().startswith("#"):
             start -= 1
         rows = {at: self.lines[at - 1].encode() for at in range(start, stop + 1)}
+        # `def f(ctx): return 1` in one line: only the body is kept.
         signature, rest = rows[first.lineno][: first.col_offset], rows[first.lineno]
         rows[first.lineno] = b" " * len(signature) + rest[len(signature) :]
         needed = self._needed()
@@ -604,14 +612,14 @@ def _free_names(facts: Facts, text: str) -> set[str]:
     while pending:
         table = pending.pop()
         pending += table.get_children()
-        # At the top level are only the functions, their annotations and defaults removed.
+        # A global symbol of a function is one it reads and does not bind; outside of functions nothing is read.
         if table.get_type() != "module":
             found |= {s.get_name() for s in table.get_symbols() if s.is_global()}
     return found - bound
 
 
 def module_names(facts: Facts, own: bool = False) -> set[str]:
-    """Return the names bound at the top level of the Function's file; with `own`, imported ones are left out."""
+    """Return the names bound at the top level of the Function's file, so another file can import them; with `own`, none it imports."""
     found = set() if own else set(facts.names.imported)
     pending: list[ast.AST] = list(facts.module.tree.body)
     while pending:

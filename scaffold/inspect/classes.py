@@ -175,7 +175,7 @@ class _Finder:
     def _make(self, node: ast.ClassDef) -> Function | None:
         """Return a class as a Function if it derives from torch's, directly or through others; else None.
 
-        A base of another file counts by its name (`known`); a class with an unknown base by its methods.
+        A base of another file counts by its name, one of `known` (`remote`); a class with an unknown base by its methods.
         """
         bases = [unsubscripted(base) for base in node.bases]
         dotted = [

@@ -79,6 +79,7 @@ class _Keeper:
         self.combined = saver is facts.function.forward
         self.locals = {*self.flow.bindings, *self.flow.parameters}
         self.taken = {*self.inputs, *outputs}
+        # A parameter given to mark_dirty has another value at the end; setup_context sees it then.
         changed = facts.marked("mark_dirty") or frozenset()
         self.changed = frozenset(changed) if self.combined else frozenset()
         self.overwritten = _overwritten(facts, saver)
@@ -138,9 +139,9 @@ class _Keeper:
             yield self._attribute(name, values)
         except Unfit:  # no counterpart as a whole
             lists = [value for value, _ in values]
-            own = self.combined and name in _attributes(self.saver, ast.Load)
+            read_here = self.combined and name in _attributes(self.saver, ast.Load)
             forms = {_form(value) for value in lists}
-            if own or None in forms or len(forms) > 1:
+            if read_here or None in forms or len(forms) > 1:
                 raise
             elements = zip(*(value.elts for value in lists), strict=True)  # type: ignore[attr-defined]
             for at, parts in enumerate(elements):
@@ -428,7 +429,10 @@ def _asks_need(test: ast.expr) -> bool:
 
 
 def _is_steady(facts: Facts, value: ast.expr) -> bool:
-    """Return whether an expression has the same value when recomputed: no random numbers, no unknown calls."""
+    """Return whether an expression has the same value when backward computes it again: no random numbers, no unknown calls.
+
+    A lambda or `:=` is refused too: it binds names of its own.
+    """
     for node in ast.walk(value):
         if isinstance(node, ast.Lambda | ast.Await | ast.NamedExpr | ast.Yield):
             return False

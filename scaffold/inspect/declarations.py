@@ -131,6 +131,7 @@ def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
     if "Bool" in item.type or "bool" in uses:
         return ("bool", "const", "int")
     if re.search("Long|Int", item.type) or "int" in uses:
+        # `x[keep]`: unless named as an index, it may be a mask.
         return ("int", *("bool",) * (not CODES.search(item.name)), "const")
     if "mask" in item.name:
         return ("bool", "const", "int")

@@ -81,7 +81,7 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
     choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
     tried = islice(product(*choices), TRIED)
     ways = sorted(tried, key=lambda way: sum(map(tuple.index, choices, way)))[:MOST]
-    images = IMAGES.search(ast.unparse(facts.function.node))
+    images = IMAGES.search(ast.unparse(facts.function.node))  # sums over "0, 2, 3"
     with_shapes = (
         _with_vectors(ways[0], "N, C, H, W", "C") if images else (),
         _with_vectors(ways[0], "N, D", "D"),
@@ -102,6 +102,7 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
         return
     rank = int(found[1])
     space, kernel = ", ".join("HWL"[:rank]), ", ".join("2" * rank)
+    # The usual weight, the depthwise, the transposed.
     for weight, bias in (("O, C", "O"), ("C, 1", "C"), ("C, O", "O")):
         dims = {
             "input": f"N, C, {space}",
@@ -128,7 +129,7 @@ def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
 def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry, ...]:
     """Return the way with the dims `vector` for parameters, by their names, and `data` for other tensors; () unless it has both.
 
-    With `data` "N, D" and `vector` "D": `x[N, D], weight[D]`, as of a layer norm.
+    () too for a way with an integer or bool tensor, or with `*xs`. With `data` "N, D" and `vector` "D": `x[N, D], weight[D]`, as of a layer norm.
     """
     tensors = [one for one in way if not one.value and not one.called]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]

@@ -197,6 +197,7 @@ class Facts:
         """
         saver, tensors = self.function.saver, dict[str, bool]()
         if method is self.function.backward and saver is not None:
+            # Not `self.values`: it asks for the gradients, and these for the values of backward.
             values = Values(saver.flow, self.names, saver.ctx)
             for kept in _ctx_attributes(saver):
                 for name, value in kept.parts:
@@ -282,6 +283,7 @@ class Facts:
         elements = _elements(shown)
         if elements is not None:
             return Returned(step, tuple(elements), count, node)
+        # One value that is no tuple: `return y`.
         single = shown is not None and count == 1
         return Returned(step, (shown,) if single and shown else None, count, node)
 

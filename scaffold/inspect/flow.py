@@ -197,7 +197,7 @@ class Flow:
             if bound.order >= at.order or self._cannot_reach(bound, at):
                 continue
             before.append(bound)
-            # All branches around it are around the step too, or each branch binds the name or leaves: one of them surely ran.
+            # Is the name surely bound at the end of the innermost block around both? Then nothing earlier reaches the step.
             common = sum(1 for _ in _shared(bound.guards, at.guards))
             if self._settled([b.guards for b in before], bound.guards[:common]):
                 return [*later, *before]
@@ -227,7 +227,8 @@ class Flow:
     def _settled(self, bindings: Sequence[Guards], at: Guards) -> bool:
         """Return whether a name is surely bound at the end of a block, by one of some bindings.
 
-        One stands in the block itself, or one in each branch of an `if` in it; a branch that always exits needs none.
+        One stands in the block itself, or one in each branch of an `if` in it, as in `if c: y = 1` and `else: y = 2`; a branch that
+        always exits needs none.
         `bindings` are the guards of the bindings, `at` those of the block.
         """
         if at in bindings:

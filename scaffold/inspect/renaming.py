@@ -129,7 +129,7 @@ def _is_op(line: list[tokenize.TokenInfo], position: int, renaming: Renaming) ->
 
 
 def _in_test_name(word: str, renaming: Renaming) -> str:
-    """Return the name of a test with the op's name in it replaced; other words stay."""
+    """Return the name of a test with the op's name in it replaced, `test_scale_twice` -> `test_zoom_twice`; other words stay."""
     if not word.startswith("test_"):
         return word
     old, new = re.escape(renaming.before.op), renaming.after.op

@@ -123,6 +123,7 @@ def _argument(entry: Entry) -> Argument:
     if entry.value:
         return Argument(entry.name, "value", entry.value)
     if entry.trait:
+        # A floating tensor called `target` gets 0 and 1.
         label = "label" if LABELS.fullmatch(entry.name) else ""
         holds = {"bool": "mask", "int": "int"}.get(entry.trait, label)
         orders = holds == "int" and not ORDER.isdisjoint(entry.name.split("_"))

@@ -112,7 +112,8 @@ def _missing(facts: Facts, item: Parameter) -> str:
 def _stated(facts: Facts, name: str) -> Iterator[str]:
     """Yield constants the file's own calls pass for a parameter, or defaults of the functions around these calls.
 
-    `0.5` for `Scale.apply(x, 0.5)`, and for `Scale.apply(x, factor)` in `def scale(x, factor=0.5)`.
+    `0.5` for `Scale.apply(x, 0.5)`, and for `Scale.apply(x, factor)` in `def scale(x, factor=0.5)`. Nothing if two classes have the
+    Function's name: their calls cannot be told apart.
     """
     forward = facts.function.forward
     order = [item.name for item in forward.positional] if forward else []

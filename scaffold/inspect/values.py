@@ -432,7 +432,7 @@ def _is_basic(node: ast.expr) -> bool:
         if isinstance(part, ast.Slice):
             continue
         if isinstance(part, ast.UnaryOp) and isinstance(part.operand, ast.Constant):
-            continue
+            continue  # -1
         if not isinstance(part, ast.Constant):
             return False
     return True
@@ -494,7 +494,10 @@ def how_many(
 def _display_length(
     values: Values, node: ast.Tuple | ast.List, at: Step, depth: int
 ) -> int | None:
-    """Return the length of a written tuple or list, its starred parts included; None if unknown."""
+    """Return the length of a written tuple or list, its starred parts included; None if unknown: 3 for `(a, *(b, c))`.
+
+    `at` is the step that reads it; `depth`: how many names may still be followed.
+    """
     total = 0
     for item in node.elts:
         if not isinstance(item, ast.Starred):
