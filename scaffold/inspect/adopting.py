@@ -3,12 +3,14 @@
 `scaffold adopt` asks for it, and compares the op with the Function. `context` finds what ctx carried, `bodies` writes the file,
 `declarations` the inputs and outputs; here they become one table:
 
-    class Scale(Function): forward(ctx, x, n), backward(ctx, g)     scale = ["x", "n: float"], forward = "scale_forward(x, n)",
-                                                               ->   grad = { x = "scale_backward(grad_output, n)[0]" }
+    class Scale(Function):             [ops.scale]
+        def forward(ctx, x, n): ...    inputs = "x, n: float"
+        def backward(ctx, g): ...  ->  forward = "scale_forward(x, n)"
+                                       grad = { x = "scale_backward(grad_output, n)[0]" }
 
 Words: a *wrapper* is the file's function that calls `Scale.apply`; *keys* are those of the op's table in TOML; *passed* are the
-values forward left on ctx for backward (`Handed`); *made* are locals of forward among them: the op cannot compute them from its
-inputs, so its forward returns them beside the outputs; `Unfit` is the reason why a Function cannot be adopted.
+values forward left on ctx for backward (`Handed`); *made* are locals of forward among them, such as a saved `h = torch.exp(x)`:
+the op's forward returns them beside the outputs; `Unfit` is the reason why a Function cannot be adopted.
 
 In: the facts of a Function, and how it is imported. Out: the keys of its `[ops.NAME]` table, and the file; or why there can be none.
 Invariant: what the Function computes is its own text; the table says what goes in, what comes out, and what is handed over.
@@ -355,7 +357,10 @@ def _behaviour(facts: Facts, names: Mapping[str, str]) -> Iterator[tuple[str, Va
 
 
 def _casts(facts: Facts) -> bool:
-    """Return whether `custom_fwd(cast_inputs=...)` casts the inputs: the op then runs in float32, else in autocast's own way."""
+    """Return whether `custom_fwd(cast_inputs=...)` casts the inputs: then the op computes in float32.
+
+    Else its backward runs under the autocast of its forward ("region"), as `custom_bwd` does.
+    """
     forward = facts.function.forward
     return forward is not None and any(
         "cast_inputs" in ast.unparse(item) for item in forward.node.decorator_list

@@ -24,7 +24,7 @@ from keyword import iskeyword
 from typing import NamedTuple, TypeVar
 
 from scaffold.formula.names import fresh, names_in
-from scaffold.inspect.context import NEEDS, Handed, taking
+from scaffold.inspect.context import NEEDS, Handed, take_name
 from scaffold.inspect.declarations import Unfit, output_kinds
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import blocks as parts_of
@@ -105,7 +105,7 @@ def backward_body(
             pairs.append((value, item.given))
         known[item.attribute] = value
     if NEEDS in read:
-        known[NEEDS] = taking(NEEDS, taken)
+        known[NEEDS] = take_name(NEEDS, taken)
         pairs.append((known[NEEDS], NEEDS))
     text.replace_attributes(known)
     own = [parameter for parameter, _ in pairs]
@@ -196,7 +196,7 @@ def _parameter(text: "_Text", attribute: str, usual: str, taken: set[str]) -> st
             text.remove(statement)
             return name
     is_name = usual.isidentifier() and not iskeyword(usual)
-    return taking(usual if is_name else "saved", taken)
+    return take_name(usual if is_name else "saved", taken)
 
 
 def _unpacked(text: "_Text", attribute: str, count: int) -> list[str] | None:
@@ -279,8 +279,8 @@ def _rewrite_context(
                 for target in statement.targets
                 if isinstance(target, ast.Attribute) and text.is_ctx(target)
             ]
-            same = [locals_[name] for name in names if name in locals_]
-            gone = not set(names) & loads and set(same) <= {
+            taken_by = [locals_[name] for name in names if name in locals_]
+            gone = not set(names) & loads and set(taken_by) <= {
                 ast.unparse(statement.value)
             }
             if len(names) == len(statement.targets) and gone:
@@ -467,9 +467,9 @@ class _Text:
                 del rows[at]
             if not text and (left.strip() or b";" in right or row in needed):
                 text = "pass"
-            gone = not text and right.strip()[:1] in (b"", b"#")
+            emptied = not text and right.strip()[:1] in (b"", b"#")
             rows[row] = left + text.encode() + right
-            if gone:
+            if emptied:
                 del rows[row]
         strings = self._string_lines()
         lines = [

@@ -1,13 +1,15 @@
 """Context: the values ctx carries from forward to backward, saved tensors and attributes.
 
 `adopt` turns forward and backward into functions without ctx; here each value on ctx gets its counterpart in the op, an expression
-over inputs and outputs that is computed again in backward, or else a local that forward returns beside the outputs:
+over inputs and outputs that the call of backward computes again, or else a local that forward returns beside the outputs:
 
-    ctx.save_for_backward(x, torch.exp(w)); ctx.n = n * 2    ->    x, torch.exp(w) and n * 2 are arguments of backward
+    h = torch.exp(w)                                       the op's backward gets x, h, which its forward returns too,
+    ctx.save_for_backward(x, h); ctx.n = n * 2       ->    and n * 2
 
-Words: a *combined* forward has ctx itself, else `setup_context(ctx, inputs, output)` has it: its locals the op cannot return;
-*saver* is the one of both; a name is *overwritten* if its tensor is changed in place; a value is *steady* if computing it again
-gives the same; `reaching` bindings and `definite` ones are of `inspect.flow`.
+Words: the *saver* is the method with ctx and the inputs: a *combined* `forward(ctx, x, n)`, or else
+`setup_context(ctx, inputs, output)`, and locals of the latter the op's forward cannot return; a *counterpart* is a `Handed`;
+a name is *overwritten* if its tensor is changed in place; a value is *steady* if computing it again gives the same; `reaching`
+and `definite` bindings are of `inspect.flow`.
 
 In: the facts of a Function and the names of its outputs. Out: a `Handed` for each, in the order of `ctx.saved_tensors`, then by attribute.
 Invariant: a value is the one at the time of keeping, even if its name is rebound later; a value that is neither an input, an output nor a
@@ -124,7 +126,7 @@ class _Keeper:
         if isinstance(node, ast.Name) and self._lasts(node.id, [(node, step)]):
             return Handed("", self._op_name(node.id), node.id)
         stem = node.id if isinstance(node, ast.Name) else "tensor"
-        local = taking(f"{stem}_saved", self.locals)
+        local = take_name(f"{stem}_saved", self.locals)
         return Handed("", self._op_name(local), local, node)
 
     def _on_ctx(
@@ -179,7 +181,7 @@ class _Keeper:
         ):
             if isinstance(value, ast.Name) and self._lasts(value.id, values):
                 return Handed(name, self._op_name(value.id), value.id, value)
-            local = taking(name, self.locals)
+            local = take_name(name, self.locals)
             return Handed(name, self._op_name(local), local, value, guarded)
         what = f"what ctx.{shown or name} holds"
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
@@ -225,7 +227,7 @@ class _Keeper:
     def _op_name(self, local: str) -> str:
         """Return a name in the op for a local of forward, not that of an input or output: `h`, else `h_kept`."""
         name = local if is_free(local) else f"{local.strip('_')}_kept"
-        return taking(f"{name}_kept" if name in self.taken else name, self.taken)
+        return take_name(f"{name}_kept" if name in self.taken else name, self.taken)
 
     def _unchanged(self, node: ast.expr, step: Step) -> str:
         """Return the input or output with the value of an expression, else "": backward gets it without any computation.
@@ -405,7 +407,7 @@ def _overwritten(facts: Facts, saver: Method) -> frozenset[str]:
     return frozenset(found)
 
 
-def taking(name: str, taken: set[str]) -> str:
+def take_name(name: str, taken: set[str]) -> str:
     """Return the name, or a free one like it, and add the result to `taken`."""
     found = name if name not in taken else fresh(name, taken)
     taken.add(found)

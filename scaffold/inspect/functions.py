@@ -191,7 +191,7 @@ class Operator:
     name: str
     node: ast.FunctionDef
     parameters: tuple[Parameter, ...]
-    mutates: ast.expr | None
+    mutates: ast.expr | None  # the value of mutates_args
     autograd: ast.Call | None  # the call of register_autograd
     backward: ast.FunctionDef | None
 

@@ -15,15 +15,17 @@ from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function
 
-# Of any Function; of one with true derivatives; numbers, to compare with the derivative; of one that torch.func.vmap takes.
+# Asked of any Function.
 ALWAYS = (
     *("grad_output_stays", "strided_grad_output", "expanded_grad_output"),
     *("two_calls_before_one_backward", "backward_twice", "outputs_are_freed"),
     *("gradient_with_create_graph", "checkpointed", "shapes_that_backward_returns"),
     "empty_inputs",
 )
+# Of a gradient that is the derivative, no surrogate: at other values, and in other layouts and dtypes.
 DERIVED = ("scaled_grad_output", "second_derivative", "other_ranks", "other_sizes")
 EXACT = ("strided_inputs", "in_float32", "in_bfloat16", "under_autocast")
+# Of a Function that torch.func.vmap takes.
 MAPPED = ("func_jacrev", "vmap_of_grad")
 LEFT_OUT = "its gradient differs from the derivative on purpose, so its test leaves out gradcheck, the second derivative, twice the grad_output, float32, bfloat16, other sizes, autocast and vmap"
 
@@ -31,8 +33,8 @@ LEFT_OUT = "its gradient differs from the derivative on purpose, so its test lea
 def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
     """Yield the names of the questions to ask of a Function, fit for its text.
 
-    With a `rough` gradient, a surrogate, none is about derivatives. `compiled`: ask about torch.compile too. `pure`: it surely
-    changes no input in place.
+    With a `rough` gradient, a surrogate, none is about derivatives (DERIVED, EXACT). `compiled`: ask about torch.compile too.
+    `pure`: it surely changes no input in place. torch.func takes only a Function with a setup_context.
     """
     pure = facts.marked("mark_dirty") == frozenset()
     if pure:

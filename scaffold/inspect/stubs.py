@@ -39,10 +39,10 @@ from scaffold.inspect.trial_inputs import (
 from scaffold.primitives.calls import may_be
 from scaffold.spec.names import LABELS
 
-TENSORS = ("tensor", "optional", "constant")
+TENSORS = ("tensor", "optional", "constant")  # kinds of arguments
 PLAIN: Shape = (3, 4)
-FEW = 4  # shapes that are tried with the other values of arguments
-ORDER = {"perm", "perms", "permutation", "order"}  # no value twice
+FEW = 4  # shapes to try with each way to give arguments but the first
+ORDER = {"perm", "perms", "permutation", "order"}  # names of permutations
 # What makes a tensor of random numbers one of the values a parameter takes, by their kind.
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(2).long()", "": ".detach()"}
 HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
@@ -51,7 +51,7 @@ Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expre
 
 
 class Call(NamedTuple):
-    """The arguments of a test's call of a Function."""
+    """How a test calls a Function: with known arguments, recorded ones, or guesses to try."""
 
     given: tuple[Argument, ...]
     needs: str  # the message on values the text does not tell; "" if it tells all

@@ -124,7 +124,7 @@ class Root(NamedTuple):
 
     origin: Origin
     name: str = ""  # of the parameter, or of the attribute of ctx
-    element: int = -1
+    element: int = -1  # of the saved tensors, if it is one of them
     views: tuple[str, ...] = ()  # taken of it, as `t` and `data`; `[]` for an index
     sure: bool = True  # False: a copy for some inputs, as with `.float()`
 
