@@ -263,7 +263,7 @@ class _Calls:
     ) -> None:
         """Choose a name in the op for each input, unlike those of the outputs and of the locals forward returns for backward (`made`).
 
-        A name an op cannot have is changed: `_x` -> `x`, `grad_x` -> `x_in`.
+        A name an op cannot have is changed: `__x` -> `x`, `grad_x` -> `x_in`.
         """
         self.facts, self.outputs = facts, outputs
         self.made = [item.given for item in passed if item.local]
@@ -329,7 +329,7 @@ class _Calls:
         return {"backward": f"{', '.join(targets[:count])} = {call}\n"}
 
     def _over_inputs(self, text: str) -> str:
-        """Rewrite an expression over forward's parameters in the op's names: `_x * 2` -> `x * 2`."""
+        """Rewrite an expression over forward's parameters in the op's names: `grad_x * 2` -> `x_in * 2`."""
         tree = ast.parse(text, mode="eval")
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):

@@ -501,7 +501,7 @@ class _Text:
         }
 
     def _string_lines(self) -> set[int]:
-        """Return the lines beginning inside a string: their indentation is part of it."""
+        """Return the lines beginning inside a string of several lines: their indentation is part of it, and must stay."""
         return {
             line
             for node in self.nodes(ast.Constant | ast.JoinedStr)  # type: ignore[arg-type]

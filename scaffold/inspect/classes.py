@@ -282,6 +282,7 @@ class _Finder:
 
 
 def _defines(node: ast.ClassDef, name: str) -> bool:
+    """Return whether a class itself defines a method."""
     return any(isinstance(i, ast.FunctionDef) and i.name == name for i in node.body)
 
 

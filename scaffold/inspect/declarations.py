@@ -171,6 +171,7 @@ def named_kind(name: str) -> str:
 
 
 def _source(facts: Facts, node: ast.expr | None) -> str:
+    """Return an expression as its author wrote it, "" for None."""
     if node is None:
         return ""
     return ast.get_source_segment(facts.module.text, node) or ""
@@ -268,5 +269,5 @@ def output_names(facts: Facts) -> tuple[str, ...]:
 
 
 def is_free(name: str) -> bool:
-    """Return whether an op may use the name for an input or an output."""
+    """Return whether an op may use the name for an input or an output: not `__x`, `grad_x`, `ctx` or a keyword."""
     return check_name(name, Location("", 1), "") is None

@@ -241,7 +241,10 @@ class Facts:
         return tuple(_ctx_attributes(method))
 
     def values_on_ctx(self, method: Method, name: str) -> list[tuple[ast.expr, Step]]:
-        """Return all values a method assigns to the attribute `name` of ctx, or to an element, `pair[0]`, each with its step."""
+        """Return all values a method assigns to the attribute `name` of ctx, or to an element, `pair[0]`, each with its step.
+
+        So a rule can follow `ctx.h` in backward to the tensor forward kept.
+        """
         parts = (
             (kept.step, *part) for kept in self.kept(method) for part in kept.parts
         )
@@ -307,7 +310,7 @@ class Facts:
 
     @cached_property
     def is_trivial(self) -> bool:
-        """Return whether backward gives no gradient: it raises, or returns only None."""
+        """Return whether backward gives no gradient, so none can be tested: there is none, it raises, or it returns only None."""
         if self.function.backward is None:
             return True
         return not any(

@@ -15,7 +15,7 @@ from scaffold.inspect.vocabulary import NAMESPACES
 
 
 def unsubscripted(node: ast.expr) -> ast.expr:
-    """Return the expression under all subscripts: `Function` for `Function[T]`."""
+    """Return the expression under all subscripts: the base `Function` of `Function[T]`, the tensor `x` of `x[0][1]`."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node

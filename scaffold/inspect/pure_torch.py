@@ -82,7 +82,10 @@ def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
 
 
 def reached(facts: Facts, starts: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
-    """Return the functions `starts`, and all functions of the file and methods of the class they call, directly or not."""
+    """Return all code of the file that `starts` run: themselves, and functions of the file and methods of the class they call.
+
+    Calls are followed through these, too.
+    """
     known, pending = _functions(facts), list(starts)
     found: dict[int, ast.FunctionDef] = {}
     while pending:
