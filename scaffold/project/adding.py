@@ -19,7 +19,12 @@ from scaffold.project.interpreter import Run
 from scaffold.project.manifest_edits import replaced
 from scaffold.project.project import Project, new_manifest, open_project
 from scaffold.project.rendering import Generated, maths_digest, rendering_of
-from scaffold.project.specification import FORMULAS, Specified, from_manifest
+from scaffold.project.specification import (
+    FORMULAS,
+    Specified,
+    from_manifest,
+    with_files,
+)
 from scaffold.project.survey import survey
 from scaffold.project.update import carry_out
 from scaffold.project.writing import Settled, undisturbed
@@ -132,21 +137,14 @@ def _manifest(project: Project, op: str) -> str:
 
 def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
     """Return the keys as a manifest holds them: files of formulas relative to the manifest's directory."""
-    directory = os.path.relpath(manifest.parent)
+
+    def seen_from_it(path: str) -> Path:
+        return Path(os.path.relpath(path, os.path.relpath(manifest.parent)))
+
     return {
-        key: _seen_from(directory, value) if key in FORMULAS else value
+        key: with_files(value, seen_from_it) if key in FORMULAS else value
         for key, value in raw.items()
     }
-
-
-def _seen_from(directory: str, value: Any) -> Any:
-    """Return a value with each `@file` in it, relative to here, relative to `directory`."""
-    if isinstance(value, Mapping):
-        return {key: _seen_from(directory, item) for key, item in value.items()}
-    if not isinstance(value, str) or not value.lstrip().startswith("@"):
-        return value
-    named = value.lstrip().removeprefix("@")
-    return f"@{Path(os.path.relpath(named, directory)).as_posix()}"
 
 
 def _with_table(

@@ -206,7 +206,7 @@ class Merged:
         """Merge the `entry` of a file with the options `given`; `directory` is the file's own."""
         self._entry, self._given = entry, given
         self.raw = {
-            key: _from(directory, value) if key in FORMULAS else value
+            key: with_files(value, directory.joinpath) if key in FORMULAS else value
             for key, value in entry.raw.items()
         }
         for key, value in given.raw.items():
@@ -225,14 +225,16 @@ class Merged:
         return self._given.locate(path, key=key)
 
 
-def _from(directory: Path, value: Any) -> Any:
-    """Return a value with each `@file` in it, relative to `directory`, relative to the working directory."""
-    if isinstance(value, dict):
-        return {key: _from(directory, item) for key, item in value.items()}
+def with_files(value: Any, moved: Callable[[str], Path]) -> Any:
+    """Return a formula, or a table of formulas, with each reference `@file.py:function` made `@` and `moved("file.py:function")`.
+
+    A file is named from the manifest in a manifest, and from the working directory in options: for the other use it is moved.
+    """
+    if isinstance(value, Mapping):
+        return {key: with_files(item, moved) for key, item in value.items()}
     if not isinstance(value, str) or not value.lstrip().startswith("@"):
         return value
-    named = value.lstrip().removeprefix("@")
-    return f"@{(directory / named).as_posix()}"
+    return f"@{moved(value.lstrip().removeprefix('@')).as_posix()}"
 
 
 Files = Mapping[str, str]  # texts by absolute path
