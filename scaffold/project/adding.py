@@ -28,6 +28,7 @@ from scaffold.project.specification import (
 from scaffold.project.survey import survey
 from scaffold.project.update import carry_out
 from scaffold.project.writing import Settled, undisturbed
+from scaffold.spec import Configuration
 from scaffold.spec.manifest import list_ops
 from scaffold.spec.toml import op_table, toml_text
 from scaffold.workspace import Policy, recover
@@ -130,7 +131,7 @@ def _manifest(project: Project, op: str) -> str:
         raise ScaffoldError(
             f"there is no single manifest for the op: {', '.join(patterns)}",
             hint="write its table by hand and run 'scaffold sync', or put one file first "
-            f"in [tool.scaffold]: manifest = {toml_text(['ops.toml', *patterns])}",
+            f"in [tool.scaffold]: manifest = {toml_text([*Configuration().manifest, *patterns])}",
         )
     return new
 

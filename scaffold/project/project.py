@@ -188,7 +188,8 @@ def _read(root: Path, path: str) -> bytes:
             from_here(root, str(near)) for near in (root / path).parent.glob("*.toml")
         )
         shown = from_here(root, path)
-        hint = did_you_mean(shown, beside) or "scaffold init makes one, ops.toml"
+        default = Configuration().manifest[0]
+        hint = did_you_mean(shown, beside) or f"scaffold init makes one, {default}"
         message = "there is no such manifest"
         raise ScaffoldError(message, Location(shown), hint) from None
     except OSError as error:
