@@ -1,8 +1,12 @@
-"""Adding an op to a project for `new-op`: its table goes into the manifest, and its files follow from that.
+"""Adding an op to a project for `new-op` and `adopt`: its table goes into the manifest, its files and its record are written with it.
 
-In: a specified op, and the policy of `--on-conflict`. Out: a `Settled`; the manifest is one of its files.
+The last step of these commands, after the op was rendered (`rendering`) and perhaps proven (`proofs`).
+In: a generated op, and the policy of `--on-conflict`. Out: a `Settled`, the plan of the files, the manifest among them.
 Invariant: existing manifest text keeps its form and its comments; a differing op of the same name is replaced only if the
 policy is `overwrite`.
+
+Words: a *manifest* is a TOML file of ops, `ops.toml`; an op's *table* is its `[ops.swish]` in there, the *entry* that table as read;
+*companions* are files that formulas of the op name and that are written with it, such as a copy of an adopted forward.
 """
 
 import os
@@ -43,9 +47,9 @@ def add_op(
     run: Run | None,
     console: Console,
 ) -> Settled:
-    """Write the op's table and files and record its proof; without `write`, only plan them.
+    """Write the op's table and files and record its proof; without `write` (`--dry-run`), only plan them.
 
-    `run` says how to prove it, None: not at all. If another run interferes, everything is read and planned again.
+    `run` says how to prove it, None: not at all. If another process changes a file in between, everything is read and planned again.
     """
     return undisturbed(partial(_add_op, generated, policy, write, run, console))
 
@@ -53,9 +57,10 @@ def add_op(
 def _add_op(
     generated: Generated, policy: Policy, write: bool, run: Run | None, console: Console
 ) -> Settled:
-    """Write an op's files, its table in the manifest and its record in one plan, or only plan them.
+    """Write an op's files, its table in the manifest and its record in one plan, or only plan them; one attempt of `add_op`.
 
-    It reads the project anew, so that it can be repeated.
+    It reads the project anew, so that it can be repeated. The project is then surveyed as if the new manifest were on disk already, so
+    the rest is what `sync` does for an op of a manifest (`carry_out`). Raise ConflictError if an op or file of that name differs.
     """
     specified = generated.specified
     undone = recover(specified.places.root) if write else ()
@@ -70,8 +75,10 @@ def _add_op(
         _refuse_to_replace(project.root, unwritten)
     project = listing(project, path, changed)._replace(unwritten=unwritten)
     (op,) = survey(project, [specified.spec.name])  # one for each name given
+    # A proof made before this call counts: carry_out does not prove the op again.
     run = run and replace(run, done=_proven(generated, project))
     known = None if run is None else run.known(op)
+    # None: its files would differ under the project's settings, and carry_out renders them.
     rendering = rendering_of(generated, project, known)
     outcome = carry_out(
         project,
@@ -89,14 +96,17 @@ def _add_op(
 
 
 def _as_generated(project: Project, generated: Generated) -> Project:
-    """Return the project with the templates the op was generated with: an option may name others than the configuration."""
+    """Return the project with the templates the op was generated with, so survey and record name these: `--template-dir` may add some."""
     house, used = project.places.house, generated.specified.places.house
     places = project.places._replace(house=house._replace(templates=used.templates))
     return project._replace(places=places)
 
 
 def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
-    """Return the op's proof by name, with the digest of its table; empty without a proof."""
+    """Return {name: proof} with the proof made before the op was added, for `Run.done`; empty without one.
+
+    Only now does the op have a table in the manifest, whose digest the proof is valid for.
+    """
     if generated.proof is None:
         return {}
     name = generated.spec.name
@@ -106,7 +116,7 @@ def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
 
 
 def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
-    """Raise ConflictError for each existing companion file with another text."""
+    """Raise ConflictError for each of `files`, companions by path below the root, that exists with another text."""
     raise_all(
         [
             ConflictError(
@@ -122,7 +132,10 @@ def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
 
 
 def _manifest(project: Project, op: str) -> str:
-    """Return the manifest of the op, or the one for a new op; raise if several are possible."""
+    """Return the manifest (its path below the root) with the op, or the one to add a new op to.
+
+    Raise ScaffoldError if several are possible: the configuration names only patterns, `manifest = ["a/*.toml", "b/*.toml"]`.
+    """
     if op in project.listed:
         return project.listed[op].manifest
     new = new_manifest(project.configuration, op)
@@ -137,7 +150,10 @@ def _manifest(project: Project, op: str) -> str:
 
 
 def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
-    """Return the keys as a manifest holds them: files of formulas relative to the manifest's directory."""
+    """Return an op's keys as a manifest holds them: files of formulas are named from the manifest's directory, not from here.
+
+    In ops/ops.toml, `forward = "@ops/f.py:swish"` becomes `"@f.py:swish"`.
+    """
 
     def seen_from_it(path: str) -> Path:
         return Path(os.path.relpath(path, os.path.relpath(manifest.parent)))
@@ -155,12 +171,15 @@ def _with_table(
     keys: Mapping[str, Any],
     policy: Policy,
 ) -> str:
-    """Return the manifest's text with the op's table in it; raise ConflictError if another one is there and may not be overwritten."""
+    """Return the manifest's new `text`: a new op's table at the end, a known op's with the new keys; the same text for equal keys.
+
+    `keys` are the op's, as a manifest holds them. Raise ConflictError if the op is there with other keys, unless the policy is `overwrite`.
+    """
     op = specified.spec.name
     listed = project.listed.get(op)
     if listed is None:
         above = f"{text.rstrip()}\n\n" if text.strip() else ""
-        return above + op_table(specified.typed, keys)
+        return above + op_table(specified.typed, keys)  # typed: "RMSNorm", not rms_norm
     manifest = project.root / listed.manifest
     if _for_manifest(from_manifest(listed).raw, manifest) == keys:
         return text
@@ -173,7 +192,10 @@ def _with_table(
 
 
 def listing(project: Project, path: str, text: str) -> Project:
-    """Return the project as if its manifest at `path` had this text."""
+    """Return the project as if its manifest at `path`, below the root, had this text, to survey an op before its table is written.
+
+    `rename` does so too. A run stops if a file it read changed: `reads` notes the manifest, unless read before, as not existing yet.
+    """
     shown = from_here(project.root, path)
     packaged = project.places.directories.package is not None
     listed = {

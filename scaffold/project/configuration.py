@@ -1,6 +1,8 @@
 """The `[tool.scaffold]` configuration of the working directory, overridden by environment variables.
 
-In: the working directory and the environment. Out: a `Configuration`.
+Every command begins here. `spec.config` reads the pyproject.toml; here it is told where to begin.
+In: the working directory and the environment. Out: a `Configuration`; paths in it are relative to its `root`, the directory
+of the pyproject.toml, or "." without one.
 Invariant: only the configuration's own variables are read from the environment.
 """
 

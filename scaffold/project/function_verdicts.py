@@ -1,8 +1,13 @@
-"""Verdicts on hand-written Functions: the request to the process, and its result.
+"""Verdicts on hand-written Functions, for `scaffold verify FILE::CLASS`: is the backward the gradient of the forward?
 
+A process of its own runs the Function and checks it; here the request to it is made from the Function's text, and its answer taken.
 In: a Function, and the user's statements about its inputs and reference. Out: the `Verdict` of a process that ran it.
 Invariant: its module is imported in that process alone. Inputs declared by the user are the ones tried; otherwise they are
 declared as the Function's text suggests, with shapes it accepts.
+
+Words: to *declare* inputs is to say them as `--inputs` does, `x[N, D], eps: float`; a *way* is one of several possible
+declarations, tried until the forward accepts one; an *entry* is one input of a way; *checks* is a generated module
+like an op's tests, with the inputs of a declaration; *facts* are what the text of the Function says (`inspect.facts`).
 """
 
 import os
@@ -41,11 +46,11 @@ NAMED = re.compile(r"@?.+:[A-Za-z_][\w.]*")
 
 
 class Stated(NamedTuple):
-    """The options stated for a Function."""
+    """The options of `scaffold verify` stated for a Function."""
 
-    inputs: str | None = None
-    reference: str | None = None
-    samples: str | None = None
+    inputs: str | None = None  # `--inputs 'x[N, D]'`
+    reference: str | None = None  # `FILE:name` of a function it must agree with
+    samples: str | None = None  # `@FILE:name` of a function giving its arguments
     compiled: bool = False  # check torch.compile as well
 
 
@@ -58,19 +63,25 @@ class Question(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """A declaration of inputs, as for `--inputs`, and conditions on their sizes."""
+    """A declaration of inputs, as for `--inputs`, and conditions on their sizes, as for `--require`: "N > D"."""
 
     inputs: str
     conditions: tuple[str, ...] = ()
 
 
 class Judge:
-    """A process judging one Function at a time; if it finds shapes for undeclared inputs, it judges the Function again with these."""
+    """A process judging one Function after another, and the state of the current judgement: `ask`, then `hear` until `result` is set.
+
+    Of undeclared inputs only the number of dims may be wrong: the process then searches shapes the forward accepts, and reports these
+    in place of a judgement; the Function is asked about once more, declared with them. `work_through` runs several such processes.
+    """
 
     def __init__(self, python: str, limit: float) -> None:
+        """Start nothing yet; `python` is the interpreter with torch, `limit` the seconds for each Function."""
         self._prover = Prover(python, limit)
         self._asked: Question | None = None
-        self._again = False
+        # The request now running is the second, with found shapes.
+        self._searched = False
         self.result: Verdict | None = None
         self.deadline = 0.0  # of the current request
 
@@ -80,8 +91,11 @@ class Judge:
         return self._prover.process
 
     def ask(self, question: Question) -> None:
-        """Start judging a Function; `result` is set at once if its inputs cannot be declared."""
-        self._asked, self._again, self.result = question, False, None
+        """Start judging a Function; `result` is set at once, to a failure, if it has no forward or its inputs cannot be declared.
+
+        Raise ScaffoldError if the inputs stated by the user are invalid.
+        """
+        self._asked, self._searched, self.result = question, False, None
         if question.function.forward is None:
             self._refuse("its forward is inherited from another file")
             return
@@ -107,14 +121,17 @@ class Judge:
         self._take()
 
     def _take(self) -> None:
-        """Take over the process's verdict, if it has one; ask again, once, if it found shapes for the inputs instead."""
+        """Set `result` to the process's verdict, if it has one; if that has found shapes instead, ask again with these, once.
+
+        `found.chosen` is the way of declaring the inputs, by index, that the shapes were found for.
+        """
         found, self.deadline = self._prover.result, self._prover.deadline
         if found is None or self._asked is None:
             return
-        if not found.shapes or self._again:
+        if not found.shapes or self._searched:
             self.result = found
             return
-        self._again = True
+        self._searched = True
         text = _joined(_ways(self._asked)[found.chosen], found.shapes)
         way = Declared(text, (*found.conditions,))
         request = _request(self._asked, [way], searched=True)
@@ -134,18 +151,18 @@ def judge(
 
 
 def _ways(question: Question) -> tuple[tuple[Entry, ...], ...]:
-    """Return the ways to declare the inputs as the Function's text suggests, the likeliest first."""
+    """Return the ways to declare the inputs as the Function's text suggests, the likeliest first; the same in each call."""
     return ways_to_declare(Facts(question.function, question.meant.module))
 
 
 def _orders(inputs: str) -> list[Declared]:
-    """Return the stated inputs twice: sizes grow in the order of their names by default, the second declaration has them fall.
+    """Return the stated inputs twice, so a forward that needs N > D finds such sizes: by default later names get larger sizes.
 
-    The process tries the second if the forward refuses the first.
+    For 'x[N, D]' the second declaration adds the condition "N > D"; the process tries it if the forward refuses the first.
     """
     items = parse_inputs(inputs, INPUTS)
-    every = (x.dims or () for x in items if isinstance(x, TensorInput))
-    names = dict.fromkeys(filter(is_size_name, chain.from_iterable(every)))
+    shapes = (x.dims or () for x in items if isinstance(x, TensorInput))
+    names = dict.fromkeys(filter(is_size_name, chain.from_iterable(shapes)))
     falling = (f"{one} > {two}" for one, two in pairwise(names))
     return [Declared(inputs), Declared(inputs, (*falling,))]
 
@@ -153,9 +170,9 @@ def _orders(inputs: str) -> list[Declared]:
 def _request(
     question: Question, ways: Sequence[Declared], *, searched: bool = False
 ) -> Request:
-    """Return the request to judge a Function with one of these declarations, tried in order; raise if none of them is valid.
+    """Return the request to judge a Function with the first of these declarations, `ways`, its forward accepts.
 
-    `searched`: their shapes were found by an earlier run.
+    Invalid ones are left out; raise their errors if none is valid. `searched`: their shapes were found by an earlier run.
     """
     meant, function, stated = question
     facts, path = Facts(function, meant.module), meant.path
@@ -187,11 +204,16 @@ def _request(
         questions=op_testing_draft(PLAIN),
     )
     beside = os.path.dirname(os.path.abspath(path))
+    # The checks import an op; of all declarations alike, as the Function is judged in its place.
     return Request(rendered[0].op, "", path=(beside,), function=known)
 
 
 def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
-    """Return the inputs' names in the order of forward, as declared."""
+    """Return the names the checks know the inputs by, in the order of forward, a variadic one with its "*".
+
+    They are the forward's own, unless the stated inputs have others: then these, matched by position. Raise ScaffoldError if there are
+    more or fewer.
+    """
     own = tuple(
         "*" * (item.passing == "variadic") + item.name
         for item in facts.inputs
@@ -199,19 +221,23 @@ def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
     )
     if stated.inputs is None:
         return own
-    told = tuple(item.name for item in parse_inputs(stated.inputs, INPUTS))
-    if set(told) == {name.removeprefix("*") for name in own}:
+    declared = tuple(item.name for item in parse_inputs(stated.inputs, INPUTS))
+    if set(declared) == {name.removeprefix("*") for name in own}:
         return own
-    if len(told) != len(own):
+    if len(declared) != len(own):
         hint = f"the inputs of its forward: {', '.join(own)}"
-        words = f"{len(told)} inputs are given, but its forward takes {len(own)}"
+        words = f"{len(declared)} inputs are given, but its forward takes {len(own)}"
         raise ScaffoldError(words, INPUTS, hint)
-    return told
+    return declared
 
 
 def _rendered(text: str, conditions: Sequence[str]) -> Verification:
-    """Return the module of checks for inputs as in `--inputs`, with conditions on their sizes."""
+    """Return the module of checks for inputs as in `--inputs`, with conditions on their sizes; raise ScaffoldError if one is invalid.
+
+    An op without a forward and with these inputs is specified: the module of checks of an op is rendered from its specification.
+    """
     required = {"require": [*conditions]} if conditions else {}
+    # The default name of an output, "output", may be an input's.
     taken = any(item.name == "output" for item in parse_inputs(text, INPUTS))
     named = {"outputs": "result"} if taken else {}
     given = read_options({"inputs": text, "module": False, **required, **named})
@@ -221,19 +247,22 @@ def _rendered(text: str, conditions: Sequence[str]) -> Verification:
 
 
 def _joined(entries: Sequence[Entry], shapes: Mapping[str, str] | None = None) -> str:
-    """Return entries as a value of `--inputs`, with dims by name in `shapes`; entries with a default go last, as in a signature."""
+    """Return entries as a value of `--inputs`, 'x[N, D], eps: float = 1e-5'; `shapes` has dims, "N, D", by input.
+
+    Entries with a default go last, as in a signature, and a variadic one after them.
+    """
     ordered = sorted(entries, key=lambda one: (bool(one.value), one.variadic))
     return ", ".join(one.text((shapes or {}).get(one.name)) for one in ordered)
 
 
 def _place(path: str, name: str) -> Place:
-    """Return the place of a definition: the module to import, its file, the import root, its name."""
+    """Return the place of the definition `name` in a file: the module to import, its file, the import root, its name."""
     module, root = dotted(path, configuration_here())
     return Place(module, os.path.abspath(path), str(root), name)
 
 
 def unnamed(stated: Stated) -> list[ScaffoldError]:
-    """Return the problems of `--reference` and `--samples` if they name no function in an existing file."""
+    """Return the problems of `--reference file.py:name` and `--samples @file.py:name` without a name or an existing file; [] if none."""
     said = {"--reference": stated.reference, "--samples": stated.samples}
     problems = []
     for option, text in said.items():
@@ -250,7 +279,7 @@ def unnamed(stated: Stated) -> list[ScaffoldError]:
 
 
 def _named(text: str | None) -> Place | None:
-    """Return the place named by `FILE:name`; None without text."""
+    """Return the place of the user's function named by `FILE:name` or `@FILE:name`, an option; None without text."""
     if not text:
         return None
     path, _, name = text.removeprefix("@").rpartition(":")

@@ -1,9 +1,14 @@
 """Hand-written Functions: those named by the user, and the dotted name to import their file by.
 
+`verify`, `adopt`, `test-stub` and others take `ops/norm.py::Scale`; a process that runs it, and a test written for it, have to import its
+module as the user's own code does, `from lab.ops import norm`: relative imports work, and no module is loaded under two names.
 In: `PATH[::CLASS]` as typed; the path of a file. Out: files with the selected Functions; a dotted name, and the directory
 the import starts from.
 Invariant: a target that does not exist is an error with a place. Among the names allowed by `__init__.py` files and bare
 directories, the one in the configuration or used by the code itself wins; without either, that of the outermost `__init__.py`.
+
+Words: a *dotted* name is the one in an import, `lab.ops.norm`; an import *starts from* the directory on Python's path, the
+one with `lab` in it; a *target* is what the user typed. A Function is found in the text of its file, nothing is imported here.
 """
 
 import ast
@@ -41,9 +46,9 @@ class Found(NamedTuple):
 
 
 def find_functions(targets: tuple[str, ...]) -> Found:
-    """Return the Functions the targets name, `PATH` or `PATH::CLASS`; a directory stands for all Functions in it.
+    """Return the Functions named by the targets, `PATH` or `PATH::CLASS`; a directory stands for all Functions in it.
 
-    A target without a Function is noted; it is an error if no target has one.
+    A target without a Function is noted; raise ScaffoldError if no target has one, and for each missing or unreadable file or class.
     """
     problems: list[ScaffoldError] = []
     empty: list[str] = []
@@ -69,7 +74,7 @@ def find_functions(targets: tuple[str, ...]) -> Found:
 
 
 def holds_functions(path: str) -> bool:
-    """Return whether a file defines a Function; False if it cannot be read."""
+    """Return whether a file defines a Function: `scaffold verify FILE.py` then checks it instead of running tests; False if unreadable."""
     try:
         return bool(_in(path, "", []))
     except ScaffoldError:
@@ -77,7 +82,10 @@ def holds_functions(path: str) -> bool:
 
 
 def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
-    """Return the files at or below a path with their Functions, of this name or all; unreadable files of a directory are noted."""
+    """Return the files at or below a path that hold Functions, with those of this `name`, or all if it is "".
+
+    An unreadable file raises if the user named it; in a directory it is skipped, with a note added to `notes`.
+    """
     tree = look_through([path])
     if not Path(path).is_dir():
         raise_all(list(tree.unread))
@@ -110,10 +118,10 @@ def _named(module: Module, name: str) -> tuple[Function, ...]:
 
 
 class Target(NamedTuple):
-    """An existing directory, and the directory of the files relative to it."""
+    """The directory to write files to, in two parts, as it may not exist: a transaction needs an existing `root`."""
 
-    root: Path
-    below: Path
+    root: Path  # the nearest existing directory
+    below: Path  # the directory of the files, relative to it
 
     @property
     def directory(self) -> Path:
@@ -122,7 +130,7 @@ class Target(NamedTuple):
 
 
 def target(out_dir: str | None, otherwise: str | Path = ".") -> Target:
-    """Return the directory of `--out-dir`, or `otherwise`, with its nearest existing parent: it may have to be made."""
+    """Return the directory of `--out-dir`, or `otherwise`, split at its nearest existing parent: the rest may have to be made."""
     directory = Path(os.path.abspath(otherwise if out_dir is None else out_dir))
     root = directory
     while not root.is_dir():
@@ -133,11 +141,11 @@ def target(out_dir: str | None, otherwise: str | Path = ".") -> Target:
 MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")  # signs of a project's root
 READ = 30  # at most this many other files are searched for imports
 
-Named = tuple[str, Path]
+Named = tuple[str, Path]  # a dotted name, and the directory its import starts from
 
 
 def dotted(path: str, configuration: Configuration | None = None) -> Named:
-    """Return the dotted name to import a file by, and the directory to start the import from.
+    """Return the dotted name to import a file by, and the directory to start the import from: /a/lab/ops/norm.py -> "lab.ops.norm", /a.
 
     By the configuration, if the file lies below its `source`; else by the `__init__.py` files around, and by the package's own imports.
     """
@@ -145,7 +153,7 @@ def dotted(path: str, configuration: Configuration | None = None) -> Named:
     known = _configured(place, configuration) if configuration else None
     if known is not None:
         return known
-    start = place.parent
+    start = place.parent  # becomes the parent of the outermost package around the file
     while (start / "__init__.py").is_file() and start.parent != start:
         start = start.parent
     return _name(place, _namespace(place, start) or start)
@@ -158,7 +166,7 @@ def _name(place: Path, start: Path) -> Named:
 
 
 def _configured(place: Path, configuration: Configuration) -> Named | None:
-    """Return the name of a file below the configuration's `source`, as its `package` gives it; None for other files.
+    """Return the name of a file below the configuration's `source`, as its `package` gives it; None for other files or without `package`.
 
     `source = "src/my/ops"`, `package = "my.ops"`: src/my/ops/norm.py -> my.ops.norm, imported from src.
     """
@@ -172,9 +180,10 @@ def _configured(place: Path, configuration: Configuration) -> Named | None:
 
 
 def _namespace(place: Path, start: Path) -> Path | None:
-    """Return the directory imports start from if it lies above `start`, the parent of the outermost directory with `__init__.py`.
+    """Return the directory imports start from, for packages without `__init__.py` (PEP 420); None if no import of the code tells.
 
-    Directories without one may be packages too (PEP 420): imports in the package's files tell. None if they do not.
+    `start` is the parent of the outermost directory with `__init__.py`. In /a/lab/ops/norm.py, without any, it is /a/lab/ops; a line
+    `from lab.ops import scale` there, or in a file beside it, tells that imports start from /a.
     """
     above = list(_above(start))
     for file in (place, *_others(place, start)) if above else ():
@@ -185,12 +194,15 @@ def _namespace(place: Path, start: Path) -> Path | None:
         # `from ... import a` with more dots than directories below `start`: each further dot is one directory above it.
         beyond = dots - len(file.relative_to(start).parent.parts)
         if beyond > 0:
-            return above[min(beyond, len(above)) - 1]
+            return above[min(beyond, len(above)) - 1]  # as far as there is one
     return None
 
 
 def _above(start: Path) -> Iterator[Path]:
-    """Yield the directories above `start` imports may begin from, the nearest first, up to one with signs of a project's root."""
+    """Yield the directories above `start` that imports may begin from, nearest first; the last one has signs of a project's root.
+
+    Each directory passed on the way becomes a word of the dotted name, so the walk also ends at a name that is no identifier.
+    """
     while is_identifier(start.name) and start.parent != start:
         if any((start / mark).exists() for mark in MARKS):
             return
@@ -199,7 +211,10 @@ def _above(start: Path) -> Iterator[Path]:
 
 
 def _others(place: Path, start: Path) -> list[Path]:
-    """Return up to `READ` other files of the same package, first its neighbours in the directory; without a package, these alone."""
+    """Return up to `READ` other files of the package of a file, `place`, to search their imports: first its neighbours in the directory.
+
+    `start` is the directory above the outermost package; without a package only the neighbours are returned.
+    """
     beside = sorted(place.parent.glob("*.py"))
     rest = sorted(start.rglob("*.py")) if place.parent != start else []
     listed = dict.fromkeys((*beside, *rest))
@@ -207,7 +222,10 @@ def _others(place: Path, start: Path) -> list[Path]:
 
 
 def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
-    """Return the most dots of a file's relative imports, and its absolute ones, `from a.b import c` as ("a", "b", "c")."""
+    """Return the most dots of a file's relative imports, and its absolute ones, `from a.b import c` as ("a", "b", "c").
+
+    An unreadable file has none, (0, {}): other files of the package may tell.
+    """
     try:
         tree = ast.parse(read_source(str(path)))
     except (ScaffoldError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -224,14 +242,16 @@ def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
 
 
 def _is_of(start: Path, root: Path, names: tuple[str, ...]) -> bool:
-    """Return whether an import names a module of the package at `start`, if imports begin at `root`, `start` itself or above it.
+    """Return whether an import names a module of the user's package if imports begin at `root`: if so, this `root` is the right one.
 
-    With start /a/lab/ops: `from lab.ops import norm` does so from the root /a, `import norm` from the root `start`.
+    `start` is as in `_namespace`, `root` is `start` or above it, `names` are the import's words. With start /a/lab/ops, `from lab.ops import
+    norm` does so from the root /a, `import norm` from the root `start`.
     """
     if root == start:
-        known = names[0] not in sys.stdlib_module_names
-        return known and _is_module(start / names[0])
+        is_own = names[0] not in sys.stdlib_module_names
+        return is_own and _is_module(start / names[0])
     way = start.relative_to(root).parts
+    # One word, `import lab`, tells too little: any library may have this name.
     within = names[: len(way)] == way[: len(names)] and len(names) > 1
     return within and _is_module(root.joinpath(*names[:2]))
 

@@ -1,9 +1,14 @@
 """Choice of the interpreter for proofs, as the tool's own often lacks PyTorch, and the proof process.
 
+`new-op` proves one op, with a `Proving`, whose process imports torch while the op is made; `sync` proves many (`proofs.prove_works`), by
+the settings of a `Run`. `verify`, `bench` and others only ask for an interpreter.
 In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts; for
 many ops, the settings of their proofs and the proofs made so far.
 Invariant: torch is looked for, not imported; an interpreter named by the user is used or refused, never silently skipped.
 Nothing is searched and no process starts before it is needed; none is left when the command ends.
+
+Words: to *prove* an op is to run it in another process and compare its values and gradients with PyTorch's; a `Proof` is the
+record of it, kept beside the files, so an unchanged op is not proven again.
 """
 
 import os
@@ -40,7 +45,7 @@ class Interpreter(NamedTuple):
     origin: str = ""  # source of the choice; empty for the tool's own
 
     def note(self, done: str = "proven") -> tuple[str, ...]:
-        """Return a note naming the interpreter; empty for the tool's own."""
+        """Return a note naming the interpreter, `done` before it: "proven with .venv/bin/python (from .venv)"; () for the tool's own."""
         if not self.origin:
             return ()
         return (f"{done} with {self.shown} (from {self.origin})",)
@@ -53,9 +58,10 @@ class Interpreter(NamedTuple):
 
 
 def find_interpreter(given: str | None = None) -> Interpreter | None:
-    """Return the first interpreter with torch: `given`, the configured one, our own, then others of a shell here; None if none has it.
+    """Return the interpreter to run proofs with: `given` by `--python`, or the configured one, or the first found to have torch.
 
-    Raise ScaffoldError if the given or configured one lacks torch: it is not replaced by another.
+    Searched are the tool's own, then those a shell here would start (`_around`); None if none has torch. Raise ScaffoldError if the given or
+    configured one lacks torch: it is not replaced by another.
     """
     if given is not None:
         return _named(given, working_directory(), OPTION, Location(OPTION))
@@ -75,7 +81,7 @@ def find_interpreter(given: str | None = None) -> Interpreter | None:
 
 
 def need_interpreter(given: str | None, option: str) -> Interpreter:
-    """Return an interpreter with torch; raise ScaffoldError, at `option`, if there is none."""
+    """Return an interpreter with torch, for a command that cannot do without; raise ScaffoldError, at `option`, if there is none."""
     found = find_interpreter(given)
     if found is None:
         raise ScaffoldError(NONE_FOUND, Location(option), ANOTHER)
@@ -83,16 +89,16 @@ def need_interpreter(given: str | None, option: str) -> Interpreter:
 
 
 def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
-    """Return the interpreter the user names, by a path relative to `root` or as a command; raise ScaffoldError if it lacks torch.
+    """Return the interpreter the user names, by a path relative to `root` or as a command, `python3.12`; raise if it lacks torch.
 
-    `origin` tells users where the name is from; `place` is its place, for the error.
+    `origin` says in notes how it was named, "--python" or "the configuration"; `place` is the name's place, for the ScaffoldError.
     """
     from scaffold.verify import lacks_torch
 
     if os.sep in text or text in (os.curdir, os.pardir):
         path = os.path.normpath(root / Path(text).expanduser())
     else:
-        path = next(_commands(text), text)
+        path = next(_commands(text), text)  # not on PATH: lacks_torch says so
     lacks = lacks_torch(path)
     if lacks:
         hint = "name another with --python PATH"
@@ -103,7 +109,7 @@ def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
 
 
 def _place_of_key() -> Location:
-    """Return the place of the configured interpreter: a file, or an environment variable."""
+    """Return the place of the key `python` of the configuration, for an error: a line of pyproject.toml, or an environment variable."""
     from scaffold.spec.config import find_sources
 
     said = find_sources(working_directory(), os.environ).said["python"]
@@ -141,16 +147,17 @@ def _commands(name: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Settings of proofs, and the proofs made so far: a run may have to start again."""
+    """Settings of the proofs of many ops, and the proofs made so far: if another process interferes, the whole run starts again."""
 
-    python: str | None
-    limit: int
-    every: bool = False  # prove also unchanged ops without a proof
-    insists: str = ""  # the option demanding a proof; empty if none does
-    done: "dict[str, Proof]" = field(default_factory=dict)
+    python: str | None  # `--python`
+    limit: int  # seconds for one op
+    every: bool = False  # `--prove`: prove also unchanged ops without a proof
+    # The option that makes a missing interpreter an error, "--prove"; "": it is a note.
+    insists: str = ""
+    done: "dict[str, Proof]" = field(default_factory=dict)  # by op
 
     def known(self, op: "Op") -> "tuple[Proof, ...]":
-        """Return the proofs of an op, none to two: the recorded one, and the one made in this run."""
+        """Return the proofs of an op, none to two: the recorded one, and the one made in this run; either may be of older code."""
         on_record = op.record.proof if op.record else None
         return tuple(filter(None, (on_record, self.done.get(op.listed.name))))
 
@@ -163,9 +170,10 @@ class Proofs(NamedTuple):
 
 
 class Proving:
-    """An interpreter with torch and its proof process; both are found or started on first use."""
+    """The interpreter and the process to prove one op in; both are found or started on first use."""
 
     def __init__(self, settings: "Values", console: Console) -> None:
+        """Keep the settings `python`, `limit` (seconds) and `verify` (the user asked for the proof); progress goes to `console`."""
         self._console = console
         self._python: str | None = settings.get("python")
         self._limit: int | None = settings.get("limit")
@@ -178,7 +186,7 @@ class Proving:
         return find_interpreter(self._python)
 
     def start(self) -> list[ScaffoldError]:
-        """Start a process and its import of torch, while the op is still being made; return the problems in the way, if any.
+        """Start a process and its import of torch, seconds long, while the op is still being made; return the problems in the way, if any.
 
         Without an interpreter it is a problem only if the user asked for the proof (`--verify`); else nothing is started.
         """
@@ -195,7 +203,7 @@ class Proving:
         return found
 
     def prove(self, name: str, request: "Request") -> "Verdict":
-        """Return the verdict on an op; progress is shown under its `name`."""
+        """Prove an op by its text and checks (`request`), and return the verdict; progress is shown under its `name`."""
         with self._console.proving([name], "verifying"):
             return self._started().prove(request)
 
@@ -215,7 +223,7 @@ class Proving:
 
 
 def check_limit(limit: int) -> list[ScaffoldError]:
-    """Return a problem if the time limit in seconds is below 1."""
+    """Return the error for a `--limit` below 1 second, to raise with others; [] for a valid one."""
     if limit >= 1:
         return []
     message = f"'{limit}' is not a number of seconds"
@@ -224,6 +232,6 @@ def check_limit(limit: int) -> list[ScaffoldError]:
 
 @contextmanager
 def proving(settings: "Values", console: Console) -> "Iterator[Proving]":
-    """Open a `Proving` for a command with these options, closed at the end of the context."""
+    """Open a `Proving` for a command with these options; at the end of the context its process is ended."""
     with closing(Proving(settings, console)) as found:
         yield found

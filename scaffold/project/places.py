@@ -1,9 +1,15 @@
 """Locations and style of an op's files: from the configuration, the options and the disk.
 
+The first step of every command that renders: a path decides the imports in the op's file and test, so it is needed before any text.
 In: the configuration, `--out-dir`, `--test-dir` and `--template-dir`. Out: a root above both directories, `Directories` relative
 to it; the templates, the head of each file, the formatter.
 Invariant: options override the configuration. The same options and configuration give the same root, so a run finds the
 remains of a killed one there.
+
+Words: the *root* is the directory all paths are below; the *base* is that of the pyproject.toml; *source* and *tests* are the directories of
+the op's file and its test; a *package* is a dotted import path, `my.ops`, None for a directory outside any package; an import *starts* at
+the directory above its first package; an op *joins* the project if it goes into the configured directories; *beside*: a test can
+import it without help, since pytest (`prepends`, its import mode) puts the start of the test's own package on the path.
 """
 
 import os
@@ -29,13 +35,16 @@ class Places(NamedTuple):
     """The root of all written files, the directories below it, and the style of files."""
 
     root: Path
-    directories: Directories
-    house: House = PLAIN
+    directories: Directories  # with the packages, and how tests import the op
+    house: House = PLAIN  # templates, licence lines, header
     formatter: Formatter = format_files
 
 
 def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Places:
-    """Return the places of an op's files, by options (relative to here) and configuration (relative to its file); raise if one is unusable."""
+    """Return the places of an op's files, by options (relative to here) and configuration (relative to its file).
+
+    `settings` has the options `out-dir`, `test-dir` and `template-dir`, if given. Raise ScaffoldError for each unusable one.
+    """
     base = _absolute(configuration.root)
     problems: list[ScaffoldError] = []
     out_dir = _option("out-dir", settings, problems)
@@ -73,7 +82,7 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
 
 
 def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House | None:
-    """Return the style of files; None if it cannot be found, with the error added to `problems`."""
+    """Return the style of files by `find`; None if it raises, with the error added to `problems`, to be raised with others."""
     try:
         return find()
     except ScaffoldError as error:
@@ -82,7 +91,10 @@ def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House 
 
 
 def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> None:
-    """Raise if a written file is a formula's own file; `paths` are relative to the root, `reads` to here."""
+    """Raise ScaffoldError if a file to be written is one a formula was read from: `--forward @swish.py:f` for the op swish.
+
+    `paths` are to be written, relative to the root; `reads` were read, relative to here.
+    """
     sources = {os.path.realpath(path) for path in reads}
     hint = "write the op elsewhere: --out-dir ops; or rename the op or the file"
     raise_all(
@@ -100,7 +112,10 @@ def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> No
 def _option(
     key: str, settings: Mapping[str, Any], problems: list[ScaffoldError]
 ) -> Path | None:
-    """Return the directory given by an option, perhaps not made yet; None without the option, or, with a problem added, if it is no directory."""
+    """Return the directory given by an option, perhaps not made yet; None without the option, or for a text that is no path.
+
+    `problems` gets an error for such a text, and for an existing file that is no directory.
+    """
     value = settings.get(key)
     if value is None:
         return None
@@ -122,7 +137,10 @@ def _absolute(path: str | Path) -> Path:
 def _check_exports(
     configuration: Configuration, source: Path, package: str | None
 ) -> None:
-    """Raise ScaffoldError if `exports` is on but the directory is no package: its `__init__.py` has no path to import ops by."""
+    """Raise ScaffoldError if `exports` is on but the directory of ops, `source`, is no package: an `__init__.py` cannot export from it.
+
+    `package` is its import path, None if it has none.
+    """
     if package is not None or (source / "__init__.py").exists():
         return
     message = f"'exports' is on, but '{configuration.source}' is not a package"
@@ -132,9 +150,10 @@ def _check_exports(
 
 
 def _root(base: Path, source: Path, tests: Path, *, moves: bool) -> Path:
-    """Return the directory all paths are relative to, with the run's journal: the project's, or else the common parent of both directories.
+    """Return the directory all paths are relative to; the journal of a run, to undo it if killed, is kept there too.
 
-    Outside a project (`moves`) it has to be writable; a project keeps its manifest and records in it.
+    It is the base, if both directories lie in it, else their nearest common parent that exists. `moves`: an op outside a project
+    may have another root if the base is not writable; a project keeps its manifest and records in the base.
     """
     inside = source.is_relative_to(base) and tests.is_relative_to(base)
     if inside and (not moves or os.access(base, os.W_OK)):
@@ -152,7 +171,10 @@ def _below(path: Path, root: Path) -> str:
 def _configured_package(
     configuration: Configuration, base: Path, source: Path
 ) -> str | None:
-    """Return the import path of `source` by the configuration's `package`; None if it has none, or `source` lies elsewhere."""
+    """Return the import path of `source` by the configuration's `package`; None if it has none, or `source` lies elsewhere.
+
+    With `source = "src/my"` and `package = "my"`, the directory src/my/norms of `--out-dir` is `my.norms`.
+    """
     top = _absolute(base / configuration.source)
     if configuration.package is None or not source.is_relative_to(top):
         return None
@@ -165,11 +187,13 @@ def _configured_package(
 def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | None:
     """Return the import path of a directory by the `__init__.py` files of it and its parents; None if it is no package.
 
-    `will_be`: it gets an `__init__.py` by this run. The path starts below `top`, the project, so that the name of a checkout is not part of it.
+    `will_be`: it gets an `__init__.py` by this run. The path starts below `top`, the project's base: a checkout may have any
+    name, even one with an `__init__.py` in it.
     """
     names: list[str] = []
     will_be = will_be and is_identifier(directory.name)
     while directory.parent != directory and directory != top:
+        # Not `names`: this is the given directory, the only one to get a file.
         if not (directory / "__init__.py").is_file() and not (will_be and not names):
             break
         names.insert(0, directory.name)
@@ -180,14 +204,17 @@ def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | N
 def _is_importable(
     configuration: Configuration, base: Path, source: Path, package: str | None
 ) -> bool:
-    """Return whether tests can import the op without our help: its package is installed, or on the configured pythonpath of pytest."""
+    """Return whether tests can import the op as they are: its package is installed, or on the configured pythonpath of pytest.
+
+    If not, a generated test adds the directory to `sys.path`.
+    """
     if configuration.installed and package and source.is_relative_to(base):
         return True
     return str(_start(source, package)) in configuration.pythonpath
 
 
 def _start(source: Path, package: str | None) -> Path:
-    """Return the directory above a package, the first to search for its import; `source` itself if it is no package."""
+    """Return the directory an import of the package at `source` starts from: for src/my/ops as `my.ops`, src; without a package, `source`."""
     for _ in package.split(".") if package else ():
         source = source.parent
     return source
@@ -200,10 +227,11 @@ def _op_testing(
     tests: Path,
     package: str | None,
 ) -> OpTesting:
-    """Return the place of the shared test module, and the needs of a test importing it; `package` is the ops' own.
+    """Return the place of `op_testing`, the module shared by all tests of a project, and what a test needs to import it.
 
-    It stands where the configuration says, else in the directory of the tests. Beside the ops it is imported as they are. pytest
-    with `prepend` puts the directory of a test file on the path: that helps if the import starts there (`beside`).
+    It stands where the configuration says, else in the directory of the tests. In the ops' directory it is imported as they are, from
+    their `package`. Otherwise its import needs no help if it starts on pytest's pythonpath (then `start` is None), or where that of
+    the test starts (`beside`); else a test adds `start` to `sys.path`.
     """
     base = _absolute(configuration.root)
     named = configuration.testing.file
@@ -230,7 +258,7 @@ TEMPLATE_DIR = "--template-dir"
 
 
 def find_house(configuration: Configuration, settings: Mapping[str, Any]) -> House:
-    """Return the style of files by configuration and options; `headed` adds the manifest's header."""
+    """Return the style of files by configuration and options: templates, licence, docstrings; `headed` adds the manifest's header."""
     return House(
         templates=find_templates(configuration, settings),
         licence=licence_lines(configuration.licence or ""),
@@ -249,7 +277,10 @@ def headed(house: House, configuration: Configuration, manifest: str) -> House:
 def find_templates(
     configuration: Configuration, settings: Mapping[str, Any]
 ) -> Templates:
-    """Return the templates in effect: the option's, the configuration's, and ours, of one name the first in this order."""
+    """Return the templates in effect: of one file name the option's, else the configuration's, else ours.
+
+    Raise ScaffoldError for each configured directory that is missing, and for an invalid template.
+    """
     configured = configured_directories(configuration)
     missing = [
         position for position, path in enumerate(configured) if not path.is_dir()
@@ -268,7 +299,7 @@ def configured_directories(configuration: Configuration) -> tuple[Path, ...]:
 
 
 def _missing(configuration: Configuration, position: int) -> ScaffoldError:
-    """Return the error for a missing template directory, at its place in the configuration."""
+    """Return the error for a missing template directory, the one at this position of `template-dirs`, at its place in the configuration."""
     said = find_sources(working_directory(), os.environ).said["template-dirs"]
     place = said.locate(("template-dirs", str(position)))
     message = f"'{configuration.template_dirs[position]}' is not a directory"

@@ -1,8 +1,13 @@
-"""Errors of failed proofs: the place, the problem and a hint.
+"""Errors of failed proofs: the place in the user's formulas, the problem, and a hint how to mend it.
 
+The process of a proof (`verify`) tells a failure by its subject, "forward" or "grad_x"; it knows nothing of options and files. Here
+the failure becomes the error that `new-op`, `sync` and `adopt` print.
 In: an op and its verdict. Out: an error, with the stated gradient beside the derived one, and with suggestions
 for a name missing from PyTorch.
 Invariant: a hint names options for ops given by options, and keys for ops in a table.
+
+Words: a gradient is *stated* if the user gave its formula, else *derived* by us; a *surrogate* is a gradient meant to differ from the
+derivative; the *case* of a failure says with which inputs it came, "alpha=-1.0"; *leading* dims, `...` or `*batch`, are any number of dims.
 """
 
 import ast
@@ -53,7 +58,7 @@ _REQUIRED = re.compile(r"--require ('[^']*')")
 
 
 class Subject(NamedTuple):
-    """The op of a verdict."""
+    """The op of a verdict, as the user gave it."""
 
     spec: OpSpec
     derived: frozenset[str]  # inputs with derived gradients
@@ -64,13 +69,14 @@ class Subject(NamedTuple):
 def error_of(
     subject: Subject, verdict: Verdict, notes: tuple[str, ...] = ()
 ) -> ScaffoldError:
-    """Return a failed proof as an error at its place, with notes and the derived gradient in its details.
+    """Return a failed proof as an error at its place, with `notes` and the derived gradient in its details.
 
-    It is a VerificationError; but a plain ScaffoldError, of bad input, if shapes for undeclared inputs were tried in vain.
+    It is a VerificationError (exit code 1); but a plain ScaffoldError, of bad input (2), if shapes for undeclared inputs were tried
+    in vain: then nothing is known to be wrong but the missing declaration.
     """
     spec, failure = subject.spec, verdict.failure
     assert failure is not None
-    other = misnamed(spec, failure.words)
+    other = misnamed(spec, failure.words)  # `torch.sigmod`: better than what follows
     place = (other and other.place) or _place(subject, failure)
     words = f"{failure.words}; nothing was written"
     if place is None or place.source != f"--{failure.subject}":  # not said twice
@@ -87,12 +93,16 @@ def error_of(
 
 
 def _in_file(subject: Subject) -> bool:
-    """Return whether the op's keys stand in a TOML file; hints then name keys instead of options."""
+    """Return whether the op's keys are in a TOML file; hints then name keys, `grad`, instead of options, `--grad`."""
     return subject.locate(("inputs",)).source.endswith(".toml")
 
 
 def _hint(subject: Subject, verdict: Verdict) -> str | None:
-    """Return the hint of a failed proof; None if there is nothing to advise."""
+    """Return the hint of a failed proof; None if there is nothing to advise.
+
+    By the failure's subject: for a gradient by whether it is stated or derived; for other subjects the shapes or conditions on
+    sizes the proof found to work, if any, to be declared.
+    """
     failure = verdict.failure
     assert failure is not None
     if subject.spec.is_library and verdict.torch.startswith("2.4."):
@@ -103,10 +113,10 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         grad, surrogate = key if in_file else option
         name = failure.subject.removeprefix("grad_")
         formulas = dict(subject.spec.gradients)
-        every = formulas.keys() >= {item.name for item in subject.spec.differentiable}
-        by_user = (
-            subject.spec.backward or name in formulas or name == "backward" and every
-        )
+        # A failure of the whole backward is the user's if each gradient is.
+        all_stated = formulas.keys() >= {x.name for x in subject.spec.differentiable}
+        by_user = subject.spec.backward or name in formulas
+        by_user = by_user or (name == "backward" and all_stated)
         if name in subject.derived or not by_user:
             return failure.hint or OURS.format(grad)
         if failure.actual == "None" and not failure.hint:
@@ -131,14 +141,17 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
 
 
 def test_shapes(verdict: Verdict) -> str:
-    """Return the shapes found for the tests, and conditions on their sizes, as a value of `test-shapes`: 'x[N, D]; D % 2 == 0'."""
+    """Return the shapes a proof found, with conditions on their sizes, as a value of `test-shapes`: 'x[N, D]; D % 2 == 0'."""
     entries = ", ".join(f"{name}[{dims}]" for name, dims in verdict.shapes.items())
     return "; ".join((entries, *verdict.conditions))
 
 
 def declared_shapes(verdict: Verdict, inputs: str, required: Iterable[str] = ()) -> str:
-    """Return options to declare the shapes found: `--inputs 'x[N, D]' --require 'D % 2 == 0'`."""
-    given = inputs or ", ".join(verdict.shapes)  # there may be a schema
+    """Return options to declare the shapes a proof found: `--inputs 'x[N, D]' --require 'D % 2 == 0'`, for a note.
+
+    `inputs` is the present value of `--inputs`, `required` the op's conditions so far, which stay.
+    """
+    given = inputs or ", ".join(verdict.shapes)  # "": they are given by a schema
     stated = f"--inputs '{with_dims(given, verdict.shapes)}'"
     conditions = dict.fromkeys((*required, *verdict.conditions))
     return " ".join(filter(None, (stated, as_options(conditions))))
@@ -149,7 +162,7 @@ def as_options(conditions: Iterable[str]) -> str:
 
 
 def untyped(spec: OpSpec) -> list[str]:
-    """Return the attributes of unknown type without a default: the tests have no value for them."""
+    """Return the attributes of unknown type without a default: the tests have no value for them, unless the user states samples."""
     if spec.samples is not None:
         return []
     return [
@@ -160,14 +173,17 @@ def untyped(spec: OpSpec) -> list[str]:
 
 
 def _named(spec: OpSpec, failure: Failure) -> str | None:
-    """Return a hint to name leading dims for a gradient wrong only if inputs broadcast along them; None for any other failure."""
-    found = {
+    """Return a hint to name leading dims, for a gradient wrong if inputs broadcast along them; None for any other failure.
+
+    For `x[..., D], y[..., D]` the dims of `...` may differ; as `x[*batch, D], y[*batch, D]` they are equal, and nothing broadcasts.
+    """
+    leading_dims = {
         f"grad_{item.name}": dim
         for item in spec.tensors
         if (dim := leading(spec.dims(item.name)))
     }
     broadcast = re.search(r"\b(leading|first) dim", failure.case)
-    dim = found.get(failure.subject)
+    dim = leading_dims.get(failure.subject)
     if dim is None or not broadcast:
         return None
     if dim != ANY_DIMS:
@@ -183,14 +199,14 @@ def _named(spec: OpSpec, failure: Failure) -> str | None:
 def _bounded(spec: OpSpec, failure: Failure, hint: str) -> str:
     """Return the hint with advice in front to assert an attribute's sign, if the gradient is right for its positive default alone.
 
-    The case of the failure says so: `alpha=-1.0`, where the default is 1.0.
+    The case of the failure says so: it is "alpha=-1.0" or "alpha=0.0", and the default is 1.0. Otherwise the `hint` is returned as it is.
     """
     name, _, value = failure.case.partition("=")
     defaults = {item.name: item.default for item in spec.attributes}
     default = defaults.get(name) or ""
     try:
         bounded = float(value) <= 0 < float(default)
-    except ValueError:  # another case, or no number
+    except ValueError:  # the case is not of this form, or one value is no number
         return hint
     if not bounded:
         return hint
@@ -199,7 +215,10 @@ def _bounded(spec: OpSpec, failure: Failure, hint: str) -> str:
 
 
 def _place(subject: Subject, failure: Failure) -> Location | None:
-    """Return the place of a failure in the user's input: the raising part of a formula, else the formula; None if it has none."""
+    """Return the place of a failure in the user's input: the raising part of a formula, else the formula, or a key as `samples`.
+
+    None for a gradient that is derived, and for a failure of the process.
+    """
     spec = subject.spec
     if failure.subject in SAID:
         return subject.locate((failure.subject,))
@@ -208,13 +227,14 @@ def _place(subject: Subject, failure: Failure) -> Location | None:
         formula = spec.forward
     if formula is None:
         return None
-    said = (_normal(text) for text in (failure.expression, failure.statement))
-    places = (formula.locate(partial(_reads, text)) for text in said if text)
+    # The smaller part first; either may be unknown, or not be in this formula.
+    parts = (_normal(text) for text in (failure.expression, failure.statement))
+    places = (formula.locate(partial(_reads, text)) for text in parts if text)
     return next(filter(None, places), formula.location)
 
 
 def _formula(spec: OpSpec, subject: str) -> Formula | None:
-    """Return the stated formula of a subject like "grad_x"; else the backward's or the surrogate's; None if it was derived."""
+    """Return the stated formula of a subject like "grad_x"; else the formula of the whole backward or surrogate; None if it was derived."""
     formula = {f"grad_{name}": one for name, one in spec.gradients}.get(subject)
     if formula is None and subject.startswith(("grad_", "backward")):
         return spec.backward or (spec.surrogate and spec.surrogate.forward)
@@ -230,14 +250,14 @@ def _normal(code: str) -> str:
 
 
 def _reads(code: str, node: ast.AST) -> bool:
-    """Return whether a node is this code, as `ast` unparses it."""
+    """Return whether a node is this code, normalized by `_normal`."""
     return ast.unparse(node) == code
 
 
 def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
-    """Return the stated and the derived gradient below each other, `written: ...` and `derived: ...`, for a subject like "grad_x".
+    """Return lines to compare a wrong stated gradient with the derived one: "written: grad_x = grad_output", "derived: ...".
 
-    () if the gradient was not stated, or cannot be derived.
+    `subject` is "grad_x" or the like. () if the gradient was not stated, or cannot be derived; of a stated whole backward the second alone.
     """
     name = subject.removeprefix("grad_")
     stated = {f"grad_{each}": formula for each, formula in spec.gradients}
@@ -246,19 +266,19 @@ def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
     derived = derived_lines(spec, name)
     if not derived:
         return ()
-    mine = stated.get(subject)
-    text = " ".join(mine.text.split()) if mine else ""
-    written = (f"written: {subject} = {text}",) if mine else ()
+    by_user = stated.get(subject)
+    text = " ".join(by_user.text.split()) if by_user else ""  # on one line
+    written = (f"written: {subject} = {text}",) if by_user else ()
     return (*written, f"derived: {'; '.join(derived)}")
 
 
 def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
-    """Return the lines of the derived backward for the gradient of `name`; () if it cannot be derived.
+    """Return the lines of the backward we would derive for the gradient of the input `name`; () if it cannot be derived.
 
-    A surrogate's gradient is derived from the surrogate's own forward.
+    The stated gradients are left out for it. A surrogate's gradient is derived from the surrogate's own forward.
     """
     forward = spec.surrogate.forward if spec.surrogate else spec.forward
-    alone = replace(
+    without_stated = replace(
         spec,
         forward=forward,
         surrogate=None,
@@ -267,14 +287,14 @@ def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
         derive=True,
     )
     with suppress(ScaffoldError):
-        derivation = derive(alone)
+        derivation = derive(without_stated)
         if forward is not None and name not in derivation.missing:
             return _lines(derivation, name)
     return ()
 
 
 def _lines(derivation: Derivation, name: str) -> tuple[str, ...]:
-    """Return the lines of a derivation's backward with a part in the gradient of `name`."""
+    """Return the lines of a derivation's backward with a part in the gradient of `name`: each block says which gradients it serves."""
     return tuple(
         line.strip()
         for block in derivation.blocks
@@ -295,14 +315,17 @@ LACKING = re.compile(
 
 
 class Misnamed(NamedTuple):
-    """The place of a missing name, and a hint."""
+    """The place of a name that PyTorch lacks, if a formula has it, and a hint with the name perhaps meant."""
 
     place: Location | None
     hint: str | None
 
 
 def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
-    """Return the place and a hint for an error about a missing attribute or argument; None for other messages (`words`)."""
+    """Return the place and a hint for a failure with these `words`, if they are of a missing attribute or argument; None for others.
+
+    For "raised AttributeError: module 'torch' has no attribute 'sigmod'" the hint is "did you mean 'sigmoid'?".
+    """
     if lacking := LACKING.search(words):
         return Misnamed(None, f"call {lacking[1]}() with {lacking[2]}")
     found = MISSING.match(words)

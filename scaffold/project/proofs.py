@@ -1,10 +1,16 @@
 """Proofs of ops: a changed Function is proven before a file is written; passed tests are recorded as proofs.
 
+Three parts: `prove_works` for the ops of a manifest (`sync`), `prove` for one op not written yet (`new-op`, `adopt`), and
+`begin` and `record_passed` for tests run by `scaffold verify OP`. `verify` runs the code; here is decided what to run, and what counts.
 In: the work on the ops, the plan to be carried out, the settings of proofs; or the passed tests. Out: the
 `Proof` of each op proven or unprovable; an error naming every failure at its place.
 Invariant: without anything to prove no process is started; a recorded proof was run. Passed tests count for the
 specification and the files at the start of the run, if no file is out of date and nothing was removed from the
 generated tests.
+
+Words: a *proof* holds for a specification and for the code of a Function, by their digests; a proof that *lacks* something says
+why there can be none; a *work* is an op of a run with its planned files (`survey.Work`); *provable* are the texts to run as a
+proof; an op's *standing* compares a file on disk with the text once written, its *maths* is the digest of all a proof depends on.
 """
 
 import re
@@ -70,16 +76,17 @@ def prove_works(
 ) -> Proofs:
     """Prove the ops without a valid proof, before their files are written; raise VerificationError with all failures.
 
-    `resolved` is the plan of the files. Returned are the proofs by op, new or from the same run (`run.done`), and notes for the user.
+    `resolved` is the plan of the files. Returned are the proofs by op, to be recorded, and notes for the user. The run may have been
+    disturbed and start again: proofs are kept in `run.done`, and not made a second time.
     """
     found: dict[str, Proof] = {}
-    asked: dict[str, Provable] = {}
+    to_run: dict[str, Provable] = {}
     notes = []
     for work in works:
         name, code = work.op.listed.name, _codes(project, work, resolved)
         if not _is_due(project, work, code, run.every):
             continue
-        if work.provable is None:
+        if work.provable is None:  # there is a proof of the rendered code already
             proof = work.proof
         else:
             proof, done = work.provable.proof, run.done.get(name)
@@ -88,11 +95,12 @@ def prove_works(
             elif done and (done.spec, done.function) == (proof.spec, proof.function):
                 found[name] = done
             else:
-                asked[name] = work.provable
+                to_run[name] = work.provable
+        # The user edited the Function: what was proven is not in the file.
         if proof and code.after and proof.function != code.after:
             notes.append(f"{name}: {OTHER.format(op=name)}")
-    if asked:
-        made = _verdicts(project, asked, run, console)
+    if to_run:
+        made = _verdicts(project, to_run, run, console)
         found |= made.found
         run.done.update(made.found)
         notes += made.notes
@@ -107,7 +115,7 @@ class _Codes(NamedTuple):
 
 
 def _codes(project: "Project", work: "Work", resolved: "Plan") -> _Codes:
-    """Return the digests of the Function as on disk, and as it will be after the plan `resolved`."""
+    """Return the digests of the op's Function as on disk, and as it will be after the plan `resolved`; equal if its file stays."""
     path = next(
         item.path for item in work.prospects if item.wanted and item.wanted.role == "op"
     )
@@ -128,24 +136,24 @@ def _code(work: "Work", data: bytes | None) -> str:
 def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool:
     """Return whether an op needs a proof: it has no record, its Function changes, or its proof is of another specification.
 
-    `every` asks for one even if nothing changed; a recorded proof of this very Function and specification is enough in any case.
+    `every` (`--prove`) asks for one even if nothing changed; a recorded proof of this very Function and specification is enough in any case.
     """
     record = work.op.record
     if record is None and project.configuration.project:
-        return True
+        return True  # it is new; outside a project there are no records
     proof = record.proof if record else None
     if proof and (proof.spec, proof.function) == (work.op.maths, code.after):
         return False
-    moved = proof is not None and proof.spec != work.op.maths
-    return every or moved or code.before != code.after
+    other_spec = proof is not None and proof.spec != work.op.maths
+    return every or other_spec or code.before != code.after
 
 
 def _verdicts(
     project: "Project", asked: "Mapping[str, Provable]", run: Run, console: Console
 ) -> Proofs:
-    """Prove the `asked` ops in other processes, with a progress bar; raise all failures together.
+    """Prove the `asked` ops, by name, in other processes, with a progress bar; raise all failures together.
 
-    Without an interpreter that has torch, return a note instead, or raise if the user insists on proofs.
+    Without an interpreter that has torch, return no proofs and a note, or raise ScaffoldError if an option asked for proofs (`run.insists`).
     """
     from scaffold.verify import Request, import_path, processes_for, verify_many
 
@@ -174,14 +182,14 @@ def _verdicts(
             found[name] = proof._replace(tool=__version__, torch=verdict.torch)
             said = filter(None, (*verdict.notes, asked[name].whose))
             notes += [f"{name}: {note}" for note in said]
-    if problems:
+    if problems:  # once for all of them
         problems[0].details = (*interpreter.note(), *problems[0].details)
     raise_all(problems)
     return Proofs(found, tuple(notes))
 
 
 def _error(project: "Project", name: str, verdict: "Verdict") -> ScaffoldError:
-    """Return the failure as an error, at its place in the manifest."""
+    """Return the failure of an op as an error, at its place in the manifest; each line of its details begins with the op's name."""
     from scaffold.derive import derive
     from scaffold.project.proof_errors import Subject, error_of
     from scaffold.project.specification import specification
@@ -203,13 +211,14 @@ NOT_OURS = (
 FITTED = "sizes of the tests as the forward wants them"
 USED = "tests use shapes found by running the forward; these options declare them: {}"
 TESTS = "tests"  # the subject of a failure in the tests, not the op
-Again = Callable[[Mapping[str, Any]], Generated]  # with these keys added
+Again = Callable[[Mapping[str, Any]], Generated]  # generates the op with more keys
 
 
 def fitting(generated: Generated, values: Values, settings: Values) -> Again | None:
-    """Return a function to generate the same op with more keys, such as test shapes the forward accepts.
+    """Return a function to generate the same op with more keys, for `prove`: with test shapes the forward accepts, say.
 
-    None if those are not ours to choose: the keys are in a file, or sizes and shapes are stated already.
+    `values` are the keys given by options, `settings` the options of the run. None if the keys are not ours to choose: they are in a
+    file, or sizes and shapes are stated already.
     """
     stated = "inputs" in values or generated.specified.inferred is not None
     if not stated or "spec" in settings or {"require", "test-shapes"} & values.keys():
@@ -229,7 +238,7 @@ def prove(
 
     If the forward refuses the tests' default shapes, the op is generated `again` with shapes it accepts, for its tests alone: the op still
     takes any shape. If declared sizes depend on each other, that condition is added likewise. If the op is not `tested` (its test file is
-    not written), a failure in the tests alone is a note.
+    not written), a failure in the tests alone is a note. An op with parts left to write, or without an interpreter, gets a note, no proof.
     """
     if proving.interpreter is None:
         return _add_note(generated, UNPROVEN)
@@ -259,10 +268,9 @@ def _first_that_fits(
 ) -> tuple[Generated, Verdict, str]:
     """Return the op as proven last, its verdict, and the digest of the code as run; the verdict may be a failure.
 
-    `again` generates the op with more keys; None: they are the user's own, and stay.
-
-    A first proof may find sizes the forward accepts; the op is then generated `again` with them. An nn.Module's op, if its forward refuses
-    the sizes declared by its parameters, is tried with fewer of them (`wider`), and as first generated if none of these passes.
+    A first proof may find sizes the forward accepts; the op is then generated `again` with them (None: the user's keys stay). An op from an
+    nn.Module has sizes inferred from its parameters; if its forward refuses these, inputs with fewer sizes are tried (`wider`): if none
+    passes, the first failure is returned.
     """
     known = generated.specified.inferred
     verdict, ran = _verdict(generated, proving)
@@ -284,7 +292,10 @@ def _first_that_fits(
 def _with_sizes(
     generated: Generated, verdict: Verdict, ran: str, proving: Proving, again: Again
 ) -> tuple[Generated, Verdict, str]:
-    """Prove the op again, with the sizes found by the first proof; without any, return the first verdict as it is."""
+    """Generate and prove the op again, with the sizes the first proof found; without any, return the arguments as they are.
+
+    Returned are the op, its verdict and the digest of the code run, as by `_first_that_fits`.
+    """
     if not (verdict.shapes or verdict.conditions):
         return generated, verdict, ran
     generated = _fitted(generated, verdict, again)
@@ -292,7 +303,7 @@ def _with_sizes(
 
 
 def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
-    """Wrap `again`, which generates the op with more keys, so it also sets `inputs`; conditions on sizes not in these are dropped."""
+    """Return `again` with the key `inputs` always set to these; of the conditions `require` those on sizes not in them are dropped."""
     sizes = set(re.findall(r"\w+", inputs))
     kept = [text for text in require if set(re.findall(r"[A-Za-z_]\w*", text)) <= sizes]
 
@@ -304,7 +315,10 @@ def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
 
 
 def _compared(generated: Generated, verdict: Verdict) -> str:
-    """Return the end of the message "proven: ... gradients ...", on their reference; the values of a surrogate may have none."""
+    """Return the end of the message "proven: 12 calls and gradients ...", with what they were compared: "are those of PyTorch's autograd".
+
+    A surrogate's gradient given as a formula is meant to differ from any reference: only shapes and dtypes are proven.
+    """
     surrogate = generated.spec.surrogate
     if surrogate is not None and surrogate.forward is None:
         return (
@@ -317,7 +331,7 @@ def _compared(generated: Generated, verdict: Verdict) -> str:
 
 
 def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
-    """Return the op generated again with the verdict's test shapes, or else its conditions on sizes, and a note on them."""
+    """Return the op generated again with the sizes the verdict found to work, test shapes or else conditions, and a note on them."""
     if not verdict.shapes:
         said = f"{FITTED}: {as_options(verdict.conditions)}"
         return _add_note(again({"require": [*verdict.conditions]}), said)
@@ -328,7 +342,7 @@ def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
 
 def _is_written(generated: Generated, ran: str) -> bool:
     """Return whether the file to be written has the proven code (`ran`, its digest): a team's template may have changed it."""
-    text = next(iter(generated.files.values()))
+    text = next(iter(generated.files.values()))  # the op's file is the first
     names = generated.spec.definitions
     return function_digest(text, names) == ran
 
@@ -339,7 +353,7 @@ def _add_note(generated: Generated, *notes: str) -> Generated:
 
 
 def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
-    """Prove the op, and return the verdict and the digest of the code run."""
+    """Prove the op once, as it was generated, and return the verdict and the digest of the code run."""
     asked = provable_of(generated.spec, generated.derivation, Proof("", ""))
     request = request_of(generated, asked.op, asked.checks)
     request = request._replace(kernels=asked.kernels)
@@ -347,7 +361,7 @@ def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
 
 
 def request_of(generated: Generated, op: str, checks: str) -> Request:
-    """Return the request to prove an op: its text, the module of checks, and files of the user's not written yet."""
+    """Return the request to prove an op: its text `op`, that of its module of `checks`, and the files it imports but not written yet."""
     modules = tuple((item.module, item.text) for item in generated.companions)
     path = import_path(Path.cwd(), generated.root / generated.source)
     return Request(op, checks, path, modules)
@@ -370,12 +384,12 @@ class Begun(NamedTuple):
     """An op at the start of its tests' run."""
 
     maths: str  # digest of everything a proof of it depends on
-    texts: Mapping[str, str]  # of its files, by role
-    objection: str  # the reason a pass would prove nothing
+    texts: Mapping[str, str]  # of its files, by role: "op", "test", "triton"
+    objection: str  # the reason a pass would prove nothing; "" if it would count
 
 
 def begin(project: Project, stale: Mapping[str, bool]) -> dict[str, Begun]:
-    """Return the ops of a project before their tests run; `stale` says by op if files are out of date."""
+    """Return the state of ops before their tests run, for `record_passed` to compare; `stale` says by op if files are out of date."""
     if not project.configuration.project:
         return {}  # it keeps no records
     return {
@@ -389,7 +403,7 @@ def begin(project: Project, stale: Mapping[str, bool]) -> dict[str, Begun]:
 
 
 def _texts(project: Project, op: Op) -> dict[str, str]:
-    """Return the present texts of an op's recorded files, by role; missing files are left out."""
+    """Return the present texts of an op's recorded files, by role, "op" or "test"; missing files are left out."""
     files = op.record.files if op.record else ()
     data = {kept.role: (kept.path, present(project.root, kept.path)) for kept in files}
     return {
@@ -400,7 +414,7 @@ def _texts(project: Project, op: Op) -> dict[str, str]:
 
 
 def _objection(project: Project, op: Op, stale: bool) -> str:
-    """Return the reason why passed tests would prove nothing; "" if there is none.
+    """Return the reason why passed tests of an op would prove nothing; "" if there is none.
 
     The files must be recorded and up to date, and the generated tests unchanged but for additions.
     """
@@ -415,7 +429,7 @@ def _objection(project: Project, op: Op, stale: bool) -> str:
 
 
 def _objection_to_shared(project: Project) -> str:
-    """Return why the shared test module is not as generated; "" if it is."""
+    """Return why the shared test module, `op_testing`, does not ask what we generated; "" if it does: tests get their methods from it."""
     shared = survey_shared(project)
     kept = shared.record.kept(ROLE) if shared and shared.record else None
     if shared is None or kept is None:
@@ -425,7 +439,10 @@ def _objection_to_shared(project: Project) -> str:
 
 
 def _is_tampered(kept: Kept, known: Standing) -> bool:
-    """Return whether the user changed or removed parts of a generated file; additions do not count."""
+    """Return whether the user changed or removed parts of a generated test file, so passing says less; additions do not count.
+
+    `kept` is the file as recorded, `known` its state on disk. Without the recorded text nothing can be compared: True.
+    """
     if not known.edited:
         return False
     base = kept.written
@@ -435,7 +452,7 @@ def _is_tampered(kept: Kept, known: Standing) -> bool:
 def record_passed(
     passed: Mapping[str, str], begun: Mapping[str, Begun]
 ) -> dict[str, str]:
-    """Record a proof for each op with passed tests; return, by op, the reason another one gets none.
+    """Record a proof for each op with passed tests and without a valid proof; return, by op, the reason another one gets none.
 
     `passed` has the version of torch by op, `begun` the ops as they were before the tests ran: if one changed since, the tests ran
     on other code.
@@ -469,7 +486,10 @@ def record_passed(
 
 
 def _with_proof(op: Op, record: Record, begun: Begun, torch: str) -> Record:
-    """Return an op's record with the proof by its passed tests, run with this version of `torch`."""
+    """Return an op's record with the proof by its passed tests, run with this version of `torch`.
+
+    `text` in a proof names the file as written if the code in it was proven; after an edit there is only the digest of the code.
+    """
     kept = record.kept("op")
     assert kept is not None  # or else there was an objection
     as_written = not op.standings[kept.path].edited
