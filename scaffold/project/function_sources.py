@@ -1,9 +1,12 @@
-"""The source of a function of this process as text, as `@file.py:function` would name it.
+"""The source of a function of this process as text, as `@file.py:function` would name it: `scaffold.derive(function)` begins here.
 
+All later stages read text, of a key or of a file; a function of a notebook cell is in no file, so the text of one is made for it.
 In: a function, or the text of a forward. Out: a `ForwardText`: the value of the key `forward`, the op's name, and
 texts of virtual files. Invariant: the function is read, never called. A function in a file is read there; for one from a
 notebook cell, or nested in another function, the text is its own source, with the constants, functions and imports it
 reads.
+
+Words: a *virtual* file is a text under a path that does not exist, given to the reader of formulas in place of a file.
 """
 
 import ast
@@ -21,7 +24,7 @@ from scaffold.formula.definitions import names_read
 
 PLACE = Location("forward")
 Defined = FunctionType | type
-SIMPLE = (bool, int, float, str, type(None))
+SIMPLE = (bool, int, float, str, type(None))  # `repr` of such a value is its code
 
 
 class ForwardText(NamedTuple):
@@ -33,7 +36,10 @@ class ForwardText(NamedTuple):
 
 
 def forward_of(forward: object) -> ForwardText:
-    """Return a function of this process, or a text, as a value of the key `forward`; a function outside any file gets a virtual one."""
+    """Return a function of this process, or a text, as a value of the key `forward`: "@ops.py:swish", "x * 2".
+
+    A function outside any file gets a virtual one. Raise ScaffoldError for a lambda, a method or anything else without readable source.
+    """
     if isinstance(forward, str):
         return _of_given_text(forward)
     function = _readable(forward)
@@ -45,9 +51,12 @@ def forward_of(forward: object) -> ForwardText:
 
 
 def _of_given_text(text: str) -> ForwardText:
-    """Return a text as a value of `forward`: `@file:name` and a formula as they are, definitions as a virtual file, named by their last one."""
+    """Return a text as a value of `forward`: `@file:name` and a formula as they are, definitions as a virtual file.
+
+    The op is named by the function: of several definitions the last one. A formula's op is called "derived".
+    """
     if text.lstrip().startswith("@"):
-        function = text.strip().rpartition(":")[2]
+        function = text.strip().rpartition(":")[2]  # it names the op
         return ForwardText(text, function if function.isidentifier() else "derived")
     plain = textwrap.dedent(text).strip("\n")
     try:
@@ -61,7 +70,7 @@ def _of_given_text(text: str) -> ForwardText:
 
 
 def _in_virtual_file(name: str, text: str) -> ForwardText:
-    """Return the function `name` of a text, read as if the text were a file."""
+    """Return the value of `forward` for the function `name` of a text, the text as its virtual file: "@<swish>.py:swish"."""
     path = f"<{name}>.py"
     files = {os.path.abspath(path): text}
     return ForwardText(f"@{path}:{name}", name, files)
@@ -103,7 +112,7 @@ def _of_lambda(function: FunctionType) -> str:
 
 
 def _file_of(function: Defined) -> str | None:
-    """Return the path of the function's file, relative if it is below the working directory.
+    """Return the path of the file with the function at its top level, relative if it is below the working directory.
 
     None for a function in a notebook's cell or inside another one: no file has it at its top level.
     """
@@ -120,8 +129,11 @@ def _file_of(function: Defined) -> str | None:
 
 
 def _standalone_text(function: Defined) -> str:
-    """Return the text of a file with the function and all it reads, directly or not: functions beside it, constants, imports."""
-    lines: dict[str, tuple[object, str]] = {}
+    """Return the text of a file with the function and all it reads, directly or not: functions beside it, constants, imports.
+
+    Raise ScaffoldError if two functions read different values under one name, as a file has only one.
+    """
+    lines: dict[str, tuple[object, str]] = {}  # name -> its value and its code
     waiting: list[Defined] = [function]
     while waiting:
         one = waiting.pop()
@@ -141,6 +153,7 @@ def _standalone_text(function: Defined) -> str:
         text for _, text in lines.values() if text.startswith(("import", "from"))
     ]
     others = [text for _, text in lines.values() if text not in imports]
+    # Reversed: the function itself, found first, comes last, after all it reads.
     return "\n".join([*imports, *reversed(others)]) + "\n"
 
 
@@ -178,7 +191,7 @@ def _code(function: Defined) -> CodeType:
 
 def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]:
     """Yield each outer name the definition reads, with its value: of a function, or of a class's methods other than `__init__`."""
-    node, *_ = ast.parse(source).body
+    node, *_ = ast.parse(source).body  # the source is one definition
     if isinstance(defined, FunctionType) and isinstance(node, ast.FunctionDef):
         yield from _read(defined, node)
     if isinstance(defined, type) and isinstance(node, ast.ClassDef):
@@ -193,21 +206,24 @@ def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]
 def _read(
     function: FunctionType, node: ast.FunctionDef
 ) -> Iterator[tuple[str, object]]:
-    """Yield each outer name a function reads, with its value: of an enclosing function or the module; unknown names are reported later."""
+    """Yield each outer name a function reads, with its value: of an enclosing function or the module.
+
+    Names without a value, misspelt or built in, are left to the reader of the formula. `node` is the function's definition.
+    """
     own = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     cells = dict(
         zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     )
     for name in dict.fromkeys(names_read(node)):
         if name in cells:
-            if name != "__class__":
+            if name != "__class__":  # the cell of `super()`, in a method
                 yield name, cells[name].cell_contents
         elif name in function.__globals__ and name not in own:
             yield name, function.__globals__[name]
 
 
 def _stands_beside(value: FunctionType, function: Defined) -> bool:
-    """Return whether a function is of the same module, or of `__main__`: its source is copied, any other is imported."""
+    """Return whether the function `value` is of the same module as `function`, or of `__main__`: it is copied, any other is imported."""
     return value.__module__ in (function.__module__, "__main__")
 
 
@@ -219,7 +235,10 @@ def _check_alias(name: str, value: FunctionType) -> None:
 
 
 def _line(name: str, value: Any, reader: str) -> str:
-    """Return a line giving `name` this value: an import or a constant; raise ScaffoldError if `reader` reads anything else."""
+    """Return a line of a file giving `name` this value, an import or a constant: "import torch as th", "EPS = 1e-05".
+
+    Raise ScaffoldError for another value, such as a tensor; `reader` is the function reading it, for the message.
+    """
     if isinstance(value, ModuleType):
         return f"import {value.__name__} as {name}"
     if _is_simple(value):

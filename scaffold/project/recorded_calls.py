@@ -1,6 +1,7 @@
-"""Recorded calls: what the project's own tests call its Functions with, as arguments of a test.
+"""Recorded calls: arguments that a project's own tests call its Functions with, as arguments of a test, for `scaffold test-stub --record`.
 
-In: an interpreter, tests, the Functions of files. Out: rows of arguments, each an expression; notes.
+`verify.recordings` runs the tests and records; here the calls worth a gradcheck are chosen and written as code, for `inspect.stubs`.
+In: an interpreter, tests, the Functions of files. Out: rows, each the arguments of one call as expressions; notes.
 Invariant: a row is as small as gradcheck needs it; a call with an object that no text can make again is none.
 """
 
@@ -14,19 +15,19 @@ from scaffold.inspect.trial_inputs import Argument
 from scaffold.project.hand_written import Meant
 from scaffold.verify.recordings import Given, Recording, Tensor, record
 
-LARGEST = 2000  # elements of a call that gradcheck is to differentiate
+LARGEST = 2000  # elements of all tensors of a call; gradcheck of more takes too long
 ROWS = 3  # calls of one Function, the smallest
 
 
 class Recorded(NamedTuple):
-    """The recorded calls of all Functions."""
+    """The recorded calls of all Functions, to be asked for those of one file."""
 
     recording: Recording
 
     def rows(self, meant: Meant) -> dict[str, Rows]:
         """Return up to `ROWS` smallest calls of each Function of a file, by its qualified name; Functions without one are left out.
 
-        All calls of a Function have as many arguments as its first.
+        A generated test is parametrized with the rows of a Function, so all have as many arguments as its first small call.
         """
         found = {}
         for name, calls in self._calls(meant):
@@ -38,7 +39,7 @@ class Recorded(NamedTuple):
         return found
 
     def notes(self, several: Sequence[Meant]) -> Iterator[str]:
-        """Yield the trouble of the tests' run, if any, and each Function without a call, or without one small enough."""
+        """Yield notes for the user: the trouble of the tests' run, if any, and each Function without a call, or without one small enough."""
         if self.recording.trouble:
             yield self.recording.trouble
         for meant in several:
@@ -70,28 +71,32 @@ def _elements(call: Given) -> int:
 
 
 def _row(call: Given, chosen: Sequence[Given]) -> tuple[Argument, ...]:
-    """Return the arguments of a call as text; a tensor requires grad if it did at this position in any of the `chosen` calls."""
+    """Return the arguments of a call as text; a tensor requires grad if it did at this position in any of the `chosen` calls.
+
+    One test makes all of these calls, and checks the same gradients in each.
+    """
     columns = zip(*chosen, strict=True)
-    needed = [
+    requires_grad = [
         any(isinstance(item, Tensor) and item.needed for item in column)
         for column in columns
     ]
-    return tuple(_argument(item, needed[place]) for place, item in enumerate(call))
+    return tuple(map(_argument, call, requires_grad))
 
 
-def _argument(item: Tensor | str, needed: bool) -> Argument:
-    """Return an argument as text: a value's own, or a call of `recorded` with a tensor's shape, strides and dtype.
+def _argument(item: Tensor | str, requires_grad: bool) -> Argument:
+    """Return an argument as text: of a value its code, of a tensor `recorded((2, 3), (3, 1)).requires_grad_()`, with shape and strides.
 
-    `needed`: a tensor of some call at this position requires grad; a value there stands for an absent one.
+    `recorded` is a function of the generated test. `requires_grad`: a tensor of some call at this position does; a value there, None,
+    stands for an absent one.
     """
     if isinstance(item, str):
-        return Argument("", "optional" if needed else "value", item)
+        return Argument("", "optional" if requires_grad else "value", item)
     parts = [repr(item.shape), repr(item.dense_stride)]
     if item.dtype.startswith("complex"):
         parts.append("torch.cdouble")
     elif not item.dtype.startswith(("float", "bfloat")):
         parts.append(f"torch.{item.dtype}")
-        parts += map(str, item.range or ())
-    grad = ".requires_grad_()" if needed else ""
+        parts += map(str, item.range or ())  # smallest and largest value: an index
+    grad = ".requires_grad_()" if requires_grad else ""
     text = f"recorded({', '.join(parts)}){grad}"
-    return Argument("", "tensor" if needed else "constant", text)
+    return Argument("", "tensor" if requires_grad else "constant", text)

@@ -1,8 +1,14 @@
 """Rendering of an op's files: from its specification to a derivation and texts, for one op or many.
 
+It joins the stages `spec` -> `derive` -> `render`: `generate` and its like for a single op not written yet (`new-op`, `adopt`, the API),
+`render_ops` for the ops of a manifest (`sync`, `check`), whose files `update` then compares with those on disk.
 In: options and settings by key, or a `Project` and its ops. Out: the generated files, with the texts
 to run as their proof; nothing is written.
 Invariant: the texts do not depend on the number of processes; a problem of one op hides none of another's.
+
+Words: a *derivation* is an op's forward with the gradients found for it; a *draft* is a text not formatted yet: its digest tells later if a
+file has to be written anew; *layers* are a team's directories of templates; a *proof* holds for a specification and the code
+of a Function, by their digests; *known* proofs are those on record and those made in this run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +60,7 @@ Known = Mapping[str, tuple[Proof, ...]]  # of each op
 
 
 class Made(NamedTuple):
-    """The derivation and files of an op."""
+    """The derivation and files of an op: the op's own file first, then those of its test and kernels, if any."""
 
     derivation: Derivation
     files: tuple[Wanted, ...]
@@ -66,9 +72,10 @@ class Setting(NamedTuple):
 
     configuration: Configuration
     places: Places
-    formatted: bool = True
-    proving: bool = False
-    unwritten: Mapping[str, str] = MappingProxyType({})  # by absolute path
+    formatted: bool = True  # False: texts are "", only digests of drafts are made
+    proving: bool = False  # find or prepare a proof, too
+    # Files of formulas that the same run writes, by absolute path.
+    unwritten: Mapping[str, str] = MappingProxyType({})
 
 
 def make(
@@ -76,12 +83,13 @@ def make(
 ) -> Made:
     """Derive an op and render its files; the one way from a specification to texts, for every command.
 
-    `manifest` is named in the files' header; None: there is none. `locate` gives the place of a key, for errors.
+    `manifest` is named in the files' header; None: there is none. `locate` gives the place of a key, for errors. Raise ScaffoldError if
+    the op has not what the project requires of every op, or its file would replace the tests' shared module.
     """
     start_rendering()
     derivation = derive(spec)
     configuration, places = setting.configuration, setting.places
-    once = derivation.once_differentiable
+    once = derivation.once_differentiable  # a project may require a reason for it
     check_reason(configuration.require, spec, once, locate)
     house = places.house
     if manifest is not None:
@@ -103,7 +111,10 @@ def make(
 
 
 def within_limits(house: House, render: Callable[[], Text]) -> Text:
-    """Return the result of `render`; with a team's templates it runs in a process with limits of time and memory, since their cost is unknown."""
+    """Return the result of `render`; with a team's templates it runs in a process with limits of time and memory.
+
+    A template is a program of the team's, and may never end; raise ScaffoldError at a limit.
+    """
     if not house.templates.layers:
         return render()
     from scaffold.verify.limits import LimitReached, limited
@@ -115,7 +126,7 @@ def within_limits(house: House, render: Callable[[], Text]) -> Text:
 
 
 def function_shown(spec: OpSpec, derivation: Derivation, places: Places) -> str:
-    """Return the formatted text of an op's Function alone."""
+    """Return the formatted text of an op's Function alone, to show it in a notebook or a report."""
     from scaffold.render.opfile import function_text
 
     length, house = places.directories.line_length, places.house
@@ -123,7 +134,7 @@ def function_shown(spec: OpSpec, derivation: Derivation, places: Places) -> str:
 
 
 def _beyond_limits(house: House) -> ScaffoldError:
-    """Return the error for a team's templates over the limits."""
+    """Return the error for a team's templates over the limits of `within_limits`; which one it was is not known."""
     from scaffold.verify.limits import SECONDS
 
     found = sorted({source.path for source in house.templates.sources})
@@ -135,7 +146,7 @@ def _beyond_limits(house: House) -> ScaffoldError:
 def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
     """Raise ScaffoldError if the op's file or module would replace `op_testing`, imported by all tests."""
     shared, own = places.directories.op_testing, layout(spec.name, places.directories)
-    if shared is None:
+    if shared is None:  # each test holds all of its code
         return
     if own.module != shared.module and shared.path not in (own.op_path, own.test_path):
         return
@@ -145,7 +156,7 @@ def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
 
 
 def start_rendering() -> None:
-    """Let templates be compiled once and kept on disk, as compiling takes longer than rendering."""
+    """Let templates be compiled once and kept on disk, as compiling takes longer than rendering; call it before anything is rendered."""
     from scaffold.render.compiled import CompiledTemplates  # this imports jinja2
 
     keep_compiled(CompiledTemplates(store))
@@ -198,13 +209,16 @@ class Generated(NamedTuple):
 def generate(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Generated:
-    """Return the files of an op given by options, as texts; `found` are problems known to the caller, raised together with the op's."""
+    """Return the files of an op given by options, for `new-op`; `found` are problems known to the caller, raised together with the op's.
+
+    `values` are its keys, `settings` the options of the run, as for `specification.specified`.
+    """
     asked = specified(name, values, settings, found)
     return _generated(asked, printed=bool(settings.get("stdout")))
 
 
 def generate_keys(said: Said, settings: Values, unwritten: Files) -> Generated:
-    """Return the files of an op given by keys outside any file, as from Python; `unwritten` are texts to read in place of files."""
+    """Return the files of an op given by keys outside any file, for the Python API; `unwritten` are texts to read in place of files."""
     return _generated(specified_keys(said, settings, unwritten), printed=True)
 
 
@@ -214,34 +228,38 @@ def generate_table(
     settings: Values,
     companions: Callable[[Places], tuple[Companion, ...]],
 ) -> Generated:
-    """Return the files of an op given by a table not written yet; `companions` makes files its formulas name."""
+    """Return the files of an op given by a table not written yet, for `adopt`; `companions` makes the files its formulas name."""
     specified, beside = specified_table(name, said, settings, companions)
     return _generated(specified)._replace(companions=beside)
 
 
 def _generated(specified: Specified, printed: bool = False) -> Generated:
-    """Return the texts of an op; `printed`: they go to stdout, and no manifest lists the op.
+    """Return the texts of a specified op, and notes on them; `printed`: they go to stdout, and no manifest lists the op.
 
-    Raise ScaffoldError if a text would overwrite a file its formula comes from. `gain`: a note if `--save-policy balanced` gains nothing.
+    Raise ScaffoldError if a text would overwrite a file its formula comes from.
     """
-    spec, where = specified.spec, specified.places
+    spec, places = specified.spec, specified.places
     manifest = None
     if specified.joins and not printed:
         from scaffold.project.project import new_manifest
 
         manifest = new_manifest(specified.configuration, spec.name)
-    setting = Setting(specified.configuration, where)
+    setting = Setting(specified.configuration, places)
     made = make(spec, setting, specified.locate, manifest)
     paths = [item.path for item in made.files]
-    refuse_sources(where.root, paths, specified.reads.paths)
-    gain = _without_gain(specified, made.derivation)
+    refuse_sources(places.root, paths, specified.reads.paths)
+    without_gain = _without_gain(specified, made.derivation)
     undeclared = _undeclared_parameters(spec) if specified.inferred else []
-    notes = (*inferred_note(specified), *undeclared, *made.notes, *gain)
+    notes = (*inferred_note(specified), *undeclared, *made.notes, *without_gain)
     return Generated(specified, made.derivation, made.files, notes, manifest)
 
 
 def inferred_note(specified: Specified) -> tuple[str, ...]:
-    """Return notes on inputs and other keys inferred from the forward."""
+    """Return notes on inputs and other keys inferred from the forward: the user has to see what was not stated.
+
+    Of an nn.Module also how the generated module differs: it may be missing (`lost`: initial values we cannot write), start parameters in
+    another way (`unkept`), take arguments in another order, or have other names in its state_dict (`of_members`).
+    """
     known = specified.inferred
     if known is None:
         return specified.completed
@@ -249,7 +267,7 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
     owned = [f"{what}: {', '.join(names)}" for what, names in named if names]
     shown = f" ({'; '.join(owned)})" if owned else ""
     notes = [f"inputs taken from the forward: {known.inputs}{shown}"]
-    if known.stated:
+    if known.stated:  # the user's inputs, of an nn.Module: only the rest is inferred
         said = f"the module is that of the file{shown}"
         notes = [said] if owned and specified.spec.module is not None else []
         notes += known.notes
@@ -276,7 +294,10 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
 
 
 def _undeclared_parameters(spec: OpSpec) -> list[str]:
-    """Return a note if a parameter starts at random numbers because its shape is not declared; [] otherwise."""
+    """Return a note if a parameter starts at random numbers because its shape is not declared; [] otherwise.
+
+    One with a declared `weight[D]` starts at ones, as in a norm; of an unknown shape the constructor takes it, and the values are random.
+    """
     if spec.module is None:
         return []
     random = [
@@ -294,11 +315,11 @@ def _undeclared_parameters(spec: OpSpec) -> list[str]:
 
 
 def _reordered_note(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
-    """Return a note if the module's constructor takes its arguments in another order than `made_by`, the file's class; [] otherwise."""
+    """Return a note if the generated module takes its arguments in another order than the file's class, by `made_by`; [] otherwise."""
     if spec.module is None:
         return []
     given = [item.partition(":")[0] for item in init_arguments(spec, spec.module)]
-    taken = list(takewhile(lambda item: item != "*", given))
+    taken = list(takewhile(lambda item: item != "*", given))  # the positional ones
     if not made_by or all(map(str.__eq__, taken, made_by)):
         return []
     listed = f"({', '.join(taken)}), __init__ ({', '.join(made_by)})"
@@ -306,7 +327,7 @@ def _reordered_note(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
-    """Return a note if `--save-policy balanced` was asked for, and saves nothing more for this op; () otherwise."""
+    """Return a note if `--save-policy balanced` (save values rather than recompute) has no effect on this op; () otherwise."""
     asked = specified.raw.get("save-policy") == "balanced" and derivation.derived
     if not asked or derivation.intermediates or derivation.once_differentiable:
         return ()
@@ -323,11 +344,12 @@ def missing_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _unread(spec: OpSpec) -> list[str]:
-    """Return the inputs no formula reads, the gradients' and the module's updates among them; [] without a forward."""
+    """Return the inputs no formula reads, the gradients' and the module's updates among them: each gets a note. [] without a forward."""
     if spec.forward is None:
         return []
-    shown = spec.surrogate.forward if spec.surrogate else None
-    stated = (spec.forward, shown, spec.backward, *(one for _, one in spec.gradients))
+    # A surrogate may be stated as a forward of its own, to be differentiated instead.
+    other = spec.surrogate.forward if spec.surrogate else None
+    stated = (spec.forward, other, spec.backward, *(one for _, one in spec.gradients))
     updates = spec.module.updates if spec.module else ()
     formulas = (*stated, *(one for _, one in updates))
     read = frozenset[str]().union(*(one.names() for one in formulas if one))
@@ -335,7 +357,10 @@ def _unread(spec: OpSpec) -> list[str]:
 
 
 def _constant(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the inputs with a derivative of zero everywhere, perhaps by mistake; [] if `detach` in the forward shows the intention."""
+    """Return the inputs with a derivative of zero everywhere, as of `x.round()`: perhaps a mistake, to be noted.
+
+    [] if `detach` in the forward shows the intention.
+    """
     if spec.forward is None:
         return []
     parts = spec.forward.nodes()
@@ -347,7 +372,7 @@ def _constant(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """Return notes on assumptions, decisions and parts left to write."""
+    """Return notes on an op for the user: assumed shapes, unread inputs, decisions of the derivation, parts left to write."""
     missing = missing_of(spec, derivation)
     notes = []
     if spec.conventional:
@@ -370,7 +395,11 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return a note if a function of the user's, perhaps a kernel, may get tensors of several dtypes under autocast; [] otherwise."""
+    """Return a note if a function of the user's, perhaps a kernel, may get tensors of several dtypes under autocast; [] otherwise.
+
+    Autocast makes the result of a matmul half precision and leaves other tensors float32; only of two floating inputs can the dtypes
+    differ. The user decides by the key `amp`.
+    """
     if spec.forward is None or spec.amp or derivation.amp != "off":
         return []
     called = sorted(spec.foreign & spec.forward.names())
@@ -384,11 +413,11 @@ def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str
 
 
 class Provable(NamedTuple):
-    """The texts to run as an op's proof, and the proof they give."""
+    """The texts to run as an op's proof, and the proof they give; see `provable_of`."""
 
     proof: Proof  # as recorded if the run succeeds, without the version of torch
     op: str = ""
-    checks: str = ""
+    checks: str = ""  # a module with cases and the reference in plain PyTorch
     kernels: tuple[tuple[str, str], ...] = ()  # modules imported by the op
     whose: str | None = None  # a note on foreign code run with it
 
@@ -414,7 +443,7 @@ def render_ops(
     formatted: bool = True,
     known: Known | None = None,
 ) -> dict[str, Rendering]:
-    """Render the ops, in several processes; return the results by op. Raise all their problems together, shared ones once.
+    """Render the ops of a manifest, in several processes; return the results by op. Raise all their problems together, shared ones once.
 
     With `known`, the recorded proofs by op, each rendering has the valid one, or the texts to make one. If not `formatted`, texts are "",
     and only the digests of the unformatted ones are known: enough to see changes.
@@ -425,11 +454,11 @@ def render_ops(
     from scaffold.verify.pool import over, processes_for  # one op needs none
 
     proving = known is not None
-    stated = (project.configuration, project.places, formatted, proving)
+    shared = (project.configuration, project.places, formatted, proving)
     unwritten = {
         str(project.root / path): text for path, text in project.unwritten.items()
     }
-    setting = Setting(*stated, unwritten)
+    setting = Setting(*shared, unwritten)
     work = partial(_rendered, setting)
     results: dict[str, Rendering] = {}
     items = [(listed, (known or {}).get(listed.name, ())) for listed in ops]
@@ -443,7 +472,7 @@ def render_ops(
     except LimitReached:
         raise _beyond_limits(house) from None
     problems = [problem for item in results.values() for problem in item.problems]
-    once = {str(problem): problem for problem in problems}  # one for all ops
+    once = {str(problem): problem for problem in problems}  # alike for many ops
     raise_all(list(once.values()))
     return results
 
@@ -457,7 +486,7 @@ def maths_digest(
 
 
 def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rendering:
-    """Return the rendering of one op and its known proofs (`item`); errors are returned as well, since other processes run this."""
+    """Render one op, given with its known proofs (`item`); errors are part of the result, since other processes run this."""
     listed, known = item
     read = Reader(setting.unwritten)
     places, configuration = setting.places, setting.configuration
@@ -480,11 +509,11 @@ def rendering_of(
 ) -> Rendering | None:
     """Return a generated op as `render_ops` would render its table, to save rendering it again.
 
-    None if that may differ: the op was generated with other settings than the project has.
+    None if that may differ: the op was generated with other settings than the project has. `known` are its proofs, None: none is asked for.
     """
     specified, listed = generated.specified, project.listed[generated.spec.name]
-    asked = (generated.manifest, specified.configuration)
-    if asked != (listed.manifest, project.configuration):
+    generated_for = (generated.manifest, specified.configuration)
+    if generated_for != (listed.manifest, project.configuration):
         return None
     if not _same_style(specified.places, project.places):
         return None
@@ -498,7 +527,7 @@ def rendering_of(
 
 
 def _same_style(one: Places, other: Places) -> bool:
-    """Return whether two places give the same texts; formatters are left out: functions do not compare, and the configuration chooses them."""
+    """Return whether two places give the same texts; formatters are left out: the configuration chooses them, compared by the caller."""
     return one._replace(formatter=other.formatter) == other
 
 
@@ -509,10 +538,10 @@ def _with_proof(
     maths: str,
     known: tuple[Proof, ...],
 ) -> Rendering:
-    """Return the rendering with the known proof of this very specification (`maths`, a digest) and code; without one, with texts to prove it."""
+    """Return the rendering `found` with the known proof of this specification (`maths`, a digest) and code, or else with texts to prove it."""
     code = function_digest(found.files[0].text, spec.definitions)
-    held = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
-    proof = next(held, None)
+    valid = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
+    proof = next(valid, None)
     if proof is not None:
         return found._replace(code=code, proof=proof)
     provable = provable_of(spec, derivation, Proof(maths, code))
@@ -520,7 +549,10 @@ def _with_proof(
 
 
 def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
-    """Return the texts to run as the op's proof; without texts, and with the reason in `proof.lacks`, if parts of it are left to write."""
+    """Return the texts to run as the op's proof, and `proof` with the digest of the code in them; or, without texts, why there is none.
+
+    The reason is in `proof.lacks`: parts of the op are left to write. The code is the built-in templates', whatever the team's make of it.
+    """
     from scaffold.render.kernel_file import kernel_modules
     from scaffold.render.verification import verification  # most runs prove nothing
 

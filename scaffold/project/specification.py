@@ -1,8 +1,15 @@
-"""An op's specification, from options, a TOML table and the configuration.
+"""An op's specification, from options, a TOML table and the configuration: the first stage of `new-op`, `sync`, `adopt` and the API.
 
+Options are brought into the form of a table's keys, keys left out are inferred from the forward, and `spec.build` checks all of them. One
+function a way to give an op: `specified` (options, perhaps over a file's table), `specified_keys` (Python), `specified_table` (a table
+not written yet), `specification` (a table of a manifest).
 In: options and settings by key, or a table. Out: a `Specified`, with the place of each value.
 Invariant: an option and the same key of a file mean the same; all problems of the user's input are
 raised together.
+
+Words: a *key* is a word of an op's table, `save-policy`, and an option of that name; *raw* are an op's keys, key -> value; *stated* ones were
+given by the user, others are *inferred*; to *locate* a key is to find its place for an error; *settings* are options of a
+run, no keys of the op: `--out-dir`, `--spec FILE` (read the op from this TOML file).
 """
 
 import os
@@ -41,14 +48,18 @@ SWITCHES = {"true": True, "false": False}
 
 @dataclass(slots=True)
 class Given:
-    """The values of options, their places, and problems."""
+    """The values of options as keys of a table, the place of each, and problems."""
 
     raw: dict[str, Any] = field(default_factory=dict)
+    # By key, and by entry of a key: ("grad", "x") -> `--grad:1:3`.
     places: dict[KeyPath, Location] = field(default_factory=dict)
     problems: list[ScaffoldError] = field(default_factory=list)
 
     def locate(self, path: KeyPath, *, key: bool = False) -> Location:
-        """Return the place of a value or key: its option, or the nearest one around it."""
+        """Return the place of the value at `path`, ("grad", "x"), for an error: its option, or the nearest one around it.
+
+        With `key`, the place of the key itself: of an entry of a table it is the whole option.
+        """
         if path == ("name",):
             return Location("NAME")
         if key and path[0] in TABLES and len(path) > 1:
@@ -60,7 +71,10 @@ class Given:
 
 
 def read_options(values: Mapping[str, Any]) -> Given:
-    """Return the options' values as a table of a file holds them, with the place of every value, and the problems found."""
+    """Return options as keys of a table: `--grad 'x=grad_output * 2'` gives {"grad": {"x": "grad_output * 2"}}, and its place.
+
+    Problems are collected, not raised, to be shown with those of the op.
+    """
     given = Given()
     for key, value in values.items():
         given.places[(key,)] = Location(f"--{key}")
@@ -73,14 +87,14 @@ def read_options(values: Mapping[str, Any]) -> Given:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with one kind of newline, as files are read."""
+    """Return an option's value with one kind of newline, as files are read: the same text gives the same op from both."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value.replace("\r\n", "\n") if isinstance(value, str) else value
 
 
 def _reader(key: str) -> Callable[[str, Any, Given], Any]:
-    """Return the function to read an option's value: of its key, the value, and the `Given` to note places in."""
+    """Return the function to read an option's value into a key's: it takes the key, the value, and the `Given` to note places in."""
     if key in TABLES:
         return _table
     if key == "tolerance":
@@ -93,7 +107,7 @@ def _as_given(key: str, value: Any, given: Given) -> Any:
 
 
 def _names(key: str, value: list[str], given: Given) -> list[str]:
-    """Return names given by several options or separated by commas; note the place of each."""
+    """Return names given by several options or separated by commas, `--params weight,bias`; note the place of each in `given.places`."""
     names: list[str] = []
     for text in value:
         column = 0
@@ -108,17 +122,19 @@ def _names(key: str, value: list[str], given: Given) -> list[str]:
 
 
 def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
-    """Return a table given by options of the form `weight=grad_output.t() @ input`; note the place of each text.
+    """Return a table given by options of the form `weight=grad_output.t() @ input`; note the place of each text in `given.places`.
 
-    A sole `--grad` without a name has the key "": the only differentiable input.
+    `--grad 'grad_output * 2'` without a name has the key "": the only differentiable input, named later. Raise ScaffoldError for
+    another text without a name, such as `weight: ...`, and for a name given twice.
     """
     table: dict[str, str] = {}
     for text in value:
         name, equals, formula = text.partition("=")
         name = name.strip()
+        # `weight: text`, as in YAML or Python: the hint has it with "=".
         mapped = re.fullmatch(r"\s*(\w+)\s*:\s*(.+)", text, re.DOTALL)
-        sole = key == "grad" and text.strip() and not mapped
-        if sole and not _names_an_input(name, equals):
+        may_be_sole = key == "grad" and text.strip() and not mapped
+        if may_be_sole and not _names_an_input(name, equals):
             name, formula = "", text  # of the only differentiable input
         elif mapped or not equals or not name:
             meant = f"{mapped[1]}={mapped[2]}" if mapped else "NAME=..."
@@ -136,7 +152,7 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
 
 
 def _names_an_input(name: str, equals: str) -> bool:
-    """Return whether the text before the first '=' may be a name: not in `grad_output * (x <= 1)`."""
+    """Return whether the text before the first '=' of a `--grad`, if there is one, may be a name: not in `grad_output * (x <= 1)`."""
     return bool(equals) and re.fullmatch(r"[\w.*]*", name) is not None
 
 
@@ -170,7 +186,7 @@ def _place(key: str, text: str, offset: int) -> Location:
 
 
 def _number(text: str) -> float | bool | None:
-    """Return the number or switch a file would hold for the text; None if it is neither."""
+    """Return the number or switch a TOML file would hold for an option's text, "1e-6" or "true"; None if it is neither."""
     if text.lower() in SWITCHES:
         return SWITCHES[text.lower()]
     if re.fullmatch(r"[+-]?[0-9]{1,300}", text):
@@ -181,7 +197,7 @@ def _number(text: str) -> float | bool | None:
 
 
 def _state_surrogate(given: Given) -> None:
-    """Move `--surrogate-forward TEXT` to the key `surrogate`, as in a file; note a contradiction in `given.problems`."""
+    """Move `--surrogate-forward TEXT` to the key `surrogate`, a table's only key for both; note a contradiction in `given.problems`."""
     stated = given.raw.pop("surrogate-forward", None)
     if stated is None:
         return
@@ -197,9 +213,9 @@ def _state_surrogate(given: Given) -> None:
 
 
 class Merged:
-    """A file's op overridden by options: a table's entries one by one, any other key whole.
+    """A file's op overridden by options: of a key with a table, `grad`, single entries; any other key as a whole.
 
-    Files named by the op are relative to its own file, in `directory`.
+    Files named by the op are relative to its own file, in `directory`; in `raw` they are relative to the working directory.
     """
 
     def __init__(self, entry: Entry, given: Given, directory: Path) -> None:
@@ -210,14 +226,14 @@ class Merged:
             for key, value in entry.raw.items()
         }
         for key, value in given.raw.items():
-            both = isinstance(value, dict) and isinstance(self.raw.get(key), dict)
-            self.raw[key] = self.raw[key] | value if both else value
+            tables = isinstance(value, dict) and isinstance(self.raw.get(key), dict)
+            self.raw[key] = self.raw[key] | value if tables else value
 
     def locate(self, path: KeyPath, *, key: bool = False) -> Location:
         """Return the place of a value: its option if one overrides the file, else its place in the file. With `key`, the place of its key."""
-        value: Any = self._given.raw
+        value: Any = self._given.raw  # follow the path through the options
         for part in path:
-            if isinstance(value, list):
+            if isinstance(value, list):  # overridden as a whole
                 break
             if not isinstance(value, dict) or part not in value:
                 return self._entry.locate(path, key=key)
@@ -242,13 +258,15 @@ Values = dict[str, Any]  # options or settings of a run, by key
 
 
 class Reader:
-    """A reader of the files named by formulas; it records them, since a run must notice if one changes."""
+    """A reader of the files named by formulas; it keeps their texts, as the op is out of date as soon as one changes."""
 
     def __init__(self, unwritten: Files = MappingProxyType({})) -> None:
-        self._unwritten = unwritten  # texts by absolute path, written by the same run
+        """Begin with no file read; `unwritten` are texts to take for files, as they are written by the same run."""
+        self._unwritten = unwritten
         self._texts: dict[str, str] = {}
 
     def __call__(self, path: str) -> str:
+        """Return the text of a file; raise OSError or ValueError if it cannot be read."""
         text = self._unwritten.get(os.path.abspath(path))
         text = read_text(path) if text is None else text
         self._texts[path] = text
@@ -262,7 +280,7 @@ class Reader:
     def digests(
         self, root: Path, digest: Callable[[str], str] = text_digest
     ) -> tuple[tuple[str, str], ...]:
-        """Return the path below the root and the digest of each file read, sorted."""
+        """Return the path below the root and the digest of each file read, sorted, for the op's record."""
         found = {
             Path(os.path.relpath(path, root)).as_posix(): digest(text)
             for path, text in self._texts.items()
@@ -286,7 +304,7 @@ class Specified(NamedTuple):
 
 
 class Companion(NamedTuple):
-    """A file named by an op's formulas and written together with the op."""
+    """A file named by an op's formulas and written together with the op: the author's code of an adopted Function."""
 
     path: str  # below the root
     module: str  # the op imports it by this name
@@ -304,7 +322,11 @@ class Said(NamedTuple):
 def specified(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Specified:
-    """Specify an op from options and the configuration; raise all problems, with `found`, the caller's."""
+    """Specify an op for `new-op NAME`, from options and the configuration; raise all problems, with `found`, the caller's.
+
+    `values` are the options for keys of the op, `settings` those of the run; with `--spec` among these, or without any
+    option, the keys are those of a file's table.
+    """
     given = read_options(values)
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
@@ -318,7 +340,7 @@ def specified(
 
 
 def specified_keys(said: Said, settings: Values, unwritten: Files) -> Specified:
-    """Specify an op from keys outside any file; `unwritten` texts by absolute path stand for files."""
+    """Specify an op from keys outside any file, as given in Python; `unwritten` texts by absolute path stand for files."""
     problems = Problems(said.locate)
     return _specified(lambda *_: said, settings, Reader(unwritten), problems)
 
@@ -329,15 +351,19 @@ def _specified(
     read: Reader,
     problems: Problems,
 ) -> Specified:
-    """Return an op with its settings and inferred keys; `say` gives its stated keys. Raise all problems together."""
+    """Return an op with its places, stated and inferred keys; raise all problems together, with those in `problems`.
+
+    `say(configuration, packaged)` gives the stated keys. Then are inferred: types of stated inputs, inputs, sizes, other keys.
+    """
     working_directory()  # without one nothing else can be checked
-    known = problems.attempt(configuration_here) or Configuration()
-    where = problems.attempt(lambda: find_places(known, settings))
-    package = where.directories.package if where is not None else None
-    said = problems.attempt(lambda: say(known, package is not None))
-    inferred, bare = None, tuple[str, ...]()
+    configuration = problems.attempt(configuration_here) or Configuration()
+    places = problems.attempt(lambda: find_places(configuration, settings))
+    package = places.directories.package if places is not None else None
+    said = problems.attempt(lambda: say(configuration, package is not None))
+    inferred, typed = None, tuple[str, ...]()  # the latter: notes on added types
     if said is not None and "spec" not in settings:  # a file is complete
-        said, bare = _of_stated_names(said, read)
+        said, typed = _with_types(said, read)
+        # Without inputs, `build` would only add errors of their absence.
         before = len(problems)
         inferred = problems.attempt(partial(_inferred, said, read))
         if len(problems) > before:
@@ -345,51 +371,51 @@ def _specified(
         if inferred is not None and inferred.shapes and not inferred.stated:
             from scaffold.project.inferred_inputs import with_shapes
 
-            attempt = partial(_op_if_valid, said, known, read, package)
+            attempt = partial(_op_if_valid, said, configuration, read, package)
             inferred = with_shapes(inferred, attempt)
         if inferred is not None:
             inferred = inferred.without_starts(said.raw)
             said = said._replace(raw=inferred.added_to(said.raw))
-    found = said and problems.attempt(
-        lambda: _built(said, known, read, package, whole="spec" in settings)
+    built = said and problems.attempt(
+        lambda: _built(said, configuration, read, package, whole="spec" in settings)
     )
     problems.raise_found()
-    assert said and found and where  # or else there was a problem
-    spec, (raw, notes) = found
+    assert said and built and places  # or else there was a problem
+    spec, (raw, notes) = built
     if spec.module is not None and inferred is not None:
         module = spec.module._replace(made_by=inferred.made_by)
         spec = replace(spec, module=module)
-    stated = (raw, known, said.name, said.locate)
-    joins = _joins(known, settings)
-    notes = (*bare, *notes)
-    return Specified(spec, where, *stated, read, joins, inferred, notes)
+    stated = (raw, configuration, said.name, said.locate)
+    joins = _joins(configuration, settings)
+    notes = (*typed, *notes)
+    return Specified(spec, places, *stated, read, joins, inferred, notes)
 
 
 def _op_if_valid(
     said: Said,
-    known: Configuration,
+    configuration: Configuration,
     read: Reader,
     package: str | None,
     inferred: "Inferred",
 ) -> OpSpec | None:
-    """Return the op with these inferred inputs; None if it cannot be built: its errors are reported later."""
+    """Return the op with these inferred inputs, a trial to find sizes by (`with_shapes`); None if it is invalid."""
     raw = inferred.added_to(said.raw)
     try:
-        return build(said.name, raw, said.locate, known, read, package)
-    except ScaffoldError:
+        return build(said.name, raw, said.locate, configuration, read, package)
+    except ScaffoldError:  # reported when the op itself is built
         return None
 
 
 def _built(
-    said: Said, known: Configuration, read: Reader, package: str | None, *, whole: bool
+    said: Said, config: Configuration, read: Reader, package: str | None, *, whole: bool
 ) -> tuple[OpSpec, Completed]:
-    """Return the op, and its keys with the inferred ones; `whole`: the keys are complete, and nothing is inferred.
+    """Return the op, and its keys with the inferred ones but inputs, such as `outputs`; `whole`: the keys are complete, nothing is inferred.
 
     Some keys are inferred before the op is built, from texts; others after, from its forward, and it is built again with these.
     """
 
     def built(raw: Mapping[str, Any]) -> OpSpec:
-        return build(said.name, raw, said.locate, known, read, package)
+        return build(said.name, raw, said.locate, config, read, package)
 
     if whole or "forward" not in said.raw:
         return built(said.raw), Completed(said.raw)
@@ -401,8 +427,8 @@ def _built(
     return spec, Completed(after.raw, notes)
 
 
-def _of_stated_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
-    """Return the keys with types of stated inputs added if their uses prove them, and notes."""
+def _with_types(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
+    """Return the keys with a type added to each stated input without one, if its uses prove it, and notes: `i` -> `i[; int]`."""
     if not {"inputs", "forward"} <= said.raw.keys():
         return said, ()
     from scaffold.project.inferred_inputs import of_stated_names
@@ -415,9 +441,9 @@ def _of_stated_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
 
 
 def _inferred(said: Said, read: Reader) -> "Inferred | None":
-    """Return the inputs inferred from the forward; None if there is nothing to infer.
+    """Return the inputs inferred from the forward; None if there is nothing to infer, or no forward.
 
-    For stated inputs of an nn.Module, its parameters and buffers among them.
+    If the inputs are stated and the forward is an nn.Module of a file, the result tells which of them are its parameters and buffers.
     """
     if "schema" in said.raw or "forward" not in said.raw:
         return None
@@ -433,7 +459,7 @@ def _inferred(said: Said, read: Reader) -> "Inferred | None":
 
 
 def _joins(configuration: Configuration, settings: Values) -> bool:
-    """Return whether the op becomes part of the project, in the configured directories."""
+    """Return whether the op becomes part of the project, with a table in its manifest: it goes into the configured directories."""
     return configuration.project and not {"out-dir", "test-dir"} & settings.keys()
 
 
@@ -443,20 +469,20 @@ def specified_table(
     settings: Values,
     companions: Callable[[Places], tuple[Companion, ...]],
 ) -> tuple[Specified, tuple[Companion, ...]]:
-    """Specify an op from a table not written yet; return it with its companions, files its formulas name, not written yet either.
+    """Specify an op from a table not written yet, of `adopt`; return it with its companions, files of its formulas, not written yet either.
 
-    `companions` makes these for the directories of the op's files.
+    `companions` makes these for the directories of the op's files. Nothing is inferred: the table is complete.
     """
-    known = configuration_here()
-    where = find_places(known, settings)
-    beside = companions(where)
-    unwritten = {str(where.root / item.path): item.text for item in beside}
+    configuration = configuration_here()
+    places = find_places(configuration, settings)
+    beside = companions(places)
+    unwritten = {str(places.root / item.path): item.text for item in beside}
     read = Reader(unwritten)
-    package = where.directories.package
-    spec = build(name, said.raw, said.locate, known, read, package)
-    stated = (said.raw, known, name, said.locate)
-    specified_ = Specified(spec, where, *stated, read, _joins(known, settings))
-    return specified_, beside
+    package = places.directories.package
+    spec = build(name, said.raw, said.locate, configuration, read, package)
+    stated = (said.raw, configuration, name, said.locate)
+    joins = _joins(configuration, settings)
+    return Specified(spec, places, *stated, read, joins), beside
 
 
 def _stated_keys(
@@ -464,7 +490,8 @@ def _stated_keys(
 ) -> Said:
     """Return an op's stated keys: of the file of `--spec`, overridden by options; of options alone; without any, of the project's manifest.
 
-    `packaged`: the op's file is in a package, where it may have the name of a module of the standard library.
+    `packaged`: the op's file is in a package, where it may have the name of a module of the standard library. Raise ScaffoldError if
+    there are no keys: no option, and no table of this name.
     """
     path = settings.get("spec")
     stated: Given | Merged = given
@@ -481,7 +508,7 @@ def _stated_keys(
 
 
 def _not_defined(name: str, known: Configuration) -> ScaffoldError:
-    """Return the error for a name without any keys, with a hint on the name perhaps meant."""
+    """Return the error for an op without any keys, with a hint on the name perhaps meant; `name.py` may be code, to be adopted instead."""
     lists = "; or see: scaffold list" if known.project else ""
     message = f"op '{name}' is not defined"
     close = ""
@@ -502,7 +529,7 @@ def _not_defined(name: str, known: Configuration) -> ScaffoldError:
 
 
 def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:
-    """Return the op's table in the project's manifests; None if there is none, or the name is invalid."""
+    """Return the op's table in the project's manifests, for RMSNorm or rms_norm; None if there is none, or the name is invalid."""
     try:
         op = op_names(name, Location("NAME"), packaged, known.names)[0]
     except ScaffoldError:  # reported when the op is built
@@ -514,12 +541,12 @@ def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:
 
 def from_manifest(listed: Listed) -> Merged:
     """Return a manifest's keys of an op, with files relative to the working directory."""
-    shown = listed.entry.locate((), key=True).source
+    shown = listed.entry.locate((), key=True).source  # the manifest, as seen from here
     return Merged(listed.entry, Given(), Path(shown).parent)
 
 
 def _entry(path: str, name: str) -> Entry:
-    """Return the op of that name in a TOML file; raise if it is missing."""
+    """Return the op of that name in the TOML file of `--spec`; raise ScaffoldError if it is missing or the file unreadable."""
     try:
         text = read_text(path, "utf-8-sig")
     except (OSError, ValueError) as error:
@@ -542,7 +569,7 @@ def specification(
     places: Places,
     read: Callable[[str], str] = read_text,
 ) -> OpSpec:
-    """Return the op of a manifest's table; raise all of its problems."""
+    """Return the op of a manifest's table, for `sync` and others; raise all of its problems. `read` gives the text of a file."""
     manifest = Path(from_here(places.root, listed.manifest))
     merged = Merged(listed.entry, Given(), manifest.parent)
     name, package = listed.entry.name, places.directories.package
