@@ -23,7 +23,7 @@ __all__ = ["Derived", "ScaffoldError", "derive", "load_ipython_extension"]
 
 
 def load_ipython_extension(shell: "Shell") -> None:
-    """Register the cell magic `%%scaffold` when IPython runs `%load_ext scaffold`."""
+    """Register the cell magic `%%scaffold`; IPython calls this by name for `%load_ext scaffold`."""
     from scaffold.notebook import register
 
     register(shell)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scaffold.project.rendering import Generated
 
 Forward = str | Callable[..., Any]
-NUMBERS = count(1)  # numbers the modules made in this process
+NUMBERS = count(1)  # two ops of one name get modules of different names
 
 
 def derive(
@@ -48,6 +48,7 @@ def derive(
     from scaffold.project.specification import Said
 
     read = forward_of(forward)
+    # As keys of an op's table; None: not stated.
     stated: dict[str, Any] = {"inputs": inputs, "outputs": outputs}
     stated |= {"forward": read.text, "grad": dict(grad) or None}
     stated |= {"surrogate": surrogate, "import": list(imports) or None}
@@ -59,13 +60,16 @@ def derive(
 
 
 def _locate(path: KeyPath, *, key: bool = False) -> Location:
-    """Return the location of a value: the Python argument it was given by."""
+    """Return the location of the value of a key, for an error: the Python argument it was given by, `save_policy`.
+
+    A value within an argument has no place of its own, with `key` or not.
+    """
     return Location(path[0].replace("-", "_") if path else "scaffold.derive")
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A derived op; a notebook shows its Function."""
+    """A derived op, the result of `scaffold.derive`: its texts, its callable, its report and its proof; a notebook shows its Function."""
 
     _generated: "Generated"
 
@@ -87,6 +91,7 @@ class Derived:
     @property
     def test_source(self) -> str:
         """Return the text of the test file, or "" if the op has no tests."""
+        # The files are the op's, the test, the kernels.
         return "".join(item.text for item in self._generated.written[1:2])
 
     @property
@@ -123,7 +128,7 @@ class Derived:
 
         with proving({"limit": limit}, SILENT) as process:
             proven = prove(self._generated, process, tested=False)
-        return proven.notes[len(self.notes) :]
+        return proven.notes[len(self.notes) :]  # they were added behind the op's own
 
     def __repr__(self) -> str:
         return f"<scaffold.Derived {self.name}({self.inputs})>"
@@ -154,7 +159,10 @@ def _coloured(code: str) -> str:
 
 
 def _module(name: str, source: str) -> ModuleType:
-    """Run source text as a new module, registered for tracebacks (linecache) and compilers (`sys.modules`)."""
+    """Run source text as a new module, registered for tracebacks (linecache) and compilers (`sys.modules`).
+
+    Raise ScaffoldError if a module it imports is missing, PyTorch above all.
+    """
     number = next(NUMBERS)
     module = ModuleType(f"scaffold_derived_{name}_{number}")
     path = module.__file__ = f"<scaffold {name} {number}>"

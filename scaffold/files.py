@@ -1,5 +1,6 @@
-"""Reading files of unknown origin.
+"""Reading files of unknown origin: all reading of users' files goes through here.
 
+A path typed by a user, or found in a directory, may be a pipe, a device or a file without end.
 In: a path. Out: the content of a regular file of at most `LARGEST` bytes. Invariant: a pipe, a device or an endless file is an
 `OSError` at once, whose words fit behind "cannot be read"; nothing waits, and nothing fills the memory.
 """
@@ -38,13 +39,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file, with newlines as line ends."""
+    """Return the text of a file, with newlines as line ends; raise OSError as `read_bytes` does, or ValueError if it is not UTF-8."""
     text = read_bytes(path).decode(encoding)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _check(found: os.stat_result, path: Path) -> None:
-    """Raise OSError unless the open file is a regular one of at most `LARGEST` bytes."""
+    """Raise OSError unless the open file, of this status, is a regular one of at most `LARGEST` bytes; `path` is for the error."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(found.st_mode):

@@ -38,7 +38,7 @@ def register(shell: Shell) -> None:
         %%scaffold swish --inputs 'x[..., D], beta: float = 1.0' --save-policy balanced
         x * torch.sigmoid(beta * x)
 
-        The name and the options may be left out; the options are those of `scaffold new-op`. The op is there by its name.
+        The name and the options may be left out; the options are those of `scaffold new-op`. The op is bound to its name in the notebook.
         """
         made = derive(cell, **read_line(line))
         shell.user_ns[made.name] = made
@@ -48,7 +48,10 @@ def register(shell: Shell) -> None:
 
 
 def read_line(line: str) -> dict[str, Any]:
-    """Parse the magic's line, in shell syntax, into arguments of `derive`: a name and options."""
+    """Parse the magic's line, in shell syntax, into arguments of `derive`: `swish --inputs x` -> {"name": "swish", "inputs": "x"}.
+
+    Raise ScaffoldError for an unknown option, a missing value or a second name.
+    """
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -68,9 +71,12 @@ def read_line(line: str) -> dict[str, Any]:
 
 
 def _take(option: str, values: list[str], found: dict[str, Any]) -> None:
-    """Add an option to `found`, taking its value off `values`; raise ScaffoldError for an unknown option or a missing value."""
+    """Add an option to `found`, the arguments of `derive`, and remove its value from `values`, the words behind it.
+
+    An option given again adds to a list or a table. Raise ScaffoldError for an unknown option or a missing value.
+    """
     key = option.removeprefix("no-")
-    if key not in KEYS or key == "forward":
+    if key not in KEYS or key == "forward":  # the forward is the cell
         hint = did_you_mean(f"--{option}", [f"--{known}" for known in KEYS])
         raise ScaffoldError(f"no such option: --{option}", LINE, hint)
     kind = KEYS[key].kind

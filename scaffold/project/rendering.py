@@ -538,7 +538,7 @@ def _with_proof(
     maths: str,
     known: tuple[Proof, ...],
 ) -> Rendering:
-    """Return the rendering `found` with the known proof of this specification (`maths`, a digest) and code, or else with texts to prove it."""
+    """Return the rendering `found` with the known proof of its specification (`maths`, a digest) and code, or else with texts to prove it."""
     code = function_digest(found.files[0].text, spec.definitions)
     valid = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
     proof = next(valid, None)
