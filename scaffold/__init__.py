@@ -47,6 +47,7 @@ class _Package(ModuleType):
         """Ignore Python's binding of the imported subpackage `derive`."""
 
     def __getattr__(self, name: str) -> object:
+        """Import and return `Derived` or `ScaffoldError`; Python calls this for a name the module does not have."""
         if name == "Derived":
             from scaffold.api import Derived
 

@@ -20,6 +20,7 @@ class Location:
 
     def __str__(self) -> str:
         """Return `ops.toml:3:5` for a file, `--inputs` for a whole option, `--inputs:1:4` for a part of it."""
+        # Others: --inputs, %%scaffold, [tool.scaffold], scaffold new-op, SCAFFOLD_STYLE, NAME.
         of_file = (
             not self.source.startswith(("-", "%", "[", "scaffold ", "SCAFFOLD_"))
             and self.source != "scaffold"
@@ -111,6 +112,7 @@ class VerificationError(ScaffoldError):
         hint: str | None = None,
         details: tuple[str, ...] = (),
     ) -> None:
+        """Keep `details`, the failing case and the formulas compared, one fact a line."""
         super().__init__(message, location, hint)
         self.details = details
 

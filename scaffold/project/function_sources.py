@@ -100,7 +100,7 @@ def _readable(value: object) -> Defined:
 
 
 def _of_lambda(function: FunctionType) -> str:
-    """Return a lambda's body as text; an example instead if its line has several lambdas or cannot be read."""
+    """Return a lambda's body as text, for a hint to give this instead; an example if its line has several lambdas or cannot be read."""
     try:
         line = textwrap.dedent(inspect.getsource(function)).strip()
         found = [
@@ -243,13 +243,13 @@ def _line(name: str, value: Any, reader: str) -> str:
         return f"import {value.__name__} as {name}"
     if _is_simple(value):
         return f"{name} = {value!r}"
-    torch = sys.modules.get("torch")
+    torch = sys.modules.get("torch")  # without it there is no value of torch's
     for module in (torch, getattr(getattr(torch, "nn", None), "functional", None)):
         if module is not None and getattr(module, name, None) is value:
             return f"from {module.__name__} import {name}"
     if torch is not None and isinstance(value, torch.dtype):
         return f"{name} = {value}"
-    home = getattr(value, "__module__", None)
+    home = getattr(value, "__module__", None)  # nothing can be imported from __main__
     if isinstance(value, Callable) and home not in (None, "__main__"):  # type: ignore[arg-type]
         own = getattr(value, "__name__", name)
         return f"from {home} import {own}" + (f" as {name}" if own != name else "")

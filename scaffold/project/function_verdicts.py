@@ -310,6 +310,7 @@ def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
             yield f"{name} changes", getattr(changes[0].node, "lineno", line)
     saver = function.saver
     if saver is not None and saver.ctx is not None:
+        # Attributes, `ctx.scale = scale`, then tensors, `ctx.save_for_backward(x)`.
         saved = [item.step.statement for item in facts.kept(saver)]
         saved += [
             item.step.statement

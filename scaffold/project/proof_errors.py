@@ -326,7 +326,7 @@ def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
 
     For "raised AttributeError: module 'torch' has no attribute 'sigmod'" the hint is "did you mean 'sigmoid'?".
     """
-    if lacking := LACKING.search(words):
+    if lacking := LACKING.search(words):  # its place is that of the failure
         return Misnamed(None, f"call {lacking[1]}() with {lacking[2]}")
     found = MISSING.match(words)
     if found is None:

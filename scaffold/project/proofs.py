@@ -250,6 +250,7 @@ def prove(
     if failure is not None and (tested or failure.subject != TESTS):
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     notes += (f"{failure.words}; {failure.hint}",) if failure else ()
+    # "": the digest of its specification follows when it has a table.
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
     proven = f"{verdict.cases} calls and gradients {_compared(generated, verdict)}"
     version = verdict.torch.partition("+")[0]  # without the build: +cpu
@@ -354,6 +355,7 @@ def _add_note(generated: Generated, *notes: str) -> Generated:
 
 def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
     """Prove the op once, as it was generated, and return the verdict and the digest of the code run."""
+    # An empty proof: of it only the digest of the code is needed.
     asked = provable_of(generated.spec, generated.derivation, Proof("", ""))
     request = request_of(generated, asked.op, asked.checks)
     request = request._replace(kernels=asked.kernels)

@@ -92,6 +92,7 @@ def _argument(item: Tensor | str, requires_grad: bool) -> Argument:
     if isinstance(item, str):
         return Argument("", "optional" if requires_grad else "value", item)
     parts = [repr(item.shape), repr(item.dense_stride)]
+    # A floating tensor becomes a double one, its default: gradcheck needs the precision.
     if item.dtype.startswith("complex"):
         parts.append("torch.cdouble")
     elif not item.dtype.startswith(("float", "bfloat")):

@@ -320,6 +320,7 @@ def _reordered_note(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
         return []
     given = [item.partition(":")[0] for item in init_arguments(spec, spec.module)]
     taken = list(takewhile(lambda item: item != "*", given))  # the positional ones
+    # Compared as far as both have arguments: further ones do no harm.
     if not made_by or all(map(str.__eq__, taken, made_by)):
         return []
     listed = f"({', '.join(taken)}), __init__ ({', '.join(made_by)})"
@@ -539,7 +540,7 @@ def _with_proof(
     known: tuple[Proof, ...],
 ) -> Rendering:
     """Return the rendering `found` with the known proof of its specification (`maths`, a digest) and code, or else with texts to prove it."""
-    code = function_digest(found.files[0].text, spec.definitions)
+    code = function_digest(found.files[0].text, spec.definitions)  # the op's own file
     valid = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
     proof = next(valid, None)
     if proof is not None:

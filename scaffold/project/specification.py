@@ -107,7 +107,10 @@ def _as_given(key: str, value: Any, given: Given) -> Any:
 
 
 def _names(key: str, value: list[str], given: Given) -> list[str]:
-    """Return names given by several options or separated by commas, `--params weight,bias`; note the place of each in `given.places`."""
+    """Return names given by several options or separated by commas, `--params weight,bias`; note the place of each in `given.places`.
+
+    It is kept by the name's position, ("params", "1"), as for a list of a file.
+    """
     names: list[str] = []
     for text in value:
         column = 0
@@ -117,7 +120,7 @@ def _names(key: str, value: list[str], given: Given) -> list[str]:
                 start = column + len(part) - len(part.lstrip())
                 given.places[(key, str(len(names)))] = _place(key, text, start)
                 names.append(name)
-            column += len(part) + 1
+            column += len(part) + 1  # and the comma
     return names
 
 
