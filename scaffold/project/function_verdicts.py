@@ -204,7 +204,7 @@ def _request(
         questions=op_testing_draft(PLAIN),
     )
     beside = os.path.dirname(os.path.abspath(path))
-    # The checks import an op; of all declarations alike, as the Function is judged in its place.
+    # The checks import an op, but the Function is judged in its place: any one will do.
     return Request(rendered[0].op, "", path=(beside,), function=known)
 
 
@@ -243,7 +243,7 @@ def _rendered(text: str, conditions: Sequence[str]) -> Verification:
     given = read_options({"inputs": text, "module": False, **required, **named})
     raise_all(given.problems)
     spec = build(NAME, given.raw, given.locate)
-    return verification(spec, derive(spec), frozenset())
+    return verification(spec, derive(spec), frozenset())  # no gradient is derived
 
 
 def _joined(entries: Sequence[Entry], shapes: Mapping[str, str] | None = None) -> str:

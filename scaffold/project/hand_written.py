@@ -199,7 +199,7 @@ def _namespace(place: Path, start: Path) -> Path | None:
 
 
 def _above(start: Path) -> Iterator[Path]:
-    """Yield the directories above `start` that imports may begin from, nearest first; the last one has signs of a project's root.
+    """Yield the directories above `start` that imports may begin from, nearest first, up to one with signs of a project's root (`MARKS`).
 
     Each directory passed on the way becomes a word of the dotted name, so the walk also ends at a name that is no identifier.
     """

@@ -61,7 +61,7 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
     # With `exports`, this run makes the directory a package, if it is not one yet.
     will_be = configuration.exports and out_dir is None and source != base
     package = _configured_package(configuration, base, source)
-    top = base if configuration.project else None
+    top = base if configuration.project else None  # without one all parents count
     package = package or _package(source, will_be, top)
     if configuration.exports and joins:
         _check_exports(configuration, source, package)
@@ -237,20 +237,20 @@ def _op_testing(
     named = configuration.testing.file
     path = base / named if named else tests / FILE
     beside_ops = path.parent == source
-    inside = package if beside_ops else _package(path.parent, False, base)
-    start = _start(path.parent, inside)
+    its_package = package if beside_ops else _package(path.parent, False, base)
+    start = _start(path.parent, its_package)
     will_be = configuration.exports and tests == source != base
-    runs_from = _start(tests, _package(tests, will_be))
-    found = (
+    test_start = _start(tests, _package(tests, will_be))
+    importable = (
         _is_importable(configuration, base, source, package)
         if beside_ops
         else str(start) in configuration.pythonpath
     )
     return OpTesting(
-        module=f"{inside}.{path.stem}" if inside else path.stem,
+        module=f"{its_package}.{path.stem}" if its_package else path.stem,
         path=_below(path, root),
-        start=None if found else _below(start, root),
-        beside=configuration.prepends and start == runs_from,
+        start=None if importable else _below(start, root),
+        beside=configuration.prepends and start == test_start,
     )
 
 

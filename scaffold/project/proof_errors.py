@@ -84,7 +84,7 @@ def error_of(
     whose = filter(None, [runs_code_of(spec)])
     lines = (*notes, *failure.lines, *beside(spec, failure.subject), *whose)
     hint = (other and other.hint) or _hint(subject, verdict)
-    if hint and _in_file(subject):
+    if hint and _in_file(subject):  # --require 'N > 1' becomes require = ['N > 1']
         hint = _REQUIRED.sub(r"require = [\1]", _GIVEN.sub(r"\1 = ", hint))
         hint = _OPTION.sub(r"'\1'", hint)
     error = (ScaffoldError if failure.tried else VerificationError)(words, place, hint)
@@ -121,13 +121,13 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
             return failure.hint or OURS.format(grad)
         if failure.actual == "None" and not failure.hint:
             return NO_GRADIENT.format(name)
-        meant = failure.actual and not subject.spec.surrogate
+        differs = failure.actual and not subject.spec.surrogate
         unlike = re.search(r"\b(shape|dtype) .* instead of ", failure.words)
         stated = UNLIKE if unlike else MEANT.format(surrogate)
         stated = _named(subject.spec, failure) or _bounded(
             subject.spec, failure, stated
         )
-        return failure.hint or (stated if meant else None)
+        return failure.hint or (stated if differs else None)
     if verdict.shapes:
         stated = "test-shapes = " if in_file else "--test-shapes "
         return f"shapes it accepts, for its tests: {stated}'{test_shapes(verdict)}'"
@@ -186,7 +186,7 @@ def _named(spec: OpSpec, failure: Failure) -> str | None:
     dim = leading_dims.get(failure.subject)
     if dim is None or not broadcast:
         return None
-    if dim != ANY_DIMS:
+    if dim != ANY_DIMS:  # `*batch`; those of another input have another name
         return OTHERS.format(dim)
     named = (
         f"{item.name}[{', '.join(map(str, dims)).replace(ANY_DIMS, '*batch')}]"

@@ -200,7 +200,10 @@ def _number(text: str) -> float | bool | None:
 
 
 def _state_surrogate(given: Given) -> None:
-    """Move `--surrogate-forward TEXT` to the key `surrogate`, a table's only key for both; note a contradiction in `given.problems`."""
+    """Move `--surrogate-forward TEXT` to the key `surrogate`: in a table one key is a switch, as `--surrogate`, or a text.
+
+    A contradiction, with `--no-surrogate`, goes into `given.problems`.
+    """
     stated = given.raw.pop("surrogate-forward", None)
     if stated is None:
         return
@@ -385,6 +388,7 @@ def _specified(
     problems.raise_found()
     assert said and built and places  # or else there was a problem
     spec, (raw, notes) = built
+    # No key says in which order __init__ of the user's nn.Module takes its arguments.
     if spec.module is not None and inferred is not None:
         module = spec.module._replace(made_by=inferred.made_by)
         spec = replace(spec, module=module)
