@@ -196,7 +196,7 @@ class _Keeper:
     def _with_tests(self, value: ast.expr, step: Step) -> str:
         """Return an expression as text, with `if test else None` for each branch its statement `step` is in; "" if a test is unknown.
 
-        `if n > 2: ctx.k = n * 2` -> `n * 2 if n > 2 else None`. A branch for an input that needs a gradient is left out: backward
+        `if n > 2: ctx.k = n * 2` -> `(n * 2) if n > 2 else None`. A branch for an input that needs a gradient is left out: backward
         reads the value only then.
         """
         text = ast.unparse(value)
@@ -211,7 +211,7 @@ class _Keeper:
                 return ""
             taken = ast.unparse(test)
             taken = taken if guard.branch == "body" else f"not ({taken})"
-            text = f"{text} if {taken} else None"
+            text = f"({text}) if {taken} else None"
         return text
 
     def _recomputed(self, node: ast.expr, step: Step, what: str) -> str:

@@ -81,25 +81,15 @@ class Printer:
     """
 
     def __init__(
-        self,
-        spec: OpSpec,
-        program: RowProgram,
-        pair: Pair,
-        helpers: Helpers,
-        pointer: At,
+        self, spec: OpSpec, program: RowProgram, pair: Pair, helpers: Helpers, at: At
     ) -> None:
         """Prepare to write a program of a pair; `floats` and `numbers`: the attributes that may be arguments, and those the kernel reads.
 
         `computed`: those in arithmetic or choices the compiler must evaluate, as constants; `complements`: the parameter for each `1 - alpha`
         and `alpha / D`, computed before the launch.
         """
-        self.table, self.program, self.own, self.pointer = (
-            table_of(spec),
-            program,
-            pair.own,
-            pointer,
-        )
-        self.helpers, self.absent = helpers, pair.absent
+        self.table, self.program, self.own = table_of(spec), program, pair.own
+        self.pointer, self.helpers, self.absent = at, helpers, pair.absent
         floats = [x.name for x in spec.attributes if x.annotation == "float"]
         self.floats = floats
         self.taken = {*FIXED, *self.own, program.width, *(x.name for x in spec.inputs)}

@@ -147,6 +147,7 @@ def _standalone_text(function: Defined) -> str:
             elif isinstance(value, FunctionType) and _stands_beside(value, function):
                 _check_alias(name, value)
                 waiting.append(value)
+                lines[name] = (value, "")  # its text follows
             else:
                 lines[name] = (value, _line(name, value, one.__name__))
     imports = [

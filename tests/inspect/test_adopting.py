@@ -639,6 +639,20 @@ class Op(Function):
         (g,) = grads
         return g * ctx.scale, (g * ctx.scale).sum_to_size(ctx.shape) if ctx.needs_bias else None
 """,
+    "a number kept for an input that is given": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, w=None, n: int = 2):
+        if w is not None:
+            if w.ndim > 0:
+                ctx.k = n * 2
+        ctx.shape = None if w is None else w.shape
+        return x if w is None else x + w * 4
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g.sum_to_size(ctx.shape) * ctx.k if ctx.shape else None, None
+""",
     "gradients that are absent": """\
 class Op(Function):
     @staticmethod

@@ -29,6 +29,24 @@ def with_constants(k: float) -> Callable[..., Any]:
     return inner
 
 
+def act(x: Any) -> Any:
+    return x * 2
+
+
+def with_the_act_of_this_file(x: Any) -> Any:
+    return act(x)
+
+
+def with_two_functions_of_one_name() -> Callable[..., Any]:
+    def act(x: Any) -> Any:
+        return x * 3
+
+    def inner(x: Any) -> Any:
+        return with_the_act_of_this_file(act(x))
+
+    return inner
+
+
 def with_an_object() -> Callable[..., Any]:
     def inner(x: Any) -> Any:
         return x * other.y
@@ -86,6 +104,11 @@ def test_a_function_inside_of_another_brings_what_it_reads() -> None:
             "    return of_this_file(x) * k * math.pi + RANGE[0]",
         ]
     )
+
+
+def test_two_functions_of_one_name_are_refused() -> None:
+    with pytest.raises(ScaffoldError, match="'act' is one thing here and another"):
+        forward_of(with_two_functions_of_one_name())
 
 
 def test_a_function_of_a_cell_is_its_text() -> None:
