@@ -14,13 +14,13 @@ Backward, of each row, with lse saved by the forward::
 
     kept = target != ignore_index
     index = torch.where(kept, target, 0).unsqueeze(-1)
-    neg_grad_mean = torch.where(kept, smoothing * grad_output, 0)
-    g = neg_grad_mean.unsqueeze(-1) / logits.shape[-1]
-    grad_nll = torch.where(kept, (1 - smoothing) * grad_output, 0)
     onehot = torch.zeros_like(logits).scatter(-1, index, 1)
-    neg_grad_log_probs = g + grad_nll.unsqueeze(-1) * onehot
-    summed_grad = neg_grad_log_probs.sum(-1, keepdim=True)
-    grad_logits = torch.exp(logits - lse) * summed_grad - neg_grad_log_probs
+    grad_logits = torch.where(
+        kept,
+        grad_output
+        * (torch.exp(logits - lse) - smoothing / V - (1 - smoothing) * onehot),
+        0.0,
+    )
 """
 
 import os
@@ -38,10 +38,9 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # The dtypes to compute in, as Triton has them.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-INDICES = (torch.int32, torch.int64)  # one that is out of range gives NaN
+INDICES = (torch.int32, torch.int64)
 MOST_COLUMNS = 65536  # of a block, which holds a row
-# Numbers in a block of short rows: few if interpreted, for tests of several blocks.
-TILE = 8 if INTERPRETED else 1024
+TILE = 1024  # numbers in a block of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # 1,024 threads: a warp of ROCm has 64
 
 
@@ -56,7 +55,7 @@ def forward_kernel(
     V,
     smoothing,
     one_minus_smoothing,
-    ignore_index: tl.constexpr,
+    IGNORE_INDEX: tl.constexpr,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -65,7 +64,7 @@ def forward_kernel(
     cols = tl.arange(0, BLOCK)[None, :]
     mask = (row < rows) & (cols < V)
     target = tl.load(target_ptr + row, mask=row < rows, other=0)
-    kept = target != ignore_index
+    kept = target != IGNORE_INDEX
     logits_row = logits_ptr + row * logits_stride
     logits = tl.load(logits_row + cols, mask=mask & kept, other=0.0).to(DTYPE)
 
@@ -73,10 +72,11 @@ def forward_kernel(
     exp = tl.exp(logits - row_max)
     lse = row_max + tl.log(tl.sum(tl.where(mask, exp, 0.0), axis=1, keep_dims=True))
     in_range = (target >= 0) & (target < V)
+    # NaN stands for PyTorch's error of an index out of range.
     picked = tl.load(
         logits_row + target, mask=(row < rows) & in_range, other=float("nan")
     ).to(DTYPE)
-    nll = -(picked - lse)
+    nll = lse - picked
     mean = tl.sum(logits, axis=1, keep_dims=True) / V
     loss = one_minus_smoothing * nll - smoothing * (mean - lse)
     output = tl.where(kept, loss, 0.0)
@@ -96,7 +96,7 @@ def backward_kernel(
     V,
     one_minus_smoothing,
     smoothing_over_V,
-    ignore_index: tl.constexpr,
+    IGNORE_INDEX: tl.constexpr,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -107,14 +107,13 @@ def backward_kernel(
     grad_output = tl.load(grad_output_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
     target = tl.load(target_ptr + row, mask=row < rows, other=0)
     lse = tl.load(lse_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
-    kept = target != ignore_index
+    kept = target != IGNORE_INDEX
     logits_row = logits_ptr + row * logits_stride
     logits = tl.load(logits_row + cols, mask=mask & kept, other=0.0).to(DTYPE)
 
     in_range = (target >= 0) & (target < V)
-    onehot = tl.where(
-        in_range, tl.where(cols == target, 1.0, 0.0).to(DTYPE), float("nan")
-    )
+    # NaN stands for PyTorch's error of an index out of range.
+    onehot = tl.where(in_range, (cols == target).to(DTYPE), float("nan"))
     grad_logits = grad_output * (
         tl.exp(logits - lse) - smoothing_over_V - one_minus_smoothing * onehot
     )
@@ -174,7 +173,7 @@ def fused_cross_entropy_forward(
             V,
             smoothing,
             1 - smoothing,
-            ignore_index=ignore_index,
+            IGNORE_INDEX=ignore_index,
             DTYPE=PRECISION[compute_dtype],
             **tile,
         )
@@ -222,7 +221,7 @@ def fused_cross_entropy_backward(
             V,
             1 - smoothing,
             smoothing / V,
-            ignore_index=ignore_index,
+            IGNORE_INDEX=ignore_index,
             DTYPE=PRECISION[compute_dtype],
             **tile,
         )

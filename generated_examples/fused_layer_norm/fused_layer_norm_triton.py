@@ -36,8 +36,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a block, which holds a row
-# Numbers in a block of short rows: few if interpreted, for tests of several blocks.
-TILE = 8 if INTERPRETED else 1024
+TILE = 1024  # numbers in a block of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # 1,024 threads: a warp of ROCm has 64
 
 
@@ -152,10 +151,10 @@ def as_rows(tensor: Tensor) -> Tensor:
 
 def programs_of(rows: int, tile: dict[str, int], device: torch.device) -> int:
     """Give each multiprocessor 16 warps: more programs leave more sums to add up."""
+    count = 1
+    if device.type == "cuda":
+        count = torch.cuda.get_device_properties(device).multi_processor_count
     tiles = triton.cdiv(rows, tile["ROWS"])
-    if INTERPRETED:
-        return min(tiles, 2)  # so that small tests have several programs
-    count = torch.cuda.get_device_properties(device).multi_processor_count
     return min(tiles, count * max(16 // tile["num_warps"], 1))
 
 

@@ -23,8 +23,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a block, which holds a row
-# Numbers in a block of short rows: few if interpreted, for tests of several blocks.
-TILE = 8 if INTERPRETED else 1024
+TILE = 1024  # numbers in a block of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # 1,024 threads: a warp of ROCm has 64
 
 
@@ -55,7 +54,7 @@ def forward_kernel(
     output_ptr,
     rows,
     D,
-    bits: tl.constexpr,
+    BITS: tl.constexpr,
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -69,7 +68,7 @@ def forward_kernel(
     row_max = tl.reduce(magnitude, axis=1, combine_fn=_nan_max, keep_dims=True)
     scale = _divide(
         tl.maximum(row_max, 1e-08, propagate_nan=tl.PropagateNan.ALL),
-        2 ** (bits - 1) - 1,
+        2 ** (BITS - 1) - 1,
         DTYPE,
     )
     output = _round(_divide(x, scale, DTYPE)) * scale
@@ -112,7 +111,7 @@ def fused_quantize_forward(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
             output,
             rows,
             D,
-            bits=bits,
+            BITS=bits,
             DTYPE=PRECISION[compute_dtype],
             **tile,
         )

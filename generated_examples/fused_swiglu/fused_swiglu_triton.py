@@ -30,8 +30,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a block, which holds a row
-# Numbers in a block of short rows: few if interpreted, for tests of several blocks.
-TILE = 8 if INTERPRETED else 512
+TILE = 512  # numbers in a block of short rows
 MOST_WARPS = 16 if torch.version.hip else 32  # 1,024 threads: a warp of ROCm has 64
 
 

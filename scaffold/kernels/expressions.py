@@ -44,7 +44,7 @@ EXACT_DIVISION = (
     "return x / y if dtype == tl.float64 else tl.div_rn(x, y)",
 )
 At = Callable[[Load, str], str]
-NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+NEUTRAL = {"max": 'float("-inf")', "min": 'float("inf")'}
 
 
 class Helper(NamedTuple):
@@ -98,6 +98,7 @@ class Printer:
         self.values = {line.name: line.value for line in program.lines}
         self.loaded = {load.name: load for load in program.loads}
         self.lines: list[str] = []
+        self.constants: dict[str, ast.expr] = {}  # attributes the compiler is given
         self.named: dict[Value, str] = {}  # what has a line
         self.every = [*program.values()]
         self.texts = texts = {x.text for x in self.every if isinstance(x, Number)}
@@ -128,10 +129,14 @@ class Printer:
             return _parsed(known)
         match value:
             case Number(text) if text in self.shares:
-                width = f"tl.cast({self.program.width}, {self.own.DTYPE})"
-                return _parsed(text.removesuffix(self.program.width) + width)
+                width = _parsed(f"tl.cast({self.program.width}, {self.own.DTYPE})")
+                return _filled(
+                    _parsed(text), self.constants | {self.program.width: width}
+                )
             case Name(text) | Number(text):
-                return _parsed(self.complements.get(text, text))
+                return _filled(
+                    _parsed(self.complements.get(text, text)), self.constants
+                )
             case Column():
                 return _parsed(self.own.cols)
             case Reduce():
@@ -169,6 +174,10 @@ class Printer:
                 given = self._named(word, item, self.node(item)).id
                 self.named.setdefault(_key(item), given)
             before, text = len(self.lines), self.text(value)
+        if "float('nan')" in text:
+            self.lines.append(
+                "# NaN stands for PyTorch's error of an index out of range."
+            )
         self.lines.append(f"{name} = {text}")
         if not isinstance(value, Name | Number):
             self.named.setdefault(_key(value), name)
@@ -202,10 +211,13 @@ class Printer:
                 word = self._word(item, rule.facts.argument)
                 known[name] = self._named(word, item, known[name])
         kinds = {x.kind for x in inner(value) if not isinstance(x, Number)}
+        found = _filled(end, known)
         if value.kind == "real" and kinds <= {"bool"}:
             # Of numbers alone it would be float32.
-            return _parsed(f"{ast.unparse(_filled(end, known))}.to({self.own.DTYPE})")
-        return _filled(end, known)
+            if inner(value)[1:] == (Number("1.0"), Number("0.0")):
+                found = known["condition"]
+            return _parsed(f"({ast.unparse(found)}).to({self.own.DTYPE})")
+        return found
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:
         """Yield the values inside of `value` with a `floor` or `ceil` around them (`later`: one is around it); reductions end the search.
@@ -266,6 +278,8 @@ class Printer:
             return f"tl.where(({test}) & ({text}), 1.0, 0.0)"
         if self._is_neutral(value):
             return text
+        if value.fold == "sum":
+            return selected(test, text)
         neutral = NEUTRAL[value.fold]
         if value.kind == "int" and value.fold == "min":  # a column: no number is larger
             neutral = self.program.width
@@ -358,6 +372,14 @@ def _reductions(value: Value) -> Iterator[tuple[str, Value]]:
             yield WORDS[item.fold], item
 
 
+def selected(test: str, text: str) -> str:
+    """Return `tl.where(mask, x, 0.0)`; of `tl.where(kept, x, 0.0)`, which is a choice already, `tl.where(mask & kept, x, 0.0)`."""
+    match _parsed(text):
+        case ast.Call(ast.Attribute(_, "where"), [ast.Name(also), x, ast.Constant(0)]):
+            test, text = f"({test}) & {also}", ast.unparse(x)
+    return ast.unparse(_parsed(f"tl.where({test}, {text}, 0.0)"))
+
+
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
@@ -427,11 +449,8 @@ def _holds(test: ast.expr, value: Apply) -> bool:
     match dict(value.args)[left.id]:
         case Word(known):
             pass
-        case Number(text):
-            try:
-                known = ast.literal_eval(text)
-            except ValueError:
-                return False
+        case Number(text) if isinstance(_parsed(text.lstrip("-")), ast.Constant):
+            known = ast.literal_eval(text)
         case _:
             return False
     rest = known % divisor if divisor and isinstance(known, int | float) else known

@@ -4,12 +4,13 @@ In: a `RowProgram`, and the names of an op. Out: text. Invariant: each input is 
 row; what only one of several gradients needs is computed if that one is asked for.
 """
 
+import ast
 from collections.abc import Callable, Iterable, Iterator
 
 from scaffold.derive import grad_name
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.formula.names import fresh
-from scaffold.kernels.expressions import LONGEST, Helpers, Printer
+from scaffold.kernels.expressions import LONGEST, Helpers, Printer, selected
 from scaffold.kernels.pair import PLAIN, Pair
 from scaffold.kernels.row_program import (
     NUMBER,
@@ -24,8 +25,6 @@ from scaffold.kernels.row_program import (
     names_in,
 )
 from scaffold.spec import OpSpec
-
-BLANK = ""
 
 
 class KernelBody:
@@ -59,6 +58,9 @@ class KernelBody:
         self.attributes = [x for x in spec.attributes if x.name in numbers]
         # A float argument arrives as float32. One in arithmetic (`2 * alpha`) is a constant instead, and computed in double precision.
         self.floats = [x for x in printer.floats if x in numbers - printer.computed]
+        fixed = [x.name for x in self.attributes if x.name not in self.floats]
+        self.constants = {x: fresh(x.upper(), printer.taken - {x}) for x in fixed}
+        printer.constants = {x: ast.Name(y) for x, y in self.constants.items()}
         # The argument for each parameter: float32 would spoil `1 - alpha` for an alpha near 1.
         self.given = {name: name for name in self.floats if name in printer.texts}
         self.given |= {name: text for text, name in printer.complements.items()}
@@ -112,9 +114,7 @@ class KernelBody:
     def sizes(self) -> list[str]:
         """Return the sizes of leading dims among the kernel's parameters: those needed to find the row of an input without some dims."""
         repeats = [load.repeat for load in self.program.loads if load.repeat]
-        every = (
-            size for x in repeats for size in (*x.times, *(x.every if x.again else ()))
-        )
+        every = [y for x in repeats for y in (*x.times, *(x.every * x.again))]
         return [size for size in dict.fromkeys(every) if size.isidentifier()]
 
     @property
@@ -131,8 +131,7 @@ class KernelBody:
                 yield f"{name}_stride"
         yield from (f"{item.name}_ptr" for item in self.program.results)
         yield from (*self.counts, *self.given)
-        fixed = [x.name for x in self.attributes if x.name not in self.floats]
-        fixed += [*self.flags.values(), self.own.DTYPE]
+        fixed = [*self.constants.values(), *self.flags.values(), self.own.DTYPE]
         fixed += [self.own.ROWS] if self.width else []
         yield from (f"{name}: tl.constexpr" for name in (*fixed, self.own.BLOCK))
 
@@ -187,7 +186,7 @@ class KernelBody:
             lines = [x for x in lines if self._sole_result(x) is None]
         computed = self._assigned(lines)
         apart = loads and (computed or wanted(True))
-        return [*loads, *([BLANK] if apart else []), *computed]
+        return [*loads, *([""] if apart else []), *computed]
 
     def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
         """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag.
@@ -217,12 +216,9 @@ class KernelBody:
         """
         if not self.flags:
             return None
-        needed = [
-            item.name
-            for item in self.program.results
-            if any(line.name in self._reached(value) for _, value in item.pieces)
-        ]
-        return needed[0] if len(needed) == 1 else None
+        values = [(x.name, y) for x in self.program.results for _, y in x.pieces]
+        needed = {name for name, value in values if line.name in self._reached(value)}
+        return needed.pop() if len(needed) == 1 else None
 
     def _reached(self, value: Value) -> set[str]:
         """Return all names a value depends on, directly or through other lines."""
@@ -356,7 +352,7 @@ class KernelBody:
         if not value.space.has_columns:  # once, not for each column
             text = f"tl.where({own.mask} & ({own.cols} == 0), {text}, 0.0)"
         elif not self.printer.ends_in_zeros(value, rows=True):
-            text = f"tl.where({own.mask}, {text}, 0.0)"
+            text = selected(own.mask, text)
         return f"{item.name} += {text}"
 
     def _store(self, item: Result, part: Part | None, text: str) -> str:

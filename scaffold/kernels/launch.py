@@ -33,12 +33,12 @@ class Kernel:
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
         self.parts = part.of if part else 1
+        self.last = f"{self.first}.shape[-1]" + f" // {self.parts}" * (self.parts > 1)
+        self.computed, self.floats = self._computed(), body.floats
         sources = [x.source for x in self.results if not self._is_there(x.source)]
         self.dtypes = {name: self._dtype_of(name) for name in sources if name}
-        self.told = [
-            *((x.name, x.name) for x in body.attributes),
-            *self.dtypes.values(),
-        ]
+        self.told = [(x.name, x.name) for x in body.attributes]
+        self.told += self.dtypes.values()
         given = self._given()
         self.signature = ", ".join(given)
         self.arguments = ", ".join(item.partition(":")[0] for item in given)
@@ -48,7 +48,7 @@ class Kernel:
         self.lines = [*_comments(body.program, lines), *lines]
         self.outputs, self.launch = [*self._outputs()], [*self._launch()]
         self.result = ", ".join(map(self._result, self.results))
-        self.fake = [*self._fakes()]
+        self.fake = ", ".join(map(self._fake, self.results))
         shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
         self.shared = f"{{{', '.join(shared)}}}" if shared else "()"
         repeats = any(load.repeat for load in body.program.loads)
@@ -61,7 +61,7 @@ class Kernel:
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
         for source, (name, _) in self.dtypes.items():
             given.append(f"{name}: torch.dtype{' | None' * (source in body.absent)}")
-        given += [f"{needed(name)}: bool" for name in body.flags]
+        given += [f"needs_{name}: bool" for name in body.flags]
         if self.direction == "forward":
             names = dict.fromkeys(map(self.pair.dtype_of, self.pair.dtypes))
             given += [f"{name}: torch.dtype" for name in names]
@@ -70,7 +70,7 @@ class Kernel:
     # What the kernel is called with.
 
     def _launch(self) -> Iterator[str]:
-        """Yield the arguments of the kernel's call, in the order of its parameters; constants by keyword."""
+        """Yield the arguments of the kernel's call, in the order of its parameters; the op's constants by keyword."""
         body = self.body
         for name in self.read:
             if body.is_single(name):
@@ -83,12 +83,7 @@ class Kernel:
         yield from (item.name for item in self.results)
         yield from body.counts if self.width else [f"{self.first}.numel()"]
         yield from body.given.values()
-        fixed = (x.name for x in body.attributes if x.name not in body.floats)
-        yield from (f"{name}={name}" for name in fixed)
-        yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())
-        yield f"{self.own.DTYPE}=PRECISION[{self.own.compute_dtype}]"
-        flat = f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
-        yield f"**{self.own.tile}" if self.width else flat
+        yield from (f"{known}={name}" for name, known in body.constants.items())
 
     def _count(self) -> str | None:
         """Return the expression of how many losses the op's mean divides by; None of a sum, or if there is neither."""
@@ -107,8 +102,8 @@ class Kernel:
 
     def _computed(self) -> str:
         """Return the line `compute_dtype = precision(x, weight)`: the dtype of the kernel, from the floating-point tensors it reads."""
-        real = [x for x in self.read if self.body.loads(x)[0].kind == "real"]
-        real = [x for x in real if x not in self.pair.statistics]
+        given = [x for x in self.read if x not in self.pair.statistics]
+        real = [x for x in given if self.body.loads(x)[0].kind == "real"]
         return f"{self.own.compute_dtype} = {self.own.precision}({', '.join(real)})"
 
     def _rows_of(self, source: str, word: str = "rows") -> str:
@@ -118,31 +113,10 @@ class Kernel:
     # What the op makes.
 
     def _outputs(self) -> Iterator[str]:
-        """Yield the lines before the kernel's call: sizes, the number of programs, the dtype, the tensors to fill, the views as rows."""
-        first, own, body = self.first, self.own, self.body
-        by = f" // {self.parts}" if self.parts > 1 else ""
-        if self.width:
-            yield f"{self.width} = {first}.shape[-1]{by}"
-            whole = f"{first}.shape[-1]" if by else self.width
-            yield f"{own.rows} = {first}.numel() // {whole}"
-        for size in body.sizes:
-            at = self.lead_dims.index(size) - len(self.lead_dims) - 1
-            yield f"{size} = {first}.shape[{at}]"
-        tiles = f"triton.cdiv({first}.numel(), ELEMENTS)"
-        if self.width:
-            yield f"{own.tile} = {own.blocks}({self.width})"
-            tiles = f"triton.cdiv({own.rows}, {own.tile}['{own.ROWS}'])"
-        if self.width and self.body.summed:
-            tiles = f"programs_of({own.rows}, {own.tile}, {first}.device)"
-        yield f"{own.programs} = {tiles}"
-        yield self._computed()
-        if body.floats:
-            yield f"if {own.compute_dtype} == torch.float64:"
-        for name in body.floats:
-            yield f"    {name} = tl.constexpr({name})  # Triton passes floats as float32"
+        """Yield the lines just before the kernel's call: the tensors to fill, the views as rows."""
+        body = self.body
         for item in self.results:
-            made = self._allocated(item).replace(f"{first}.shape[-1]{by}", self.width)
-            yield f"{item.name} = {made}"
+            yield f"{item.name} = {self._allocated(item).replace(self.last, self.width)}"
         for name in self.read:
             if body.is_strided(name):
                 rows = self._if_there(name, f"as_rows({name})")
@@ -151,19 +125,12 @@ class Kernel:
                 count = self._count()
                 by = f" / {count}" if count else ""
                 each = self._rows_of(name, "each")
-                yield f"{each} = {name}.to({own.compute_dtype}){by}"
+                yield f"{each} = {name}.to({self.own.compute_dtype}){by}"
 
     def _is_total(self, item: Result) -> bool:
         """Return whether a result is a partial sum of the losses, which PyTorch adds up after the kernel."""
         forward = self.direction == "forward" and not item.saved
         return forward and self.total is not None
-
-    def _fakes(self) -> Iterator[str]:
-        """Yield the lines of the op's fake implementation, which makes empty outputs for tracing, without a kernel."""
-        result = ", ".join(map(self._fake, self.results))
-        if f"={self.own.compute_dtype})" in result:
-            yield self._computed()
-        yield f"return {result}"
 
     def _fake(self, item: Result) -> str:
         """Return the expression of an empty tensor with the shape and dtype the op returns: after sums over programs, unlike `_allocated`."""
@@ -233,7 +200,7 @@ class Kernel:
         """Return the shape of a result, of one with a flag `x.shape if needs_grad_x else 0`: an empty tensor if it is not asked for."""
         if item.name not in self.body.flags:
             return shape
-        return f"{shape} if {needed(item.name)} else {none}"
+        return f"{shape} if needs_{item.name} else {none}"
 
     def _shape(self, item: Result) -> str:
         """Return the expression of a result's shape, with rows, from the shape of `first`: its rows may have another number of parts."""
@@ -247,8 +214,7 @@ class Kernel:
         if of == self.parts:
             return f"{first}.shape"
         times = f"{of} * " if of > 1 else ""
-        by = f" // {self.parts}" if self.parts > 1 else ""
-        return f"(*{first}.shape[:-1], {times}{first}.shape[-1]{by})"
+        return f"(*{first}.shape[:-1], {times}{self.last})"
 
     def _result(self, item: Result) -> str:
         """Return the expression the op returns for a result: the kernel's tensor, or its sum over programs or rows, in the right dtype."""
@@ -290,11 +256,6 @@ def typed(spec: OpSpec, name: str) -> str:
     """Return the annotation of a tensor parameter: `Tensor`, of an optional input `Tensor | None`."""
     optional = any(item.name == name and item.optional for item in spec.tensors)
     return "Tensor | None" if optional else "Tensor"
-
-
-def needed(result: str) -> str:
-    """Return the op's parameter that asks for a gradient: `needs_grad_x`."""
-    return f"needs_{result}"
 
 
 def declared_shape(

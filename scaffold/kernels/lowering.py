@@ -9,7 +9,9 @@ A *meaning* is a function registered for primitives a kernel cannot compute elem
 the `Lowering`, the op and the op's arguments by parameter, and returns the op's value.
 """
 
+import ast
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -51,12 +53,15 @@ from scaffold.spec import Dim
 KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
 Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
 MEANINGS: dict[str, Meaning] = {}
+Terms = list[tuple[bool, Value]]
 ZEROS = ("zeros_like", "zeros", "new_zeros")
 VARIANCES = ("var", "std")
 SUMS = ("sum_to_size", "summed_to")
 CASTS = ("to", "cast", "float", "double", "unsqueeze", "squeeze")  # no arithmetic
 LINEAR = ("neg", "mul", "div", *CASTS)
 ARITHMETIC = ("binary", "unary", "conditional", "compare")  # on numbers
+NEGATIVE = re.compile(r"-[\w.]+( / \w+)?")  # a number
+LITERAL = re.compile(r"(-?[\d.]+ ?){2}")
 
 
 def meaning(*rules: str) -> Callable[[Meaning], Meaning]:
@@ -110,6 +115,7 @@ class Lowering:
         self.ops = sorted(every, key=lambda op: op.serial)
         self.uses = Counter(arg for op in every for arg in op.args)
         self.kept: Value | None = None  # that condition
+        self.factored = ""  # a gradient as a product, for the docstring
 
     def run(self) -> None:
         """Add the lines of all values with a name, in the order of the statements; sums over rows are not lines: `finished` makes them results."""
@@ -223,6 +229,19 @@ class Lowering:
     def sign(self, value: Apply) -> str:
         """Return the operator of a primitive: "*" of `mul`; "" of one that is no operator."""
         return self.table.rule(value.primitive).facts.operator or ""
+
+    def shown(self, value: Value) -> str:
+        """Return the text of a value, as PyTorch's functions of numbers of one row; "" if it has more than primitives, names and numbers."""
+        if isinstance(value, Name | Number):
+            return value.text
+        args = [self.shown(item) for item in inner(value)]
+        if not isinstance(value, Apply) or len(args) < len(value.args) or "" in args:
+            return ""
+        sign = self.sign(value)
+        text = f"{self.table.rule(value.primitive).spelled.name}({', '.join(args)})"
+        if sign:
+            text = sign.join([""] * (len(args) == 1) + [f"({x})" for x in args])
+        return ast.unparse(ast.parse(text))
 
     def selected(self, value: Value) -> Value:
         """Return `where(kept, value, 0.0)` in an op with such a condition, else the value."""
@@ -554,8 +573,7 @@ def _input(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return the `Name` of an input, and add its load, one for all reads."""
     name, space, kind = op.name, self.shapes.spaces[op.name], KINDS[op.kind]
     repeat, single = self.shapes.repeats.get(name), name in self.shapes.singles
-    load = Load(name, name, space, kind, None, repeat, single)
-    self.loads.setdefault(name, load)
+    self.loads.setdefault(name, Load(name, name, space, kind, None, repeat, single))
     return Name(name, space, kind)
 
 
@@ -660,6 +678,16 @@ def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return value
 
 
+@meaning("neg")
+def _negated(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a negated value; of a difference `a - b`, `b - a`."""
+    value = self.applied(op, args)
+    match inner(value):
+        case (Apply("sub") as found,) if len(inner(found)) == 2:
+            return _with_space(self.apply("sub", *inner(found)[::-1]), value.space)
+    return value
+
+
 @meaning("gather")
 def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return the number of each row at an index: `x.gather(-1, index)`, also for a computed `x`; NaN if the index is out of range."""
@@ -711,9 +739,7 @@ def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return _with_space(_log_sum_exp(self, value, shift), self.reduced(value, keepdim))
 
 
-@meaning(*ZEROS)
-def _zeros(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    return Number("0.0")
+MEANINGS |= dict.fromkeys(ZEROS, lambda *_: Number("0.0"))
 
 
 @meaning("scatter")
@@ -777,9 +803,25 @@ def factored(self: Lowering, value: Value, grad: str) -> None:
         rest = _over(self, whole, grad)
         sums = isinstance(whole, Apply) and self.sign(whole) in ("+", "-")
         if sums and rest is not None and rest.space == whole.space:
+            (plus, rest), *terms = sorted(_terms(self, rest), key=lambda x: not x[0])
+            rest = rest if plus else self.apply("neg", rest)
+            for plus, term in terms:
+                rest = self.apply("add" if plus else "sub", rest, term)
             product = self.apply("mul", Name(grad, Space(True, ONE)), rest)
             at = self.lines.index(Line(value.text, whole))
             self.lines[at] = Line(value.text, product)
+            self.factored = self.shown(self.selected(product))
+
+
+def _terms(self: Lowering, value: Value, plus: bool = True) -> Terms:
+    """Return the terms of a sum, each with whether it is added: of `a - (b - c)` `a` and `c`, but not `b`."""
+    if isinstance(value, Apply) and (sign := self.sign(value)) in ("+", "-"):
+        *first, last = inner(value)
+        terms = [x for item in first for x in _terms(self, item, plus)]
+        return terms + _terms(self, last, plus == (sign == "+"))
+    if isinstance(value, Number) and NEGATIVE.fullmatch(value.text):
+        return [(not plus, Number(value.text[1:]))]
+    return [(plus, value)]
 
 
 def _over(self: Lowering, value: Value, grad: str) -> Value | None:
@@ -804,22 +846,25 @@ def _over(self: Lowering, value: Value, grad: str) -> Value | None:
 
 
 def _joined(self: Lowering, word: str, one: Value, two: Value) -> Value | None:
-    """Return an operator of two values without factors 1 and inner brackets: `1 * a` -> `a`, `s + (1 - s)` -> `1`.
+    """Return an operator of two values without factors 1: `1 * a` -> `a`, `s + (1 - s)` -> `1`, `0.1 + 0.9` -> `1`.
 
-    None if it would be one of two numbers: a kernel computes these in float32.
+    None if it would be one of two numbers that are no literals: a kernel computes these in float32.
     """
-    match self.table.rule(word).facts.operator, one, two:
+    sign = self.sign(Apply(word, (), NUMBER))
+    match sign, one, two:
         case ("*", Number("1"), found) | ("*" | "/", found, Number("1")):
             return found
+        case ("*", Number("-1"), found) | ("*" | "/", found, Number("-1")):
+            return self.apply("neg", found)
         case "+", Number(a), Number(b) if f"1 - {a}" == b or f"1 - {b}" == a:
             return Number("1")
         case "/", Number(a), Number(b) if b == self.shapes.width:
             return Number(f"{a} / {b}")
+        case "+" | "-", Number(a), Number(b) if LITERAL.fullmatch(f"{a} {b}"):
+            total = float(a) + (float(b) if sign == "+" else -float(b))
+            return Number(repr(total).removesuffix(".0"))
         case _, Number(), Number():
             return None
-        case "-", _, Apply() if self.sign(two) == "+" and len(inner(two)) == 2:
-            first, second = inner(two)
-            return self.apply(word, self.apply(word, one, first), second)
     return self.apply(word, one, two)
 
 

@@ -25,7 +25,6 @@ class Own(NamedTuple):
     BLOCK: str = "BLOCK"
     ROWS: str = "ROWS"
     DTYPE: str = "DTYPE"
-    TILE: str = "TILE"
     tile: str = "tile"
     blocks: str = "blocks"
     precision: str = "precision"
@@ -36,7 +35,7 @@ class Own(NamedTuple):
 
 OTHERS = (
     "row_index columns in_row row_count count positions program_index first_row program_count"
-    " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE TILE_SIZE launch_blocks blocks_of precision_of"
+    " output_dtype BLOCK_SIZE ROW_COUNT COMPUTE_DTYPE launch_blocks blocks_of precision_of"
     " kernel_dtype item reason"
 )
 OTHER = Own(*OTHERS.split())

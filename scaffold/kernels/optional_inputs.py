@@ -27,7 +27,7 @@ from scaffold.formula import (
     truth,
 )
 from scaffold.kernels.written_out import written_out
-from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec import OpSpec
 
 NEUTRAL = {"+": 0, "-": 0, "*": 1, "/": 1}  # what changes nothing on the right
 
@@ -52,11 +52,9 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
         given = {name: found[name] for name in gone}
         if not _agree(spec, names, given):
             raise UnsupportedError(f"no number can replace {' and '.join(given)}")
-    inputs = tuple(
-        item._replace(optional=False) if isinstance(item, TensorInput) else item
-        for item in spec.inputs
-    )
-    return replace(_without(spec, names, ()), inputs=inputs), found
+    tensors = (item._replace(optional=False) for item in spec.tensors)
+    spec = replace(spec, inputs=(*tensors, *spec.attributes))
+    return _without(spec, names, ()), found
 
 
 def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:

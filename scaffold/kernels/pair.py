@@ -59,6 +59,7 @@ from scaffold.kernels.written_out import (
     applier_of,
     graph_of,
     lower_lines,
+    parsed,
     without_total,
     written_out,
 )
@@ -359,21 +360,10 @@ def _declared(spec: OpSpec, dims: Callable[[TensorInput], tuple[Dim, ...]]) -> O
 
     The backward recomputes what it can from inputs, and neither style, autocast nor checks of shapes have a part in a kernel.
     """
-    inputs = tuple(
-        item._replace(dims=dims(item)) if isinstance(item, TensorInput) else item
-        for item in spec.inputs
-    )
-    return replace(
-        spec,
-        inputs=inputs,
-        conventional=(),
-        save_policy="recompute",
-        style="setup-context",
-        style_is_free=False,
-        amp="off",
-        kernels=(),
-        shape_checks=False,
-    )
+    tensors = (item._replace(dims=dims(item)) for item in spec.tensors)
+    spec = replace(spec, inputs=(*tensors, *spec.attributes), conventional=())
+    spec = replace(spec, style="setup-context", style_is_free=False, kernels=())
+    return replace(spec, save_policy="recompute", shape_checks=False, amp="off")
 
 
 def _shapes(spec: OpSpec) -> Shapes:
@@ -466,7 +456,10 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     for program in filter(None, (forward, backward)):
         _refuse_unread(program, total)
     kept = {item.name for item in forward.results if item.saved}
-    lines = _formula(derivation, spec, total), _gradient(derivation, spec, kept)
+    product = backward.factored if backward else ""
+    lines = _formula(derivation, spec, total), _gradient(
+        derivation, spec, kept, product
+    )
     columns = any(space.is_row for space in spaces.values())
     return Pair(forward, backward, saved, shapes, *lines, own, total, columns)
 
@@ -481,15 +474,21 @@ def _formula(
 
 
 def _gradient(
-    derivation: Derivation, spec: OpSpec, saved: Collection[str]
+    derivation: Derivation, spec: OpSpec, saved: Collection[str], product: str
 ) -> tuple[str, ...]:
     """Return the lines of the backward, for the docstring of the kernels' file: those its gradients need.
 
-    A line for a value the forward saves (`saved`) is left out, and so is what only that line reads.
+    A line for a value the forward saves (`saved`) is left out, and so is what only that line reads. `product`: the gradient as the kernel
+    computes it, if that is another expression.
     """
     read = {f"grad_{item.name}" for item in spec.differentiable}
     graph, lines = graph_of(spec), []
     every = [line for block in derivation.blocks for line in block.statements]
+    known = {grad_name(spec, item.name) for item in spec.outputs} | {*saved, "torch"}
+    known |= written(*every) | _locals(spec) | _names(spec)
+    value = product and parsed(spec, product, known)
+    if value and known.issuperset(value.names()):
+        every[-1] = Assign(graph.name(min(read)), value)
     for line in reversed(every):
         if written(line) & read - {*saved}:
             read |= {*read_names(line)}
@@ -730,4 +729,5 @@ def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:
     loads, lines = (*lowering.loads.values(),), (*lowering.lines,)
     constants = (*lowering.constants.items(),)
     kept = getattr(lowering.kept, "text", "")
-    return RowProgram(loads, lines, (*results,), lowering.shapes.width, constants, kept)
+    width, factored = lowering.shapes.width, lowering.factored
+    return RowProgram(loads, lines, (*results,), width, constants, kept, factored)

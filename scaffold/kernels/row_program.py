@@ -167,6 +167,7 @@ class RowProgram(NamedTuple):
     width: str = ""  # what the number of columns is called
     constants: tuple[tuple[str, str], ...] = ()  # numbers, and what they are
     kept: str = ""  # a condition: the results of other rows are a number
+    factored: str = ""  # the expression of the gradient, if it is such a product
 
     def values(self) -> Iterator[Value]:
         """Yield all expressions of the lines and results, each followed by those inside it."""

@@ -41,8 +41,7 @@ class TritonView:
         every, other = spec.tensors, "INDICES"
         self.inputs = ", ".join(f"{x.name}: {typed(spec, x.name)}" for x in every)
         self.dtypes = [(x.name, ALLOWED.get(x.dtype, other), x.optional) for x in every]
-        self.first, parts = self.forward.first, self.forward.parts
-        self.columns = f"{self.first}.shape[-1]" + f" // {parts}" * (parts > 1)
+        self.first, self.columns = self.forward.first, self.forward.last
         self.refused = [*_refused(spec, pair, self.first)]
         self.float32 = any(float32 for _, float32 in pair.dtypes.values())
         self.dtype = [*_dtype(pair, self.first)]

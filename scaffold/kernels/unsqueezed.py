@@ -7,7 +7,7 @@ as it is declared stays as it is.
 from dataclasses import replace
 
 from scaffold.formula import Assign, Node, emit, evaluated, read_names, rewritten
-from scaffold.spec import Dim, OpSpec, TensorInput, is_leading
+from scaffold.spec import Dim, OpSpec, is_leading
 
 Dims = tuple[Dim, ...]
 
@@ -44,14 +44,11 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
         found = _view(node, declared, lead)
         return graph.name(found[0]) if found and found[0] in known else None
 
-    inputs = [*spec.inputs]
-    for at, item in enumerate(inputs):
-        if isinstance(item, TensorInput) and item.name in known:
-            inputs[at] = item._replace(dims=known[item.name])
+    tensors = (x._replace(dims=known.get(x.name, x.dims)) for x in spec.tensors)
     lines = rewritten(graph, formula.statements, change)
     result = graph.rewrite(formula.result, change)
     formula = replace(formula, statements=lines, result=result)
-    return replace(spec, inputs=(*inputs,), forward=formula), known
+    return replace(spec, inputs=(*tensors, *spec.attributes), forward=formula), known
 
 
 def _input(node: Node, declared: dict[str, Dims]) -> str | None:

@@ -111,7 +111,7 @@ class Steps:
 
     def rank(self, text: str) -> int | None:
         """Return the number of dims of an expression, computed from the lines so far; None if it is not known."""
-        node = _parsed(self.spec, text, self.taken)
+        node = parsed(self.spec, text, self.taken)
         lines, applier = (*self.before, *self.lines), applier_of(self.spec)
         try:
             found = lower_lines(self.spec, lines, (node,), applier)
@@ -122,7 +122,7 @@ class Steps:
     def __call__(self, word: str, text: str) -> str:
         """Add the assignment of an expression, and return its name: the word, with a number if it is taken."""
         graph, name = graph_of(self.spec), fresh(word, self.taken)
-        value = _parsed(self.spec, text, self.taken)
+        value = parsed(self.spec, text, self.taken)
         self.taken.add(name)
         self.lines.append(Assign(graph.name(name), value))
         return name
@@ -148,7 +148,7 @@ def written_out(spec: OpSpec) -> OpSpec:
         text = found and _formula(spec, *found, steps)
         if not text:
             return node
-        return rewritten_node(graph, _parsed(spec, text, taken), change)
+        return rewritten_node(graph, parsed(spec, text, taken), change)
 
     lines = steps.before
     for line in formula.statements:
@@ -189,7 +189,7 @@ def rewritten_node(
     return graph.rewrite(node, lambda item: None if item is node else change(item))
 
 
-def _parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:
+def parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:
     """Return the expression of some text, in the op's graph; `names`: the known variables."""
     known = frozenset(names) - {"torch", "F", "math"}
     node = parse(Text(text, Location("formula")), Scope(known), graph_of(spec)).result
@@ -332,13 +332,10 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
     if known is not None and "reduction" in known[1]:
         return _reduced_loss(spec, graph, *known)
     if callee.kind == "attribute" and callee.label in ("mean", "sum"):
-        item = None
-        if not args and dotted(callee.args[0]) not in ("torch", "math"):
-            item = callee.args[0]
-        if len(args) == 1 and not node.keywords and dotted(callee.args[0]) == "torch":
-            item = args[0]
-        if item is not None:
-            return item, Total("" if callee.label == "mean" else None)
+        of_torch = dotted(callee.args[0]) == "torch" and not node.keywords
+        items = args if of_torch else [callee.args[0], *args]
+        if len(items) == 1 and dotted(items[0]) not in ("torch", "math"):
+            return items[0], Total("" if callee.label == "mean" else None)
     return None
 
 
@@ -393,18 +390,16 @@ def _reduced_loss(
         rest |= {"input": f"{flat[1]}.movedim(-1, 1)", "target": flat_target[1]}
     words = [f"{key}={text}" for key, text in rest.items()]
     names = {item.name for item in spec.inputs} | _bound(spec)
-    node = _parsed(spec, f"{name}({', '.join(words)}, reduction='none')", names)
+    node = parsed(spec, f"{name}({', '.join(words)}, reduction='none')", names)
     if kind == "sum":
         return node, Total()
     if kind == "batchmean":
         return node, Total(f"{given['input']}.shape[0]")
     if kind != "mean":
         return None
-    if name not in CLASSES:
+    if name not in CLASSES or given["target"] in _floats(spec):
         return node, Total("")
     target, ignored = given["target"], given.get("ignore_index", "-100")
-    if target in _floats(spec):
-        return node, Total("")
     if not target.isidentifier():
         raise UnsupportedError(f"the mean over targets that are {target}")
     return node, Total(f"({target} != {ignored}).sum()")

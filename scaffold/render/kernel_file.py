@@ -67,7 +67,7 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         formula=_broken(triton.pair.formula),
         gradient=_broken(triton.pair.gradient),
         kernels=kernels,
-        partial=any("programs_of(" in line for x in kernels for line in x.outputs),
+        partial=any(x.width and x.body.summed for x in kernels),
         indexed=any(allowed == "INDICES" for _, allowed, _ in triton.dtypes),
         autocast=_autocast(triton) if triton.float32 else "",
         # Without the parameters from the dtype on: `forward` finds the dtype itself.

@@ -127,7 +127,9 @@ def compiled(
     constants: dict[str, Any] = {**launched, "DTYPE": tl.float32}
     constants |= given_flags
     fixed = [x.name for x in kernel.params if x.is_constexpr]
-    constants |= {key: ATTRIBUTES[key] for key in fixed if key in ATTRIBUTES}
+    constants |= {
+        key: ATTRIBUTES[x] for key in fixed if (x := key.lower()) in ATTRIBUTES
+    }
     signature = {
         name: (
             "constexpr"
