@@ -82,6 +82,7 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 @torch.library.custom_op("custom_ops::fused_kl_div_forward_triton", mutates_args=())
 def fused_kl_div_forward(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
+    """Launch the kernel; its outputs are contiguous."""
     programs = triton.cdiv(log_q.numel(), ELEMENTS)
     compute_dtype = precision(log_q, p)
     output = log_q.new_empty(programs, dtype=compute_dtype)
@@ -111,6 +112,7 @@ def fused_kl_div_backward(
     needs_grad_log_q: bool,
     needs_grad_p: bool,
 ) -> tuple[Tensor, Tensor]:
+    """Launch the kernel; its outputs are contiguous."""
     programs = triton.cdiv(log_q.numel(), ELEMENTS)
     compute_dtype = precision(grad_output, log_q, p)
     grad_log_q = log_q.new_empty(log_q.shape if needs_grad_log_q else 0)
@@ -175,7 +177,7 @@ def takes(log_q: Tensor, p: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
     if log_q.numel() == 0:
         return False
-    # Autocast on a CPU has other functions in float32: leave them to PyTorch.
+    # Under autocast on a CPU PyTorch returns float32 from other functions.
     if log_q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return False
     why = why_not(log_q, p)
@@ -187,7 +189,7 @@ def takes(log_q: Tensor, p: Tensor) -> bool:
 
 def forward(log_q: Tensor, p: Tensor) -> Tensor:
     dtype = torch.promote_types(log_q.dtype, p.dtype)
-    # Autocast has these functions in float32.
+    # Under autocast PyTorch returns float32 here.
     if torch.is_autocast_enabled(log_q.device.type):
         dtype = torch.promote_types(dtype, torch.float32)
     return fused_kl_div_forward(log_q, p, dtype)

@@ -85,6 +85,7 @@ def blocks(columns: int) -> dict[str, int]:
     """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
     rows = max(TILE // block, 1)
+    # 16 numbers a thread, as Liger-Kernel has for rows of 8,192; not measured.
     warps = min(max(block // 512, 4), MOST_WARPS)
     return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
 
@@ -97,6 +98,7 @@ def as_rows(tensor: Tensor) -> Tensor:
 
 @torch.library.custom_op("custom_ops::fused_quantize_forward_triton", mutates_args=())
 def fused_quantize_forward(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
+    """Launch the kernel on rows of unit last stride; its outputs are contiguous."""
     D = x.shape[-1]
     rows = x.numel() // D
     tile = blocks(D)

@@ -72,6 +72,7 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 @torch.library.custom_op("custom_ops::fused_swish_forward_triton", mutates_args=())
 def fused_swish_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Launch the kernel; its outputs are contiguous."""
     programs = triton.cdiv(x.numel(), ELEMENTS)
     compute_dtype = precision(x)
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
@@ -94,6 +95,7 @@ def _(x, dtype):
 
 @torch.library.custom_op("custom_ops::fused_swish_backward_triton", mutates_args=())
 def fused_swish_backward(grad_output: Tensor, x: Tensor) -> Tensor:
+    """Launch the kernel; its outputs are contiguous."""
     programs = triton.cdiv(grad_output.numel(), ELEMENTS)
     compute_dtype = precision(grad_output, x)
     grad_x = x.new_empty(x.shape)

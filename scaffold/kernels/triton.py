@@ -120,6 +120,6 @@ def _dtype(pair: Pair, first: str) -> Iterator[str]:
                 yield f"if {other} is not None:"
                 yield f"    {name} = torch.promote_types({name}, {other}.dtype)"
         if float32:
-            yield "# Autocast has these functions in float32."
+            yield "# Under autocast PyTorch returns float32 here."
             yield f"if torch.is_autocast_enabled({first}.device.type):"
             yield f"    {name} = torch.promote_types({name}, torch.float32)"

@@ -126,7 +126,7 @@ def compiled(
     warps = launched.pop("num_warps")
     constants: dict[str, Any] = {**launched, "DTYPE": tl.float32}
     constants |= given_flags
-    fixed = [x.name for x in kernel.params if x.is_constexpr]
+    fixed = {x.name for x in kernel.params if x.is_constexpr} - constants.keys()
     constants |= {
         key: ATTRIBUTES[x] for key in fixed if (x := key.lower()) in ATTRIBUTES
     }

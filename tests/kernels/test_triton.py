@@ -508,6 +508,15 @@ def test_kernels_take_the_dtypes_that_they_compute() -> None:
     assert "each_sample" not in text  # each batch is more rows
 
 
+def test_without_a_sum_over_rows_each_block_has_a_program() -> None:
+    """Also a backward without the gradient of a weight, in which nothing is added up."""
+    _, view = triton_kernels(OPS["rms_norm"].spec("op"), Location("op"))
+    text = " ".join(kernel_draft(view).split())
+    few = "programs = programs_of(rows, tile, grad_output.device)"
+    assert f"{few} if needs_grad_weight else triton.cdiv(rows, tile[" in text
+    assert text.count("a row of partial sums, which are added up here") == 1
+
+
 def test_the_tests_of_a_call_ask_only_what_can_differ() -> None:
     text = {}
     for name in ("rms_norm", "layer_norm", "optional_norm", "swiglu"):
