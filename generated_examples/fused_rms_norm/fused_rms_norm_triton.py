@@ -81,7 +81,6 @@ def backward_kernel(
 ):
     program = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)[None, :]
-    weight = tl.load(weight_ptr + cols, mask=cols < D, other=0.0).to(DTYPE)
     grad_weight = tl.zeros((ROWS, BLOCK), dtype=DTYPE)
     for start in range(program * ROWS, rows, tl.num_programs(0) * ROWS):
         row = start + tl.arange(0, ROWS)[:, None]
@@ -89,6 +88,7 @@ def backward_kernel(
         grad_output_row = grad_output_ptr + row * grad_output_stride
         grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
         x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
+        weight = tl.load(weight_ptr + cols, mask=cols < D, other=0.0).to(DTYPE)
         rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
 
         x_hat = x * rstd

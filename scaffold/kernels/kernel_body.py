@@ -5,7 +5,7 @@ row; what only one of several gradients needs is computed if that one is asked f
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from scaffold.derive import grad_name
 from scaffold.derive.graph.static_values import UnsupportedError
@@ -140,64 +140,55 @@ class KernelBody:
     def lines(self) -> list[str]:
         """Return the lines of the kernel; one program computes a block of rows, or, with a result summed over rows, walks over many blocks.
 
-        In the walk, inputs without rows (`weight`) are loaded once before the loop, and each program stores its sums after it.
+        In the walk, inputs without rows (`weight`) are loaded for each block: held in registers beside the sums, long rows would spill more.
+        Each program stores its sums after it.
         """
         own = self.own
         block, pid = f"tl.arange(0, {own.BLOCK})", "tl.program_id(0).to(tl.int64)"
         if not self.width:
             at = f"{pid} * {own.BLOCK} + {block}"
             inside = f"{own.mask} = {own.offsets} < {own.size}"
-            return [f"{own.offsets} = {at}", inside, *self._row(lambda rows: True)]
+            return [f"{own.offsets} = {at}", inside, *self._row()]
         columns, several = f"{own.cols} = {block}[None, :]", f"* {own.ROWS}"
         start = own.start if self.summed else f"{pid} {several}"
         row = f"{own.row} = {start} + tl.arange(0, {own.ROWS})[:, None]"
         inside = f"{own.mask} = ({own.row} < {own.rows}) & ({own.cols} < {self.width})"
         if not self.summed:
-            return [row, columns, inside, *self._row(lambda rows: True)]
-        before = self._read(lambda rows: not rows)
+            return [row, columns, inside, *self._row()]
         sums = [item for item in self.program.results if item.summed]
         zeros = f"tl.zeros(({own.ROWS}, {own.BLOCK}), dtype={own.DTYPE})"
         walk = f"{own.program} {several}, {own.rows}, tl.num_programs(0) {several}"
         return [
             f"{own.program} = {pid}",
             columns,
-            *before,
             *(f"{item.name} = {zeros}" for item in sums),
             f"for {own.start} in range({walk}):",
-            *_indented([row, inside, *self._row(lambda rows: rows)]),
+            *_indented([row, inside, *self._row()]),
             *(line for x in sums for line in self._asked_for(x, self._store_sum(x))),
         ]
 
-    def _read(self, wanted: Callable[[bool], bool]) -> list[str]:
-        """Return the lines to load values, and to compute those lines of the program no single result has to itself.
-
-        `wanted(rows)`: whether to take values with rows, or without; the latter stand before a loop over rows.
-        """
-        every = self.program.loads
-        read = [x for x in every if wanted(x.space.rows and not x.single)]
-        read = [x for x in read if x.name in self.whole]
+    def _read(self) -> list[str]:
+        """Return the lines to load values, and to compute those lines of the program no single result has to itself."""
+        read = [x for x in self.program.loads if x.name in self.whole]
         late = [x for x in read if self._is_masked(x)]
         loads = [line for x in read if x not in late for line in self._load_if_there(x)]
-        lines = [x for x in self.program.lines if wanted(x.value.space.rows)]
+        lines = self.program.lines
         loads += self._assigned(x for x in lines if x.name in self.tests)
         loads += [line for x in late for line in self._load_if_there(x)]
-        lines = [x for x in lines if x.name not in self.tests]
-        if wanted(True):  # the others are computed under the flag of their result
-            lines = [x for x in lines if self._sole_result(x) is None]
-        computed = self._assigned(lines)
-        apart = loads and (computed or wanted(True))
-        return [*loads, *([""] if apart else []), *computed]
+        # The others are computed under the flag of their result.
+        rest = [x for x in lines if self._sole_result(x) is None]
+        return [
+            *loads,
+            "",
+            *self._assigned(x for x in rest if x.name not in self.tests),
+        ]
 
-    def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
-        """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag.
-
-        `wanted(rows)`: whether to take values with rows, or without; the latter stand before a loop over rows.
-        """
-        lines = self._read(wanted)
+    def _row(self) -> list[str]:
+        """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag."""
+        lines = self._read()
         for item in self.program.results:
             known = {**self.printer.named}  # without names bound under this flag
             own = [x for x in self.program.lines if self._sole_result(x) == item.name]
-            own = [x for x in own if wanted(x.value.space.rows)]
             lines += self._asked_for(item, [*self._assigned(own), *self._stored(item)])
             self.printer.named = known
         return lines

@@ -43,6 +43,9 @@ def test_a_gradient_of_all_rows_is_summed_by_each_program() -> None:
     lines = lines_of("rms_norm", "backward")
     walk = "program * ROWS, rows, tl.num_programs(0) * ROWS"
     assert f"for start in range({walk}):" in lines
+    # Within the loop: held in registers, the weight would spill of long rows.
+    (load,) = (at for at, x in enumerate(lines) if x.startswith("weight = "))
+    assert load > lines.index(f"for start in range({walk}):")
     assert "grad_weight = tl.zeros((ROWS, BLOCK), dtype=DTYPE)" in lines
     at = lines.index("grad_weight += grad_output * x_hat")
     assert lines[at - 1] == "if NEEDS_GRAD_WEIGHT:"
