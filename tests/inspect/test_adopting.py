@@ -644,14 +644,14 @@ class Op(Function):
     @staticmethod
     def forward(ctx, x, w=None, n: int = 2):
         if w is not None:
-            if w.ndim > 0:
+            if w.ndim >= 0:
                 ctx.k = n * 2
         ctx.shape = None if w is None else w.shape
-        return x if w is None else x + w * 4
+        return x if w is None else x + w * (n * 2)
 
     @staticmethod
     def backward(ctx, g):
-        return g, g.sum_to_size(ctx.shape) * ctx.k if ctx.shape else None, None
+        return g, g.sum_to_size(ctx.shape) * ctx.k if ctx.shape is not None else None, None
 """,
     "gradients that are absent": """\
 class Op(Function):
