@@ -139,7 +139,7 @@ def blocks(columns: int) -> dict[str, int]:
     """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
     rows = max(TILE // block, 1)
-    # 16 numbers a thread, as Liger-Kernel has for rows of 8,192; not measured.
+    # 16 numbers a thread, as Liger-Kernel has for rows of 8,192; not measured
     warps = min(max(block // 512, 4), MOST_WARPS)
     return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
 

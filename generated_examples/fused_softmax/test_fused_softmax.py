@@ -428,7 +428,7 @@ class OpTests:
 
     @pytest.fixture(autouse=True)
     def quietly(self) -> Iterator[None]:
-        """NumPy warns of what the interpreter masks; few numbers make several blocks."""
+        """NumPy warns of what the interpreter masks; few numbers make many blocks."""
         kernels = getattr(sys.modules[self.op.__module__], self.kernels, None)
         if kernels is not None and kernels.INTERPRETED:
             kernels.TILE = 8

@@ -95,7 +95,7 @@ def blocks(columns: int) -> dict[str, int]:
     """Hold one row in a block, or several that are short."""
     block = triton.next_power_of_2(columns)
     rows = max(TILE // block, 1)
-    # 8 numbers a thread of each part, as Triton's layer norm tutorial has; not measured.
+    # 8 numbers a thread of each part, as in Triton's layer norm tutorial; not measured
     warps = min(max(block // 256, 4), MOST_WARPS)
     return {"ROWS": rows, "BLOCK": block, "num_warps": warps}
 
