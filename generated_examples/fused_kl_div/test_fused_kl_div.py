@@ -428,10 +428,10 @@ class OpTests:
 
     @pytest.fixture(autouse=True)
     def quietly(self) -> Iterator[None]:
-        """NumPy warns of what the interpreter masks; few numbers make many blocks."""
+        """Interpret small blocks, in two programs; NumPy warns of what is masked."""
         kernels = getattr(sys.modules[self.op.__module__], self.kernels, None)
         if kernels is not None and kernels.INTERPRETED:
-            kernels.TILE = 8
+            kernels.TILE, kernels.programs_of = 8, lambda *_: 2
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=RuntimeWarning)
             yield
