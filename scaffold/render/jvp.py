@@ -33,8 +33,12 @@ def jvp_name(spec: OpSpec) -> str:
     return f"{spec.function_name}WithJvp"
 
 
-def chosen(spec: OpSpec) -> tuple[list[str], str]:
-    """Return the wrapper's lines choosing between the two Functions, and the name of the chosen one."""
+def function_to_call(spec: OpSpec) -> tuple[list[str], str]:
+    """Return lines of the wrapper that choose a Function, and the name to call it by.
+
+    Without `--forward-ad` there are none: `[]`, "SwishFunction". With it there are two Functions, and the name is that of a local:
+    `function = SwishFunctionWithJvp`, `if torch.compiler.is_compiling(): function = SwishFunction`.
+    """
     if not spec.forward_ad:
         return [], spec.function_name
     function = fresh("function", {item.name for item in spec.inputs})

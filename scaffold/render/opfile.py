@@ -18,7 +18,7 @@ from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.fused import import_lines, with_kernels
 from scaffold.render.imports import import_block
-from scaffold.render.jvp import chosen
+from scaffold.render.jvp import function_to_call
 from scaffold.render.layout import Layout
 from scaffold.render.library import SHARDING_IMPORTS
 from scaffold.render.module import ModuleView, module_view
@@ -130,35 +130,38 @@ def _type_imports(spec: OpSpec) -> str:
 def wrapper_view(
     spec: OpSpec, derivation: Derivation, convention: Docstrings
 ) -> WrapperView:
-    """Return the wrapper's data: parameters with defaults, and only the outputs the user declared.
+    """Return the data of the function users call: its parameters with defaults, its docstring, and a body that calls the Function.
 
-    Intermediates that forward returns to be saved (`derivation.extra`) are dropped.
+    The body of `swish(x)` is `return SwishFunction.apply(x)`. These options put lines before it: `--forward-ad` the choice of one of two
+    Functions, strict types a local with the type of `apply`, `--amp float32` casts.
     """
-    returns = wrapper_type(spec)
-    dropped = len(derivation.extra)
-    inner_type = forward_type(spec, derivation) if dropped else returns
-    lines, function = chosen(spec)
-    if spec.is_library:
-        name, called, given = "call", function, registered_arguments(spec.inputs)
+    lines_of_choice, function = function_to_call(spec)
+    if spec.is_library:  # a function registered with `torch.library`
+        callee, given, local = function, registered_arguments(spec.inputs), "call"
     else:
-        name, called, given = "apply", f"{function}.apply", arguments(spec.inputs)
-    typed, called = typed_call(
-        spec, name, called, inner_type, {item.name for item in spec.inputs}
-    )
-    call = f"{called}({given})"
-    run = _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
-    body = [*lines, *typed, *in_float32(spec, derivation, run)]
+        callee, given, local = f"{function}.apply", arguments(spec.inputs), "apply"
+    result = forward_type(spec, derivation)
+    taken = {item.name for item in spec.inputs}
+    typed_local, callee = typed_call(spec, local, callee, result, taken)
+    run = _returning_outputs(spec, derivation, f"{callee}({given})")
+    body = [*lines_of_choice, *typed_local, *in_float32(spec, derivation, run)]
     return WrapperView(
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),
-        returns=returns,
+        returns=wrapper_type(spec),
         docstring=indent(wrapper_docstring(spec, derivation, convention), INDENT),
         body_lines=tuple(body),
     )
 
 
-def _without_extra(spec: OpSpec, derivation: Derivation, call: str) -> list[str]:
-    """Return the lines dropping the intermediates a call also returns: `y, _h = call`, `return y`."""
+def _returning_outputs(spec: OpSpec, derivation: Derivation, call: str) -> list[str]:
+    """Return the lines that return a call's results, without the intermediates a forward may return too: `y, _h = call`, `return y`.
+
+    `setup_context` sees only inputs and results of forward, so a local it saves is a result too (`derivation.extra`). Users get the declared
+    outputs alone.
+    """
+    if not derivation.extra:
+        return [f"return {call}"]
     names = [
         f"*{output.name}" if output.variadic else output.name for output in spec.outputs
     ]
