@@ -43,9 +43,6 @@ TENSORS = ("tensor", "optional", "constant")  # kinds of arguments
 PLAIN: Shape = (3, 4)
 FEW = 4  # shapes to try with each way to give arguments but the first
 ORDER = {"perm", "perms", "permutation", "order"}  # names of permutations
-# What makes a tensor of random numbers one of the values a parameter takes, by their kind.
-HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(2).long()", "": ".detach()"}
-HOLDING |= {"order": ".detach().argsort()", "label": ".detach().round()"}
 
 Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expression
 
@@ -116,21 +113,29 @@ def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
 
 
 def _argument(entry: Entry) -> Argument:
-    """Return the argument for a declared input; for a tensor without a gradient its text is the kind of its values, of HOLDING.
+    """Return the argument a test passes for an input declared in some way.
 
-    `order`: the name says a permutation, so no value may stand twice.
+    `slope = 0.5` is passed as the value 0.5, `x` as a tensor with a gradient. `mask[; bool]` is a "constant", a tensor without a
+    gradient: its text is the code behind a tensor of random numbers. Tests leave out an optional constant: `mask[; bool]?` is None.
     """
     if entry.value:
         return Argument(entry.name, "value", entry.value)
-    if entry.trait:
-        # A floating tensor called `target` gets 0 and 1.
-        label = "label" if LABELS.fullmatch(entry.name) else ""
-        holds = {"bool": "mask", "int": "int"}.get(entry.trait, label)
-        orders = holds == "int" and not ORDER.isdisjoint(entry.name.split("_"))
-        holds = "order" if orders else holds
-        absent = Argument(entry.name, "value", "None")
-        return absent if entry.optional else Argument(entry.name, "constant", holds)
-    return Argument(entry.name, "optional" if entry.optional else "tensor")
+    if not entry.trait:
+        return Argument(entry.name, "optional" if entry.optional else "tensor")
+    if entry.optional:
+        return Argument(entry.name, "value", "None")
+    return Argument(entry.name, "constant", _from_random_numbers(entry))
+
+
+def _from_random_numbers(entry: Entry) -> str:
+    """Return the code that turns random numbers from 0.2 to 0.8 into values for an input without a gradient: ` > 0.5` for a mask."""
+    if entry.trait == "bool":
+        return ".detach() > 0.5"
+    if entry.trait == "int":  # 0 and 1; of a permutation each index once
+        permutes = not ORDER.isdisjoint(entry.name.split("_"))
+        return ".detach().argsort()" if permutes else ".detach().mul(2).long()"
+    # A `target` of floats is often a label, 0.0 or 1.0.
+    return ".detach().round()" if LABELS.fullmatch(entry.name) else ".detach()"
 
 
 def _can_be_called(facts: Facts) -> bool:
@@ -202,15 +207,15 @@ def _head(
 
 
 def _asked_call(stem: str, call: Call) -> str:
-    """Return the call, in the test, of the function made by `_asked`."""
+    """Return the test's call of the function that `_asked` writes: `scale_asked(case)`."""
     return f"{stem}_asked({'' if call.choices else 'case'})"
 
 
 def _asked(facts: Facts, stem: str, call: Call) -> str:
     """Return the text of the test file's function to make an `Asked`, the object of all questions: `scale_asked(case)`.
 
-    It holds the call and all the questions must know of the Function: changes in place (`changed`), arguments found by trying
-    (`searched`), limits of clamps, further values.
+    That has the arguments and what the questions must know of the Function: `changed`, it changes an input in place; `searched`, its
+    arguments are found by trying; `limits`, arguments that clamp; `further`, other values of arguments.
     """
     names = [item.name or f"argument {place}" for place, item in enumerate(call.given)]
     parameter, case = "case: int", "case"
@@ -221,7 +226,7 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
     given = f"apply, {stem}_arguments, {case}, {', '.join(names)!r}, {function}"
     if facts.marked("mark_dirty") != frozenset():
         given += ", changed=True"
-    given += ", searched=True" * bool(call.choices)  # once or not at all
+    given += ", searched=True" if call.choices else ""
     limits = sorted(_limits(facts).intersection(names))
     given += f", limits={limits}" if limits else ""
     further = [] if call.recorded else _further(facts, call.given)
@@ -287,13 +292,16 @@ def _cases(stem: str, call: Call) -> str:
 
 
 def _variants(given: Sequence[Argument]) -> tuple[frozenset[str], ...]:
-    """Return the sets of optional tensors to leave out, one for each call: none of them, and each alone."""
+    """Return the sets of optional tensors to leave out, one for each call: none of them, then each alone.
+
+    For optional `mask` and `bias`: {}, {"mask"}, {"bias"}.
+    """
     optional = [a.name for a in given if a.kind == "optional"]
     return (frozenset(), *(frozenset({name}) for name in optional))
 
 
 def _shown(argument: Argument, absent: frozenset[str]) -> str:
-    """Return the text of an argument in a row; optional tensors in `absent`, and missing arguments, are None."""
+    """Return the text of an argument in a call, `tensor(3, 4)` or `0.5`; None for a missing one, and an optional one in `absent`."""
     if argument.kind in ("tensor", "optional"):
         return "None" if argument.name in absent else _tensor(PLAIN)
     if argument.kind == "value":
@@ -302,18 +310,15 @@ def _shown(argument: Argument, absent: frozenset[str]) -> str:
 
 
 def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
-    """Return the texts of candidate arguments, with the shapes for their tensors in order.
+    """Return the texts of candidate arguments, their tensors with these shapes, one for each: `tensor(3, 4)`, `0.5`.
 
-    A tensor without a gradient gets values of its kind: `tensor(3, 4).detach() > 0.5` for a mask.
+    A tensor without a gradient has code behind it: `tensor(3, 4).detach() > 0.5` for a mask.
     """
-    left, row = list(shapes), []
-    for item in given:
-        # `shapes` has one for each tensor.
-        text = _tensor(left.pop(0)) if item.kind in TENSORS else item.text
-        if item.kind == "constant":
-            text += HOLDING[item.text]
-        row.append(text)
-    return row
+    left = iter(shapes)
+    return [
+        _tensor(next(left)) + item.text if item.kind in TENSORS else item.text
+        for item in given
+    ]
 
 
 def _tensor(shape: Shape) -> str:
@@ -321,9 +326,9 @@ def _tensor(shape: Shape) -> str:
 
 
 def _subsets(call: Call) -> tuple[str, str, str]:
-    """Return the name, values and type of a test parameter: the positions of tensors with a gradient, all, then each alone.
+    """Return the name, values and type of a test's parameter, the positions of inputs that require grad: all of them, then each alone.
 
-    Since backward may compute another gradient if only one is needed: `needed`, `[(0, 1), (0,), (1,)]`.
+    For `f(x, y, n)` that is `needed`, `[(0, 1), (0,), (1,)]`. A backward may be wrong only if it computes one gradient alone.
     """
     places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
     alone = [(place,) for place in places] if len(places) > 1 else []
