@@ -1,7 +1,12 @@
 """Values of a row program as expressions of Triton, and the lines to name them.
 
-In: a `RowProgram`, and the spellings of the rule table. Out: lines of a kernel, and the functions that it calls. Invariant: what lies
-behind the end of a row has no part in what the row comes to.
+In: a `RowProgram`, and the spellings of the rule table. Out: lines of a kernel, and the functions that it calls. Invariant: numbers past
+the end of a row do not change a reduction of the row.
+
+Words: a kernel computes a *block* of rows and columns at once, and a side of it has 2, 4, 8, 16 ... of them, as Triton demands. So it may reach
+*past the end* of a row, or past the last row: loads put 0 there, and what is computed of that is no result. A *fold* is the function of a
+reduction: "sum", "max" or "min"; its *neutral* number changes no result: 0, -inf, inf. A *spelling* is a primitive as Triton writes it,
+`triton` of its section in `rules.toml`. A *helper* is a `@triton.jit` function that kernels call.
 """
 
 import ast
@@ -35,9 +40,9 @@ from scaffold.kernels.row_program import (
 from scaffold.spec import OpSpec
 
 LONGEST = 80  # of a line that is not broken
-WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
+REDUCTION_NAMES = {"sum": "total", "max": "row_max", "min": "row_min"}  # by the fold
 SUMS = ("neg", "abs", "add", "sub")  # sums and signs: bounded if their arguments are
-PLAIN = (*SUMS, "square")  # 0 of zeros, finite of what is finite
+ZERO_AT_ZEROS = (*SUMS, "square")  # 0 if all arguments are, finite if all are finite
 EXACT_PARAMETERS = ("x", "y", "dtype: tl.constexpr")
 EXACT_DIVISION = (
     "# as PyTorch does; / of float32 is not rounded to the nearest",
@@ -60,33 +65,34 @@ class Helpers:
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = {*taken}
-        self.found: list[Helper] = []
+        self.functions: list[Helper] = []
 
     def of(self, word: str, parameters: Iterable[str], *lines: str) -> str:
         """Return the name of a function with these parameters and lines, `word` or similar if it is new."""
-        for known in self.found:
+        for known in self.functions:
             if known[1:] == ((*parameters,), lines):
                 return known.name
         name = fresh(word, self.taken)
         self.taken.add(name)
-        self.found.append(Helper(name, (*parameters,), lines))
+        self.functions.append(Helper(name, (*parameters,), lines))
         return name
 
 
 class Printer:
     """Writer of a row program's values as Triton, for `KernelBody`.
 
-    `assign` appends to `lines`, and `text` may: a reduction or a repeated argument gets a line of its own first. `pointer(load, column)`: those to
-    an input's numbers.
+    `assign` appends to `lines`, and `text` may: a reduction or a repeated argument gets a line of its own first. `pointer(load, column)` is the
+    address of an input's numbers, `x_ptr + row * stride + cols`.
     """
 
     def __init__(
         self, spec: OpSpec, program: RowProgram, pair: Pair, helpers: Helpers, at: At
     ) -> None:
-        """Prepare to write a program of a pair; `floats` and `numbers`: the attributes that may be arguments, and those the kernel reads.
+        """Prepare to write a program of a pair.
 
-        `computed`: those in arithmetic or choices the compiler must evaluate, as constants; `complements`: the parameter for each `1 - alpha`
-        and `alpha / D`, computed before the launch.
+        A kernel gets an attribute as an argument (one of `floats`), which is float32, or as a constant for the compiler. `computed` must be
+        constants: those in arithmetic, `2 * alpha`, and those that choose a spelling, `x ** exponent`. But `1 - alpha` and `alpha / D` get
+        parameters of their own, `complements`, computed before the launch. `numbers` are all attributes the kernel reads.
         """
         self.table, self.program, self.own = table_of(spec), program, pair.own
         self.pointer, self.helpers, self.absent = at, helpers, pair.absent
@@ -98,8 +104,8 @@ class Printer:
         self.values = {line.name: line.value for line in program.lines}
         self.loaded = {load.name: load for load in program.loads}
         self.lines: list[str] = []
-        self.constants: dict[str, ast.expr] = {}  # attributes the compiler is given
-        self.named: dict[Value, str] = {}  # what has a line
+        self.constants: dict[str, ast.expr] = {}  # attributes, by their constants
+        self.named: dict[Value, str] = {}  # values that have a line
         self.every = [*program.values()]
         self.texts = texts = {x.text for x in self.every if isinstance(x, Number)}
         self.numbers = _names_in(texts)
@@ -111,7 +117,7 @@ class Printer:
         chosen = (x for x in self.every if isinstance(x, Apply) and self._chooses(x))
         choices = (x for value in chosen for x in inner(value))
         rest |= {x.text for x in choices if isinstance(x, Number)}
-        self.computed = _names_in(rest) - {program.width}  # by the compiler
+        self.computed = _names_in(rest) - {program.width}
         given = [x for x in words if x in texts and not _names_in([x]) & self.computed]
         self.complements = {x: fresh(words[x], self.taken) for x in given}
         self.taken |= {*self.complements.values()}
@@ -163,10 +169,14 @@ class Printer:
         return _parsed(text)
 
     def assign(self, name: str, value: Value) -> None:
-        """Append the line `name = value`. If it is longer than `LONGEST`, first what its reductions reduce gets lines, then they themselves."""
+        """Append the line `name = value`.
+
+        A value longer than `LONGEST` is broken up: what its reductions reduce gets lines of its own, and if that is not enough, the
+        reductions too.
+        """
         before = len(self.lines)
         text = self.text(value)
-        for steps in (self._reduced, _reductions):
+        for steps in (self._operands_of_reductions, _reductions):
             if len(f"{name} = {text}") <= LONGEST:
                 break
             del self.lines[before:]
@@ -211,13 +221,13 @@ class Printer:
                 word = self._word(item, rule.facts.argument)
                 known[name] = self._named(word, item, known[name])
         kinds = {x.kind for x in inner(value) if not isinstance(x, Number)}
-        found = _filled(end, known)
+        written = _filled(end, known)
         if value.kind == "real" and kinds <= {"bool"}:
             # Of numbers alone it would be float32.
             if inner(value)[1:] == (Number("1.0"), Number("0.0")):
-                found = known["condition"]
-            return _parsed(f"({ast.unparse(found)}).to({self.own.DTYPE})")
-        return found
+                written = known["condition"]
+            return _parsed(f"({ast.unparse(written)}).to({self.own.DTYPE})")
+        return written
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:
         """Yield the values inside of `value` with a `floor` or `ceil` around them (`later`: one is around it); reductions end the search.
@@ -242,10 +252,10 @@ class Printer:
         rule = self.table.rule(value.primitive)
         return next((word for word in rule.facts.words if "{" not in word), rule.name)
 
-    def _reduced(self, value: Value) -> Iterator[tuple[str, Value]]:
-        """Yield each expression under a reduction inside of a value, with a name for it."""
+    def _operands_of_reductions(self, value: Value) -> Iterator[tuple[str, Value]]:
+        """Yield each expression that a reduction inside of a value reduces, with a name for it."""
         for item in inner(value):
-            yield from self._reduced(item)
+            yield from self._operands_of_reductions(item)
         if isinstance(value, Reduce) and isinstance(value.value, Apply):
             yield self._word(value.value), value.value
 
@@ -260,7 +270,7 @@ class Printer:
 
     def _reduction(self, value: Reduce) -> ast.expr:
         """Return the reduction of a row: `tl.sum(x, axis=1, keep_dims=True)`; an extremum with NaN needs a helper, as `tl.max` may drop NaN."""
-        given = f"{self._within(value)}, axis=1"
+        given = f"{self._operand(value)}, axis=1"
         if value.nan and value.kind == "real":
             both = f"tl.{value.fold}imum(one, two, propagate_nan=tl.PropagateNan.ALL)"
             name = f"_nan_{value.fold}"
@@ -268,42 +278,46 @@ class Printer:
             return _parsed(f"tl.reduce({given}, combine_fn={combined}, keep_dims=True)")
         return _parsed(f"tl.{value.fold}({given}, keep_dims=True)")
 
-    def _within(self, value: Reduce) -> str:
-        """Return the argument of a reduction, with the fold's neutral element past the end of the row, unless what is there has no effect.
+    def _operand(self, value: Reduce) -> str:
+        """Return what a reduction reduces, with the fold's neutral number past the end of the row: `tl.where(mask, x, float("-inf"))`.
 
-        Booleans are counted, as 1.0 each.
+        What stands there is left as it is if it has no effect, as the zeros of a load have none on a sum.
         """
-        text, test = self.text(value.value), self.inside(value.value.space)
-        if value.value.kind == "bool":
-            return f"tl.where(({test}) & ({text}), 1.0, 0.0)"
-        if self._is_neutral(value):
-            return text
+        operand, inside = self.text(value.value), self.inside(value.value.space)
+        if value.value.kind == "bool":  # each True counts as 1.0
+            return f"tl.where(({inside}) & ({operand}), 1.0, 0.0)"
+        if self._ends_neutrally(value):
+            return operand
         if value.fold == "sum":
-            return selected(test, text)
+            return selected(inside, operand)
         neutral = NEUTRAL[value.fold]
-        if value.kind == "int" and value.fold == "min":  # a column: no number is larger
+        if value.kind == "int" and value.fold == "min":
+            # The integers are numbers of columns, which are all below the width.
             neutral = self.program.width
-        return f"tl.where({test}, {text}, {neutral})"
+        return f"tl.where({inside}, {operand}, {neutral})"
 
     def inside(self, space: Space) -> str:
-        """Return the test for numbers of a value inside the tensor, rather than in the rest of the block: `mask`, `cols < D` or `row < rows`."""
+        """Return the test, true inside a tensor and false past its end: `mask` for a row, `cols < D` for columns alone, else `row < rows`."""
         own, width = self.own, self.program.width
         if space.is_row or not width:
             return own.mask
         columns = f"{own.cols} < {width}"
         return columns if space.has_columns else f"{own.row} < {own.rows}"
 
-    def _is_neutral(self, value: Reduce) -> bool:
+    def _ends_neutrally(self, value: Reduce) -> bool:
         """Return whether numbers past the row's end surely have no effect on a reduction: zeros in a sum, or in a maximum of numbers >= 0."""
-        inside = value.value
-        if inside.kind != "real" or not self.ends_in_zeros(inside):
+        operand = value.value
+        if operand.kind != "real" or not self.ends_in_zeros(operand):
             return False
-        rule = isinstance(inside, Apply) and self.table.rule(inside.primitive)
-        large = rule and value.fold == "max" and rule.facts.sign == "nonnegative"
-        return value.fold == "sum" or bool(large)
+        rule = isinstance(operand, Apply) and self.table.rule(operand.primitive)
+        never_negative = rule and rule.facts.sign == "nonnegative"
+        return value.fold == "sum" or value.fold == "max" and bool(never_negative)
 
     def ends_in_zeros(self, value: Value, rows: bool = False) -> bool:
-        """Return whether a value is surely 0 past the end of a row or, with `rows`, past the last row, as loads are (`other=0.0`)."""
+        """Return whether a value is surely 0 past the end of a row or, with `rows`, past the last row.
+
+        A load is, as it asks Triton for that (`other=0.0`), and so are a sum and a square of such values; `exp` makes 1 of a 0.
+        """
         zeros = partial(self.ends_in_zeros, rows=rows)
         finite = partial(self._ends_finite, rows=rows)
         match value:
@@ -317,7 +331,7 @@ class Printer:
             case Apply("mul"):
                 one, two = inner(value)
                 return zeros(one) and finite(two) or zeros(two) and finite(one)
-            case Apply(primitive) if primitive in PLAIN:
+            case Apply(primitive) if primitive in ZERO_AT_ZEROS:
                 return all(map(zeros, inner(value)))
         return False
 
@@ -331,7 +345,7 @@ class Printer:
         match value:
             case Name(text) if text in self.values:
                 return self._ends_finite(self.values[text], rows)
-            case Apply(primitive) if primitive in (*PLAIN, "mul"):
+            case Apply(primitive) if primitive in (*ZERO_AT_ZEROS, "mul"):
                 return all(self._ends_finite(item, rows) for item in inner(value))
         return isinstance(value, Number) or self.ends_in_zeros(value, rows)
 
@@ -350,7 +364,7 @@ class Printer:
 
 
 def _key(value: Value) -> Value:
-    """Return a value by which equal ones are found: a reduction or mean without its space, as the kernel has it with any dims."""
+    """Return a value to look up equal ones by: of a reduction or mean without its space, as a kernel has all dims of it (`keep_dims=True`)."""
     if isinstance(value, Reduce) or isinstance(value, Apply) and _is_mean(value):
         return replace(value, space=NUMBER)
     return value
@@ -369,7 +383,7 @@ def _reductions(value: Value) -> Iterator[tuple[str, Value]]:
         if _is_mean(item):
             yield "mean", item
         elif isinstance(item, Reduce) and not _is_mean(value):
-            yield WORDS[item.fold], item
+            yield REDUCTION_NAMES[item.fold], item
 
 
 def selected(test: str, text: str) -> str:
@@ -392,8 +406,8 @@ def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
             return known.get(node.id, node)
 
     copy = _parsed(ast.unparse(node))
-    found: ast.expr = Filling().visit(copy)
-    return found
+    filled: ast.expr = Filling().visit(copy)
+    return filled
 
 
 def _spelling(rule: Rule, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, str]:
@@ -416,10 +430,10 @@ def _spelling(rule: Rule, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, 
         if name in read:
             steps[name] = _chosen(line.value, value)
             read |= _names(steps[name])
-    found = dict(reversed(steps.items()))
-    plain = {name: node for name, node in found.items() if isinstance(node, ast.Name)}
-    found = {k: _filled(v, plain) for k, v in found.items() if k not in plain}
-    return found, _filled(end, plain), comment
+    steps = dict(reversed(steps.items()))
+    renamed = {name: node for name, node in steps.items() if isinstance(node, ast.Name)}
+    steps = {k: _filled(v, renamed) for k, v in steps.items() if k not in renamed}
+    return steps, _filled(end, renamed), comment
 
 
 def _names_in(texts: Iterable[str]) -> set[str]:

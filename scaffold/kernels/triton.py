@@ -30,7 +30,7 @@ class TritonView:
         """Write both kernels of an op, and the questions to its inputs."""
         self.spec, self.pair, self.own = spec, pair, pair.own
         helpers = Helpers(_all_names(pair) | {x.name for x in spec.inputs})
-        self.helpers = helpers.found
+        self.helpers = helpers.functions
         self.forward = Kernel(spec, "forward", pair, helpers)
         dtypes, given = {*map(pair.dtype_of, pair.dtypes)}, self.forward.arguments
         self.forward_arguments = [x for x in given.split(", ") if x not in dtypes]
