@@ -7,7 +7,8 @@ temporary of the expression itself is changed, it has the result's shape and pre
 it is batched if another argument is.
 
 Words: a temporary is a value without another reader; it is `free` if the op may overwrite it. A sum (`SUMS`) is `a + b` or `a - b`.
-A one-hot is a tensor of zeros with ones scattered along a dim.
+A one-hot is a tensor of zeros with ones scattered along a dim. A cotangent is the gradient of the loss by a value; `cond` is a choice,
+`a if test else b`.
 """
 
 from collections import Counter
@@ -26,33 +27,59 @@ SUMS = frozenset({"add", "sub"})
 OPERATORS = SUMS | {"mul", "div"}
 
 
-def adds_in_place(op: Op, roots: Iterable[Op]) -> bool:
-    """Return whether an op may add into its first argument in every mode, of autograd and of vmap: `g.scatter_add_(1, index, src)`.
+def adds_in_place(op: Op, gradients: Iterable[Op]) -> bool:
+    """Return whether an op may always add into the memory of its first argument: `g = grad_output * w`, `g.scatter_add_(1, index, src)`.
 
-    That is a product, whose own derivative does not read it, and batched if another argument is. Nothing else reads it, but for its dtype.
-    A product of matrices is left alone: of a DTensor it may be one of several addends.
+    `InPlace` writes other updates only where no second derivative is needed; this one is right there too, and under vmap. `gradients` are
+    the results of the backward, in which other readers of `g` are looked for.
     """
-    own, *others = op.args or (op,)
-    alike = op.facts.shape == "x" or own.shape == op.shape
-    fits = alike and op.facts.in_place and op.facts.linear and op.rule not in SUMS
-    product = own.facts.category == "elementwise" and "multilinear" in own.facts.flags
-    if not (fits and product):
+    if not (op.args and _adds_linearly(op) and _is_product_in_gradient(op.args[0])):
         return False
-    ops = (user for root in roots for user in root.walk())
-    read = (
-        user for user in ops if own in user.args[: 1 if user.rule == "cast" else None]
-    )
-    rules, sources = {part.rule for part in own.walk()}, _sources(own)
+    product, *others = op.args
     return (
-        {*read} == {op}
-        and own not in others
-        and rules & {"cotangent", "cond"} == {"cotangent"}
-        and all(_sources(arg) <= sources for arg in tensors(others))
+        product not in others
+        and _readers(product, gradients) == {op}
+        and _is_batched_with(product, others)
     )
 
 
-def _sources(op: Op) -> set[Op]:
-    """Return the tensors from which a value is computed that are not computed themselves."""
+def _adds_linearly(op: Op) -> bool:
+    """Return whether an op is linear and has a method that writes into its first argument, like `scatter_add`; sums stay `a + b`."""
+    facts = op.facts
+    same_shape = facts.shape == "x" or op.args[0].shape == op.shape
+    has_method = bool(facts.in_place) and op.rule not in SUMS
+    return same_shape and has_method and facts.linear
+
+
+def _is_product_in_gradient(value: Op) -> bool:
+    """Return whether a value is an elementwise product in a gradient, which may be overwritten before a second derivative is computed.
+
+    The derivative of a product reads its factors, and not the product. It has a cotangent in it, since a product of the forward may be
+    saved. A product of matrices is left alone: of a DTensor it may be one of several addends.
+    """
+    elementwise = value.facts.category == "elementwise"
+    product = elementwise and "multilinear" in value.facts.flags
+    return product and any(part.rule == "cotangent" for part in value.walk())
+
+
+def _readers(value: Op, gradients: Iterable[Op]) -> set[Op]:
+    """Return the ops that read the numbers of a value; a cast reads only the dtype of its second argument, `x.to(value.dtype)`."""
+    ops = {op for gradient in gradients for op in gradient.walk()}
+    return {op for op in ops if value in op.args[: 1 if op.rule == "cast" else None]}
+
+
+def _is_batched_with(value: Op, others: Iterable[Op]) -> bool:
+    """Return whether vmap gives a value batches whenever one of the others has them: else their sum would not fit in its memory.
+
+    So it is if all tensors the others are computed from are behind the value too, and it has no choice, of which one side is left out.
+    """
+    chosen = any(part.rule == "cond" for part in value.walk())
+    leaves = _leaves(value)
+    return not chosen and all(_leaves(other) <= leaves for other in tensors(others))
+
+
+def _leaves(op: Op) -> set[Op]:
+    """Return the given tensors behind a value, those not computed from others: `{x, w}` for `x.exp() * w`."""
     return {part for part in tensors(op.walk()) if not any(tensors(part.args))}
 
 
@@ -72,15 +99,15 @@ class Temporaries(NamedTuple):
     named: Collection[Op]  # values with a statement of their own
     single: Collection[Op]  # named values with only one reader
     precision: Precision
-    found: set[Op]  # filled: ops that overwrite a temporary
-    made: dict[Node, Op]  # filled: their expressions
+    overwriting: set[Op]  # filled in: the ops that overwrite a temporary
+    written: dict[Node, Op]  # filled in: the same ops by their expressions
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
         """Return the ops that run in place in two statements: each must get a name, or the memory would be changed twice."""
-        if not self.made:
+        if not self.written:
             return set()
-        counts = _counts(statements, self.made)
-        return {op for node, op in self.made.items() if counts[node] > 1}
+        counts = _counts(statements, self.written)
+        return {op for node, op in self.written.items() if counts[node] > 1}
 
 
 class InPlace(NamedTuple):
@@ -104,8 +131,8 @@ class InPlace(NamedTuple):
         written = self._written(op)
         if written is None:
             return self._fused(op)
-        self.temporaries.found.add(op)
-        self.temporaries.made[written] = op
+        self.temporaries.overwriting.add(op)
+        self.temporaries.written[written] = op
         return written
 
     def _written(self, op: Op) -> Node | None:
@@ -151,7 +178,7 @@ class InPlace(NamedTuple):
     def _is_named(self, op: Op) -> bool:
         return op in self.temporaries.named
 
-    def _is_of_a_number(self, op: Op, value: Op) -> bool:
+    def _negates_a_number(self, op: Op, value: Op) -> bool:
         """Return whether the minus of `-value` is written on a number in it, so it needs no operation: `-(2 * x)` is `-2 * x`."""
         return (
             op.rule == "neg"
@@ -163,7 +190,7 @@ class InPlace(NamedTuple):
     def _negated(self, op: Op) -> Node | None:
         """Return `value.neg_()` for `-value`; None if the value is not free, or the sign belongs to a number in it."""
         (value,) = op.args
-        if not self._free(op, value) or self._is_of_a_number(op, value):
+        if not self._free(op, value) or self._negates_a_number(op, value):
             return None
         return self._method(value, "neg_")
 
@@ -180,14 +207,16 @@ class InPlace(NamedTuple):
         A product with a number or a tensor is added in one call: `own.add_(x, alpha=2)`, `own.addcmul_(x, y)`.
         """
         if rule in SUMS and is_one_hot(other) and not self._is_named(other):
-            return self._added_to_one(rule, own, other)
+            return self._added_one_hot(rule, own, other)
         if rule in SUMS and other.rule == "mul" and not self._is_named(other):
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
-                return self._method(own, method, value, alpha=factor)
+                alpha = self.node(factor)
+                return self._method(own, method, self.node(value), alpha=alpha)
             if self._are_tensors(factor, value):
-                return self._with_product("addcmul_", rule, own, other)
-        return self._method(own, method, other)
+                factors = map(self.node, other.args)
+                return self._method(own, "addcmul_", *factors, **self._sign(rule))
+        return self._method(own, method, self.node(other))
 
     def _are_tensors(self, *ops: Op) -> bool:
         return all(op.kind == "real" and not may_be_number(op) for op in ops)
@@ -196,7 +225,10 @@ class InPlace(NamedTuple):
         """Return `x + y * z` as `torch.addcmul(x, y, z)`, as fast as the product alone; None for another op."""
         for at in (1, 0):
             if self.fuses(op, at) and not self._is_named(op.args[at]):
-                return self._with_product("", op.rule, op.args[1 - at], op.args[at])
+                torch, first = self.graph.name("torch"), self.node(op.args[1 - at])
+                factors = map(self.node, op.args[at].args)
+                sign = self._sign(op.rule)
+                return self._call(torch, "addcmul", first, *factors, **sign)
         return None
 
     def fuses(self, op: Op, at: int) -> bool:
@@ -211,33 +243,22 @@ class InPlace(NamedTuple):
         parts = (*op.args, *op.args[at].args)
         return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)
 
-    def _with_product(self, method: str, rule: str, own: Op, product: Op) -> Node:
-        """Return `own + product` or `own - product`, by `own.addcmul_` if that is the `method`, by `torch.addcmul` if it is "".
+    def _sign(self, rule: str) -> dict[str, Node]:
+        """Return the keyword of `addcmul` by which it subtracts the product, `value=-1`, if the rule is "sub"; {} for "add"."""
+        return {"value": self._one("-")} if rule == "sub" else {}
 
-        `rule` is "add", or "sub" for `own - product`: then the product counts -1 times, `value=-1`.
-        """
-        factors = map(self.node, product.args)
-        if method:
-            callee, *first = (self.graph.node("attribute", method, (self.node(own),)),)
-        else:
-            torch = self.graph.name("torch")
-            callee = self.graph.node("attribute", "addcmul", (torch,))
-            first = [self.node(own)]
-        args = (callee, *first, *factors)
-        if rule == "add":
-            return self.graph.node("call", "", args)
-        minus = self.graph.node("unary", "-", (self.graph.constant("1"),))
-        return self.graph.node("call", "", (*args, minus), ("value",))
-
-    def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
+    def _added_one_hot(self, rule: str, own: Op, onehot: Op) -> Node:
         """Return `probs - onehot` as `probs.scatter_(dim, index, -1, reduce="add")`, without allocating zeros."""
         _, dim, index, _ = onehot.args
-        callee = self.graph.node("attribute", "scatter_", (self.node(own),))
-        one = self.graph.constant("1")
-        value = self.graph.node("unary", "-", (one,)) if rule == "sub" else one
+        value = self._one("-" if rule == "sub" else "")
+        place = self.node(dim), self.node(index)
         add = self.graph.constant('"add"')
-        args = (callee, self.node(dim), self.node(index), value, add)
-        return self.graph.node("call", "", args, ("reduce",))
+        return self._method(own, "scatter_", *place, value, reduce=add)
+
+    def _one(self, sign: str) -> Node:
+        """Return the number 1 with a sign, "-" or ""."""
+        one = self.graph.constant("1")
+        return self.graph.node("unary", sign, (one,)) if sign else one
 
     def _masked(self, op: Op) -> Node | None:
         """Return `where(mask, 0, value)` as `value.masked_fill_(mask, 0)`; None for another op, or if `value` is not free."""
@@ -245,18 +266,19 @@ class InPlace(NamedTuple):
             return None
         mask, number, value = op.args
         if number.rule == "const" and self._free(op, value):
-            return self._method(value, "masked_fill_", mask, number)
+            given = map(self.node, (mask, number))
+            return self._method(value, "masked_fill_", *given)
         return None
 
-    def _method(self, own: Op, method: str, *args: Op, alpha: Op | None = None) -> Node:
-        """Return `own.method(*args, alpha=alpha)`: `alpha` is the factor of an `add_` or `sub_`, if any."""
-        callee = self.graph.node("attribute", method, (self.node(own),))
-        nodes = tuple(map(self.node, args))
-        if alpha is None:
-            return self.graph.node("call", "", (callee, *nodes))
-        return self.graph.node(
-            "call", "", (callee, *nodes, self.node(alpha)), ("alpha",)
-        )
+    def _method(self, own: Op, method: str, *args: Node, **keywords: Node) -> Node:
+        """Return `own.method(*args, **keywords)`: `own.add_(x, alpha=2)`."""
+        return self._call(self.node(own), method, *args, **keywords)
+
+    def _call(self, owner: Node, name: str, *args: Node, **keywords: Node) -> Node:
+        """Return `owner.name(*args, **keywords)`."""
+        callee = self.graph.node("attribute", name, (owner,))
+        values = (callee, *args, *keywords.values())
+        return self.graph.node("call", "", values, (*keywords,))
 
 
 def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter[Node]:

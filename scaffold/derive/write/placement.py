@@ -246,7 +246,7 @@ def gathered(lines: Iterable[Statement]) -> Lines:
 
 
 def _inside(item: Statement) -> Statement:
-    """Merge choices within the branches of a choice; return other statements as they are."""
+    """Return an `if` with those in its branches merged too; other statements as they are."""
     if not isinstance(item, If):
         return item
     return If(item.test, gathered(item.body), gathered(item.orelse), item.comments)
@@ -265,7 +265,7 @@ def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
 
 
 def _as_one(one: If, two: If) -> If | None:
-    """Return two consecutive choices as one if one test decides both, else None."""
+    """Return two consecutive `if`s as one if their tests are equal or opposite, else None: `if t: a`, `if not t: b` -> `if t: a, else: b`."""
     if one.test.names() & written(one):  # the first may change the outcome
         return None
     comments = (*one.comments, *two.comments)
@@ -283,7 +283,7 @@ def _as_one(one: If, two: If) -> If | None:
 def under(
     graph: Graph, tests: list[tuple[Node, int]], lines: list[Statement]
 ) -> list[Statement]:
-    """Nest statements under tests, outermost first: (test, 0) if the test must hold, (test, 1) if it must not."""
+    """Return statements within nested `if`s, the first test outermost: (test, 0) if it must hold, (test, 1) if it must not."""
     for test, at in reversed(tests):
         test = opposite_of(graph, test) if at else test
         lines = [If(test, tuple(lines))]
@@ -291,37 +291,26 @@ def under(
 
 
 def without_copy(lines: list[Statement], sole: bool) -> Lines:
-    """Drop a final copy: `made = f(x)`, `target = made` -> `target = f(x)`; other lines stay.
+    """Assign a branch's result at once, without the copy at its end: `h = f(x)`, `y = h` -> `y = f(x)`.
 
-    If nothing but this copy reads `made` (`sole`), also if `made` is assigned in all branches of an `if` or `elif` chain before it.
+    `sole`: nothing but this copy reads `h`. Then an `if` before the copy may assign it, too: `if t: h = a`, `else: h = b`, `y = h`. A single
+    line needs no `sole`: between it and the copy, the last line of the branch, no other can read `h`.
     """
     match lines:
-        case [*before, Assign(made, value, "", comments), Assign(target, last)] if (
-            last is made
-        ):
-            return (*before, Assign(target, value, "", comments))
-        case [*before, If() as choice, Assign(target, last)] if sole:
-            found = _assigned_in(choice, last, target)
-            if found is not None:
-                return (*before, found)
+        case [*before, Assign(target, copied)]:
+            renamed = _assigning(before, copied, target)
+            if renamed is not None and (sole or not isinstance(renamed[-1], If)):
+                return renamed
     return tuple(lines)
 
 
-def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
-    """Return a choice that assigns `target` in each branch, in place of `made`: then the copy `target = made` behind it is not needed.
-
-    None unless each branch ends by assigning `made`.
-    """
-    branches = list[Lines]()
-    for body in (choice.body, choice.orelse):
-        match body:
-            case (*before, Assign(name, value, "", comments)) if name is made:
-                branches.append((*before, Assign(target, value, "", comments)))
-            case (*before, If() as inner):
-                found = _assigned_in(inner, made, target)
-                if found is None:
-                    return None
-                branches.append((*before, found))
-            case _:
-                return None
-    return If(choice.test, branches[0], branches[1])
+def _assigning(lines: Sequence[Statement], old: Node, new: Node) -> Lines | None:
+    """Return lines with a last value assigned to `new` in place of `old`, in each branch of an `if`; None if they end otherwise."""
+    match lines:
+        case [*before, Assign(target, value, "", comments)] if target is old:
+            return (*before, Assign(new, value, "", comments))
+        case [*before, If(test, body, orelse, comments)]:
+            one, two = _assigning(body, old, new), _assigning(orelse, old, new)
+            if one is not None and two is not None:
+                return (*before, If(test, one, two, comments))
+    return None
