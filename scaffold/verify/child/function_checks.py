@@ -62,7 +62,7 @@ LONG = 180  # letters of an error message
 
 
 def sentence(text: str) -> str:
-    """Return the first sentence, cut if it is too long."""
+    """Return the first sentence of a message, cut after LONG letters."""
     first = re.split(r"(?<=[a-z)])[.;] ", text)[0].removesuffix(".")
     return first if len(first) <= LONG else f"{first[:LONG]}..."
 
@@ -164,7 +164,7 @@ def check_gradient(subject: Subject) -> None:
 
 
 def _derivatives(subject: Subject) -> None:
-    """Compare the gradients of each case with the derivative; then ask of each tensor without a gradient whether it should have one."""
+    """Compare the gradients of each case with the derivative; then check each tensor without a gradient: it may be forgotten (`check_none`)."""
     for case in subject.cases:
         inputs = make_inputs(subject.checks, case, None)
         if subject.needed(inputs):
@@ -257,7 +257,7 @@ def _compare_roughly(
 
 
 def _has_two(gradient: Tensor) -> bool:
-    """Return whether there is a number above and below the diagonal: a forward may read one triangle."""
+    """Return whether a gradient has numbers above the diagonal and below it: a forward may read one triangle of a symmetric matrix alone."""
     return gradient.ndim > 1 and bool(gradient.triu(1).any() & gradient.tril(-1).any())
 
 
@@ -290,30 +290,36 @@ def check_each_alone(subject: Subject) -> None:
         compare(subject, inputs, found, [every[name]], words)
 
 
-def check_contract(subject: Subject) -> None:
-    """Check the shapes returned by backward itself: autograd silently sums too large ones. Raise Wrong, or the error of backward."""
+def check_returned_shapes(subject: Subject) -> None:
+    """Check that each gradient has its input's shape as backward returns it, since autograd sums a larger one to that shape unasked.
+
+    Raise Wrong if one has not, or the error of backward.
+    """
     inputs = subject.inputs()
     returned, error = returned_gradients(subject.checks, inputs)
     if returned is None or error is not None:
         raise error or Wrong("backward is never called, though an input requires grad")
-    _contract(subject, inputs, returned)
+    _compare_shapes(subject, inputs, returned)
 
 
-def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) -> None:
-    """Check the shapes of the gradients backward returned; only a note if the inputs' shapes were searched for: they may broadcast."""
+def _compare_shapes(subject: Subject, inputs: Sequence[Any], returned: Any) -> None:
+    """Raise Wrong if a gradient that backward returned has another shape than its input: `grad_bias[3, 4]` for `bias[4]`.
+
+    If the inputs' shapes were found by trying, it is only a note: they may broadcast where the author never meant them to.
+    """
     try:
         asked_of.check_shapes(Asking(subject), inputs, returned)
     except Wrong as wrong:
         if not subject.asked.searched:
             raise
-        subject.note(wrong.words)  # broadcasting may not be intended
+        subject.note(wrong.words)
 
 
 UNMARKED = "add it, or mark the output: ctx.mark_non_differentiable(...)"
 
 
 def check_one_output(subject: Subject) -> None:
-    """Check gradients while a single output is used, and backward gets None or zeros for the others; raise Wrong if they are not right."""
+    """Check gradients while each output is used alone, so that backward gets None or zeros for the others; raise Wrong if they are not right."""
     inputs = subject.inputs()
     count = len(subject.ends(subject.call(inputs)))
     if count < 2:
@@ -328,7 +334,7 @@ def check_one_output(subject: Subject) -> None:
 
 
 def check_forward_mode(subject: Subject) -> None:
-    """Check jvp against backward: for v = jvp(u) and g = backward(w), the sums of w * v and of g * u are equal."""
+    """Check jvp against backward: for tangents v = jvp(u) and gradients g = backward(w), the sums of w * v and of g * u are equal."""
     if subject.function.jvp is Function.jvp:
         raise Unasked("there is no jvp")
     inputs = [x.detach() if isinstance(x, Tensor) else x for x in subject.inputs()]
@@ -346,7 +352,7 @@ def check_forward_mode(subject: Subject) -> None:
 
 
 def _weighted(several: Iterable[Tensor | None]) -> float:
-    """Return the sum of all elements times the random numbers of `contiguous`; of complex ones the real part, as in a gradient."""
+    """Return the sum of all elements, each times a random number of `contiguous`; of complex ones the real part, as in a gradient."""
     given = [x.detach() for x in several if x is not None]
     return sum(float((x.conj() * contiguous(x)).sum().real) for x in given)
 
@@ -357,10 +363,10 @@ def _weighted(several: Iterable[Tensor | None]) -> float:
 def check_arguments(subject: Subject) -> None:
     """Check gradients for other values of the arguments that choose a branch, in each case.
 
-    Such arguments and values (`if reduction == "sum"`) were read off the Function's text: `asked.arguments`.
+    `if reduction == "sum"` in the Function's text tells to try "sum": such arguments and their values are `asked.arguments`.
     """
-    tried, usual = False, enumerate(subject.inputs())
-    tensors = [at for at, x in usual if isinstance(x, Tensor)]
+    tried = False
+    tensors = [at for at, x in enumerate(subject.inputs()) if isinstance(x, Tensor)]
     for name, values in subject.asked.arguments.items():
         for value in values if name in subject.names else ():
             at = subject.names.index(name)
@@ -376,7 +382,11 @@ def check_arguments(subject: Subject) -> None:
 
 
 def check_broadcast(subject: Subject) -> None:
-    """Check inputs that broadcast, with a first dim of 1 or one dim less, if no shapes are declared; a failure is only a note."""
+    """Check gradients while one input broadcasts: in place of `x[3, 4]` it is `x[1, 4]`, then `x[4]`.
+
+    A backward that forgets to sum over the broadcast dim gets a note, and is not Wrong: no shapes are declared, so its inputs may be meant to
+    have equal ones.
+    """
     usual = subject.inputs()
     if not subject.checks.LOOSE or len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("the shapes are declared, or there is one input")
@@ -384,14 +394,14 @@ def check_broadcast(subject: Subject) -> None:
         at = subject.names.index(name)
         full = usual[at].detach()
         for smaller in (full[:1], full[0]) if full.ndim else ():
-            value = smaller.clone().requires_grad_()
-            inputs = [*usual[:at], value, *usual[at + 1 :]]
+            inputs = [*usual]
+            inputs[at] = smaller.clone().requires_grad_()
             if not subject.takes(inputs, backward=True):
                 continue
             call = describe(subject.names, inputs)
             try:
                 _derivative(subject, inputs)
-                _contract(subject, inputs, Asking(subject).returned(inputs))
+                _compare_shapes(subject, inputs, Asking(subject).returned(inputs))
             except Wrong as wrong:
                 subject.note(f"not for {call}, which broadcasts: {wrong.words}")
                 return
@@ -638,7 +648,7 @@ CHECKS: dict[str, Check] = {
     "gradient of an expanded grad_output": _asks(asked_of.expanded_grad_output),
     "gradient of one output alone": check_one_output,
     "gradient of each input alone": check_each_alone,
-    "shapes that backward returns": check_contract,
+    "shapes that backward returns": check_returned_shapes,
     "two calls before one backward": _asks(asked_of.two_calls_before_one_backward),
     "backward twice, with retain_graph": _asks(asked_of.backward_twice),
     "gradient with create_graph": _asks(asked_of.gradient_with_create_graph),
