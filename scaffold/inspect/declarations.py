@@ -4,7 +4,8 @@
 
 Words: a tensor's *kind* is `int`, `bool` or `const` (floating) if it has no gradient, "" if it has one; a *constant* is a tensor
 input without a gradient; an *untold* argument is no tensor, and the text does not tell its type; a Function is *trivial* if its
-backward gives no gradient; CODES matches names of indices, labels and lengths, NUMERIC and NAMED names of numbers.
+backward gives no gradient; CODES matches names of indices, labels and lengths, NUMERIC names of floats; USUAL_VALUES has names that
+mean the same everywhere, `eps`, `dim`.
 
 In: its facts. Out: the entries of the keys `inputs` and `outputs`. Invariant: an undecidable question raises `Unfit`, and is never
 guessed.
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from scaffold.errors import Location
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
-from scaffold.inspect.trial_inputs import CODES, NAMED, NUMERIC
+from scaffold.inspect.trial_inputs import CODES, NUMERIC, USUAL_VALUES
 from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
 from scaffold.spec.names import check_name
 
@@ -57,7 +58,7 @@ def declared_input(
         )
     kind = annotation if annotation in TYPES else _type_of(default)
     if kind == "object" and not annotation and not default:
-        kind = known.get(item.name) or named_kind(item.name)
+        kind = known.get(item.name) or type_by_name(item.name)
     assigned = f" = {default}" if default else ""
     return f"{item.name}: {kind}{assigned}"
 
@@ -70,10 +71,8 @@ def has_gradient(facts: Facts, item: Parameter) -> bool:
     known = facts.has_gradient(item.name)
     if known is not None:
         return known
-    named_number = (
-        NUMERIC.fullmatch(item.name) or item.name in NAMED or CODES.search(item.name)
-    )
-    return item.is_bare and not named_number or _is_tensor(facts, item)
+    is_number = type_by_name(item.name) != "object" or CODES.search(item.name)
+    return item.is_bare and not is_number or _is_tensor(facts, item)
 
 
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
@@ -97,7 +96,7 @@ def is_untold(facts: Facts, item: Parameter) -> bool:
     """Return whether an argument is no tensor and of unknown type: no annotation, no default, no name with a fixed meaning (`eps`)."""
     bare = item.passing == "positional" and item.is_bare
     tensor = has_gradient(facts, item) or _is_tensor(facts, item)
-    return bare and not tensor and named_kind(item.name) == "object"
+    return bare and not tensor and type_by_name(item.name) == "object"
 
 
 def is_constant(facts: Facts, item: Parameter) -> bool:
@@ -163,10 +162,10 @@ def _uses(node: ast.AST, name: str) -> Iterator[str]:
                 yield "bool"
 
 
-def named_kind(name: str) -> str:
+def type_by_name(name: str) -> str:
     """Return the type of a parameter by a name with a fixed meaning, `float` for `eps`, `int` for `dim`; else "object"."""
-    if name in NAMED:
-        return type(ast.literal_eval(NAMED[name])).__name__
+    if name in USUAL_VALUES:
+        return type(ast.literal_eval(USUAL_VALUES[name])).__name__
     return "float" if NUMERIC.fullmatch(name) else "object"
 
 

@@ -26,8 +26,8 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.vocabulary import SHAPELY, is_of_any_shape
 
 Kind = Literal["tensor", "optional", "constant", "value", "missing"]
-# Parameters with the same meaning everywhere, and their values.
-NAMED = {
+# Names of numbers that mean the same everywhere, with the values to call a Function with.
+USUAL_VALUES = {
     "eps": "1e-5",
     "epsilon": "1e-5",
     "inplace": "False",
@@ -79,8 +79,8 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
         return Argument(item.name, "value", stated)
     if optional:
         return Argument(item.name, "value", "None")
-    if item.name in NAMED and not facts.is_tensor(item.name):
-        return Argument(item.name, "value", NAMED[item.name])
+    if item.name in USUAL_VALUES and not facts.is_tensor(item.name):
+        return Argument(item.name, "value", USUAL_VALUES[item.name])
     return Argument(item.name, "missing", _missing(facts, item))
 
 

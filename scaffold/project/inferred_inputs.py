@@ -31,11 +31,11 @@ from scaffold.formula.operators import not_operators, root_of
 from scaffold.formula.optionality import is_none
 from scaffold.formula.program import Program, program_of
 from scaffold.formula.text import WELL_KNOWN, Meanings, Origin, place_in
-from scaffold.inspect.declarations import named_kind
-from scaffold.inspect.trial_inputs import NAMED
+from scaffold.inspect.declarations import type_by_name
+from scaffold.inspect.trial_inputs import USUAL_VALUES
 from scaffold.primitives.slots import Argument
-from scaffold.project.name_uses import BY_VALUE, WHOLE, NameUses, Takes, Use
-from scaffold.spec.config_keys import PARAMETERS
+from scaffold.project.name_uses import BY_INTEGERS, BY_VALUE, NameUses, Takes, Use
+from scaffold.spec.config_keys import PARAMETER_NAMES
 from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file
@@ -199,7 +199,7 @@ def _of_function(
             if elements and not elements.is_value:
                 many = "?" * stated.entry.endswith("?")
                 entry = f"{item.arg}[; {elements.kind}]{many}"
-                stated = stated._replace(entry=entry, said=elements.said)
+                stated = stated._replace(entry=entry, evidence=elements.evidence)
         if stated and _annotation(item.annotation) == NUMBER:
             by_value = (use.type for use in found if use.takes == "value")
             kind = next(filter(None, by_value), "")
@@ -208,7 +208,7 @@ def _of_function(
             found = [*found, Use("optional", item, "")]
         judged = stated or _from_uses(item.arg, found)
         if item.arg not in own and {use.takes for use in found} == {"value"}:
-            judged = judged._replace(refused="")  # self.num_groups is no tensor there
+            judged = judged._replace(question="")  # self.num_groups is no tensor there
         known[item.arg] = judged
     return _with_starts(_entries(known, program, write), origin, name)
 
@@ -407,14 +407,14 @@ def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
 
 
 class _Judged(NamedTuple):
-    """One input as judged: its entry, and if that is no more than a guess the reason to ask the user, `refused`, at a node of the forward."""
+    """One input as judged: its entry, as in `--inputs`, and, if that is no more than a guess, the reason to ask the user about it."""
 
     entry: str
-    refused: str = ""
-    node: ast.AST | None = None
+    question: str = ""  # the reason, for a message; "" if the entry is sure
+    node: ast.AST | None = None  # the place of the question in the forward
     owned: str = ""  # the nn.Module's list with it: params or buffers
     shape: str = ""  # its sizes in the `__init__`
-    said: str = ""  # the evidence for its type, for a note
+    evidence: str = ""  # for its type, for a note
 
 
 def _declared(
@@ -489,46 +489,44 @@ def _source(default: ast.expr, origin: Origin) -> str:
 # --- Types from the uses of a name.
 
 
-def _proving(uses: Sequence[Use]) -> dict[Takes, Use]:
-    """Return the first use of each kind, without uses as an integer or a number if they prove nothing.
+def _conclusive(uses: Sequence[Use]) -> dict[Takes, Use]:
+    """Return the first use of each kind, without uses as an integer or a number that prove nothing.
 
-    `x[i] if on else x * i`: `i` may be a float with a gradient, used as an index in a branch that never runs. But if `x[i]` always
-    runs, `i` has no gradient. So beside a use by value, such a use counts only if one of its sort surely runs (not `doubtful`).
+    In `x[i] if on else x * i` the index proves nothing: `i` may be a float with a gradient, and that branch may never run. But if `x[i]`
+    always runs, `i` has no gradient. So beside a use by value, uses as an index count only if one of them surely runs (not `doubtful`);
+    uses as a number likewise.
     """
+    narrow = (*BY_INTEGERS, "value")
     by_value = any(use.takes in BY_VALUE for use in uses)
+    # True if a use as an index surely runs, False if one as a number does.
+    sure = {x.takes != "value" for x in uses if x.takes in narrow and not x.doubtful}
     left = [
         use
         for use in uses
-        if use.takes not in (*WHOLE, "value")
-        or not by_value
-        or any(
-            not one.doubtful and (one.takes in WHOLE) is (use.takes in WHOLE)
-            for one in uses
-            if one.takes in (*WHOLE, "value")
-        )
+        if use.takes not in narrow or not by_value or (use.takes != "value") in sure
     ]
     return {use.takes: use for use in reversed(left)}
 
 
 class _Proven(NamedTuple):
-    """The type of an input, and the evidence; `is_value`: it is not a tensor."""
+    """The proven type of an input: of a tensor's elements, "int" or "bool", or of a value that is no tensor (`is_value`)."""
 
     kind: str
-    said: str
+    evidence: str
     is_value: bool = False
 
 
 def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
-    """Return the entry of one name by its uses, the surest evidence first; if none is sure, with the reason to ask the user (`refused`).
+    """Return the entry of one name by its uses, the surest evidence first: `mask[; bool]` for `x.masked_fill(mask, 0)`.
 
-    `by_name`: a name like `eps` is taken for a number. Uses as an index are kept for the question even if they prove nothing.
+    Without sure evidence it has a question for the user, also for uses as an index. `by_name`: a name like `eps` suggests a number.
     """
     first = {use.takes: use for use in reversed(uses)}
-    proving = _proving(uses)
+    proving = _conclusive(uses)
     by_kind = {
         takes: use
         for takes, use in first.items()
-        if takes in proving or takes not in WHOLE
+        if takes in proving or takes not in BY_INTEGERS
     }
     optional = "?" if "optional" in by_kind else ""
     is_tensor = {"tensor", "moved"} & by_kind.keys()
@@ -536,10 +534,10 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
         return _Judged(f"{name}[; {found.kind}]{optional}")
     if use := by_kind.get("index"):
         reason = f"'{name}' is used as an index: positions, a mask or a number"
-        refused = "" if is_tensor else reason
-        return _Judged(f"{name}[; int]{optional}", refused, use.node)
+        question = "" if is_tensor else reason
+        return _Judged(f"{name}[; int]{optional}", question, use.node)
     if is_tensor and _is_only_compared(by_kind):
-        return _Judged(f"{name}[; int]{optional}", said=COMPARED)
+        return _Judged(f"{name}[; int]{optional}", evidence=COMPARED)
     if is_tensor:
         return _Judged(f"{name}{optional}")
     if use := by_kind.get("value"):
@@ -549,7 +547,7 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
             use.node,
         )
     if use := by_kind.get("operand") or by_kind.get("constant"):
-        if by_name and _is_called_as_a_number(name):
+        if by_name and _suggests_a_number(name):
             reason = f"'{name}' looks like a number, not a tensor"
             return _Judged(_number(name, "", optional), reason, use.node)
         return _Judged(f"{name}{optional}")
@@ -586,16 +584,19 @@ def _is_only_compared(by_kind: ByKind) -> bool:
     return known and "constant" in by_kind
 
 
-def _is_called_as_a_number(name: str) -> bool:
-    """Return whether a name usually means a number (`eps`, `temperature`), and is not a usual name of a parameter (`gamma`)."""
-    if any(word in NAMED for word in name.split("_")):
+def _suggests_a_number(name: str) -> bool:
+    """Return whether a name suggests a number rather than a tensor: `temperature`, or `norm_eps`, as a word of it is `eps`.
+
+    `gamma`, `beta` and `scale` may be numbers too, but layers have parameters called so (PARAMETER_NAMES): these are taken for tensors.
+    """
+    if any(word in USUAL_VALUES for word in name.split("_")):
         return True
-    return named_kind(name) != "object" and name not in PARAMETERS
+    return type_by_name(name) != "object" and name not in PARAMETER_NAMES
 
 
 def _number(name: str, kind: str, optional: str) -> str:
     """Return the entry of an attribute, `eps: float`; if `kind` is "", of the type its name suggests. `optional` is "?" or ""."""
-    known = kind or named_kind(name)
+    known = kind or type_by_name(name)
     shown = "float" if known == "object" and not kind else known
     return f"{name}: {shown}{' | None = None' if optional else ''}"
 
@@ -628,12 +629,12 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     known = dict(ordered)
     floating = any({name, f"{name}?"} & {item.entry} for name, item in known.items())
     entries = [
-        item.entry if floating or item.said != COMPARED else name
+        item.entry if floating or item.evidence != COMPARED else name
         for name, item in known.items()
     ]
     value = ", ".join(entries)
-    refused = [item for item in known.values() if item.refused]
-    if refused:  # a misspelt operator is the real problem
+    unsure = [item for item in known.values() if item.question]
+    if unsure:  # a misspelt operator is the real problem
         raise_all(
             [
                 ScaffoldError(message, place_in(program.text, node), hint)
@@ -644,11 +645,11 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     plain = value.replace('"', "'")  # for a shell, in quotes of one kind
     quoted = f'"{plain}"' if "'" in plain else f"'{plain}'"
     problems: list[ScaffoldError] = []
-    for item in refused:
+    for item in unsure:
         assert item.node is not None  # the position for the message
-        last = f"write: {write}{quoted}" if item is refused[-1] else None
+        last = f"write: {write}{quoted}" if item is unsure[-1] else None
         place = place_in(program.text, item.node)
-        problems.append(Unsaid(item.refused, place, last, value))
+        problems.append(Unsaid(item.question, place, last, value))
     raise_all(problems)
     params, buffers = (
         tuple(name for name, item in known.items() if item.owned == kind)
@@ -692,14 +693,14 @@ def of_stated_names(
     notes = list[str]()
     for entry in reversed(entries):
         name, found = entry.name.text, known.get(entry.name.text)
-        if found and (floating or found.said != COMPARED):
+        if found and (floating or found.evidence != COMPARED):
             end = entry.name.place.column - 1 + len(name)
             typed = f": {found.kind}" if found.is_value else f"[; {found.kind}]"
             added = typed
             if entry.dims is not None:
                 end, added = text_of_inputs.index("]", end), f"; {found.kind}"
             text_of_inputs = f"{text_of_inputs[:end]}{added}{text_of_inputs[end:]}"
-            notes.append(f"{name}{typed} in --inputs: {found.said}")
+            notes.append(f"{name}{typed} in --inputs: {found.evidence}")
     return (text_of_inputs, (*reversed(notes),)) if notes else None
 
 
@@ -752,7 +753,7 @@ def _annotated(kind: str) -> _Proven | None:
 
 def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | None:
     """Return the type of an input that uses or an annotation prove to be no floating tensor, with the evidence; else None."""
-    by_kind = _proving(uses)
+    by_kind = _conclusive(uses)
     value = by_kind.get("value")
     is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
     if value and value.type in ("int", "bool") and not is_tensor:

@@ -48,8 +48,8 @@ KNOWN = {"torch", "F", "math", "nn"}
 OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # taking only sizes
 MOVED = ("T", "mT", "data")  # attributes with the elements of their tensor
 NO_TENSOR = (METHODS | ATTRIBUTES) - READ_OUT
-WHOLE = ("positions", "mask", "index")  # uses by integers or booleans alone
-BY_VALUE = ("tensor", "operand", "unclear")  # uses by a value with a possible gradient
+BY_INTEGERS = ("positions", "mask", "index")  # uses of integers or booleans alone
+BY_VALUE = ("tensor", "operand", "unclear")  # uses of floats, which may have a gradient
 EQUAL = {"eq", "ne", "long", "int", "bool"}  # calls without a gradient
 WHOLE_DTYPE = re.compile(r"torch\.(u?int\d*|long|bool)")
 COMPUTED = ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript
@@ -301,7 +301,7 @@ class NameUses:
         if isinstance(node, COMPUTED) and use.takes not in ("assigned", "moved"):
             meaning = self.elements_of(node)
             # Arithmetic has used the elements by value already: `parts` noted it.
-            if use.takes in (*WHOLE, "constant") or not meaning.computed:
+            if use.takes in (*BY_INTEGERS, "constant") or not meaning.computed:
                 self.used(meaning, use)
 
     def parts(self, node: ast.expr, use: Use, expected: Expected) -> None:
@@ -370,7 +370,7 @@ class NameUses:
         A use of moved elements as floats proves nothing, as the elements may be converted; as integers or masks it does. Computed
         positions, `i + 1`, may also be computed of a number.
         """
-        if meaning.moved and use.takes not in (*WHOLE, "constant", "moved"):
+        if meaning.moved and use.takes not in (*BY_INTEGERS, "constant", "moved"):
             if meaning.computed:
                 return  # the computation used them by value already
             use = use._replace(takes="unclear", type="")
@@ -716,6 +716,6 @@ def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
         where = f"{shown} (a float tensor, if it is probabilities)"
         return Use(soft[0].takes, node, where, doubtful=True, soft=True)
     # Positions for one signature, something else for another: which of them is called is unknown.
-    if slots[0].takes in WHOLE and {slot.takes for slot in slots} != {slots[0].takes}:
+    if slots[0].takes in BY_INTEGERS and len({slot.takes for slot in slots}) > 1:
         return _unclear(node)
     return Use(slots[0].takes, node, shown)

@@ -103,7 +103,8 @@ class Key(NamedTuple):
     example: str | None = None  # its syntax, if the kind does not show it
 
 
-PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
+# Names of tensors that modules own, as those of PyTorch's layers.
+PARAMETER_NAMES = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
 LINEAR = {
     "input": "N, in_features",
     "weight": "out_features, in_features",
@@ -156,7 +157,7 @@ KEYS: dict[str, Key] = {
     "parameter-names": Key(
         TEXTS,
         "Inputs that become parameters of the module.",
-        [*PARAMETERS],
+        [*PARAMETER_NAMES],
         values.read_parameter_names,
     ),
     "conventions": Key(

@@ -17,7 +17,7 @@ from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.lint.questions import input_tested_alone
-from scaffold.spec.config_keys import PARAMETERS
+from scaffold.spec.config_keys import PARAMETER_NAMES
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -55,7 +55,7 @@ def _is_held_anyway(facts: Facts, name: str) -> bool:
     """Return whether to save a tensor costs no memory: the caller holds it too (a parameter, an index, a mask), or it is small."""
     forward = facts.function.forward
     inputs = {item.name for item in forward.positional} if forward else set()
-    kept = name in PARAMETERS or facts.has_gradient(name) is False
+    kept = name in PARAMETER_NAMES or facts.has_gradient(name) is False
     return name in inputs and kept or _is_vector(facts, name)
 
 
