@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, derive, grad_name, zero_gradients
-from scaffold.derive.forward.body import write_forward
+from scaffold.derive.forward.body import gradient_of_part, write_forward
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
 from scaffold.derive.lower.statements import Lowered, lower
@@ -615,8 +615,9 @@ def _backward(
     names = [f"grad_{item.name}" for item in spec.differentiable]
     applier = applier_of(back)
     lowered = lower_lines(back, lines, tuple(map(graph.name, names)), applier)
-    held = {op: x for op, x in lowered.held.items() if "_via_" not in x}
-    lowered = lowered._replace(held=held)  # a part of a gradient needs no name
+    # A part of a gradient needs no name in a kernel.
+    held = {op: x for op, x in lowered.held.items() if not gradient_of_part(x)}
+    lowered = lowered._replace(held=held)
     origins = {item.name: item.origin for item in derivation.saved}
     every = {name: origins.get(name, name) for name in spaces}
     repeats = {k: shapes.repeats[x] for k, x in every.items() if x in shapes.repeats}

@@ -177,6 +177,17 @@ def grad_name(spec: OpSpec, output: str) -> str:
     return "grad_output" if usual else f"grad_{output}"
 
 
+def part_name(name: str, reader: str) -> str:
+    """Return the backward's name for the part of a gradient that comes from one reader of the value: `grad_x_via_y`."""
+    return f"grad_{name}_via_{reader}"
+
+
+def gradient_of_part(name: str) -> str:
+    """Return the gradient that a value named by `part_name` is a part of, `grad_x` for `grad_x_via_y`; "" for other names."""
+    gradient, via, _ = name.partition("_via_")
+    return gradient if via and gradient.startswith("grad_") else ""
+
+
 def gradient_names(spec: OpSpec) -> frozenset[str]:
     """Return all names of incoming and outgoing gradients in the backward: no local of the forward may have one."""
     names = {f"grad_{item.name}" for item in (*spec.inputs, *spec.outputs)}

@@ -12,12 +12,13 @@ one that reads it. `grad_x_via_y` is the part of `grad_x` that comes through y.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeGuard
 
 from scaffold.derive.derivation import LINE, METHOD, STEP, Block, Maths
-from scaffold.derive.forward.body import grad_name
+from scaffold.derive.forward.body import grad_name, gradient_of_part
 from scaffold.derive.name_collisions import rebound
 from scaffold.formula import (
     Assign,
@@ -143,7 +144,7 @@ def with_names_again(
     hiding = maths.forward.hiding if maths.forward else {}
     # A version of `new_x`, a local that hides the input x, may be called x as well.
     versions = [(new, hiding.get(old, old)) for new, old in maths.versions]
-    known = [*maths.versions, *hiding.items(), *versions, *_begun(blocks, taken)]
+    known = [*maths.versions, *hiding.items(), *versions, *_first_terms(blocks, taken)]
     origin = [(new, old) for new, old in known if old != DISCARDED]
     names = under_one_name(maths.graph, lines, origin, taken, given)
     # A result named for a gradient (`_indices`), which no line reads after all.
@@ -167,7 +168,7 @@ def with_names_again(
     )
 
 
-def _begun(
+def _first_terms(
     blocks: Iterable[Block], taken: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield each partial gradient with the gradient it is the first term of, to give both one name.
@@ -179,12 +180,13 @@ def _begun(
     several = [block.statements for block in blocks]
     statements = tuple(item for lines in several for item in lines)
     names = written(*statements)
-    parts = [name for name in sorted(names) if "_via_" in name]
-    ends = [name.partition("_via_")[0] for name in parts]
+    ends = {part: end for part in sorted(names) if (end := gradient_of_part(part))}
+    counts = Counter(ends.values())
+    sole = {part: end for part, end in ends.items() if counts[end] == 1}
     added = _added(statements)
-    for name, end in zip(parts, ends, strict=True):
-        if ends.count(end) == 1 and end not in {*names, *taken} and name not in added:
-            yield name, end
+    for part, end in sole.items():
+        if end not in {*names, *taken} and part not in added:
+            yield part, end
     for lines in several:
         # A partial sum (`total_grad`) gets another name only where its line still fits.
         lengths = {
@@ -195,7 +197,7 @@ def _begun(
             end, first = item.target.label, _first_term(item.value).label
             more = len(end) - len(first)
             fits = max(lengths.get(first, WIDTH), lengths[end]) + more <= WIDTH
-            begun = first.startswith(f"{end}_via_") and ends.count(end) == 1
+            begun = sole.get(first) == end
             begun |= first in SUMS and end.startswith("grad_") and (more <= 0 or fits)
             if begun and first in lengths:
                 yield first, end

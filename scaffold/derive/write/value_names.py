@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 
+from scaffold.derive.forward.body import part_name
 from scaffold.derive.graph.op import Op, is_number, literal
 from scaffold.derive.name_collisions import RESERVED
 from scaffold.derive.simplify.forward_products import is_scaled
@@ -327,7 +328,7 @@ class Namer:
         return None if choice is None or choice in self.whole else self._value(choice)
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
-        """Yield names for one `reader`'s part of the cotangent of `value`: `grad_x_via_xz` for what comes from `xz = x * z`."""
+        """Yield names for the part of the cotangent of `value` that comes from one `reader`: `grad_x_via_xz`, from `xz = x * z`."""
         name = self.held.get(value) or (value.name if value.rule == "input" else "")
         if not name:
             return
@@ -335,7 +336,7 @@ class Namer:
         # Not `grad_x_via_scaled_x`, and not `grad_x_via_x_norm`.
         telling = (role for role in roles if name not in (role, role.partition("_")[2]))
         telling = (role for role in telling if not role.startswith(f"{name}_"))
-        yield from (f"grad_{name}_via_{role}" for role in telling)
+        yield from (part_name(name, role) for role in telling)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
         """Yield names for the cotangent of a forward value: `grad_scores`, by its name, else by its roles."""
