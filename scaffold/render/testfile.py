@@ -1,4 +1,4 @@
-"""The test file of an op, and the claims on the module around the op.
+"""The test file of an op: its claims, the reference in plain PyTorch, and the claims on the module around the op.
 
 `templates/test.py.jinja` writes it, a class of attributes: the test methods themselves are shared by all ops (`op_testing.py`).
 In: an `OpSpec`, its `Derivation`, the paths of the files, and the op in plain PyTorch if known.
@@ -302,7 +302,7 @@ def _functions(
         lines = (f"return {op}({values})",)
         yield FunctionView("op", title, _parameters(spec), wrapper_type(spec), lines)
     if reference is not None:
-        yield compared_with(spec, reference)
+        yield reference_function(spec, reference)
     stated = stated_lines(spec, derivation)
     if stated and (spec.surrogate is not None or kinks(spec, derivation)):
         title = f"The gradients of {spec.name}, as they were stated."
@@ -310,8 +310,11 @@ def _functions(
         yield FunctionView("stated", title, given, "tuple[Any, ...]", stated)
 
 
-def compared_with(spec: OpSpec, lines: tuple[str, ...]) -> FunctionView:
-    """Return the op in plain PyTorch; for a surrogate, the function with the surrogate's gradient."""
+def reference_function(spec: OpSpec, lines: tuple[str, ...]) -> FunctionView:
+    """Return the test's `reference`, the op in plain PyTorch to compare with, and its docstring; `lines` are its body.
+
+    Of an op with `--surrogate` it is `surrogate`, the function whose gradient the op has.
+    """
     name, title = "reference", f"{spec.name} in plain PyTorch."
     if spec.surrogate is not None:
         name, title = "surrogate", f"The function whose gradient {spec.name} has."

@@ -1,4 +1,4 @@
-"""Tests to leave out because the forward does not support them, or depends on more than its inputs.
+"""Limits of an op's test: questions to leave out, as the forward does not support them, and tolerances by its precision.
 
 `testclaims.py` and `testsizes.py` ask. In: an `OpSpec`. Out: mostly yes or no. Invariant: decided by the text of the forward; in doubt
 the test is made.

@@ -37,8 +37,8 @@ from scaffold.render.testdomains import with_domains
 from scaffold.render.testfile import (
     FunctionView,
     ProofView,
-    compared_with,
     imports_of,
+    reference_function,
     view,
 )
 from scaffold.render.testlimits import TOLERANCES, precision, takes_any_layout
@@ -171,7 +171,7 @@ def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
         return None
     plain = replace(spec, surrogate=None)
     lines = reference_lines(plain, derivation)
-    return None if lines is None else compared_with(plain, lines)
+    return None if lines is None else reference_function(plain, lines)
 
 
 def _own_text(spec: OpSpec, formula: Formula | None, name: str) -> FunctionView | None:
@@ -181,7 +181,7 @@ def _own_text(spec: OpSpec, formula: Formula | None, name: str) -> FunctionView 
     """
     lines = formula.own_text([starred(item) for item in spec.inputs]) if formula else ()
     plain = replace(spec, surrogate=None)
-    return compared_with(plain, lines)._replace(name=name) if lines else None
+    return reference_function(plain, lines)._replace(name=name) if lines else None
 
 
 def _outputs(spec: OpSpec) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], ...]:

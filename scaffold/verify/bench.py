@@ -1,4 +1,4 @@
-"""Benchmarks: time calls of an op and its variants, each in its own process, in turns.
+"""Benchmarks: time calls of an op and its variants, each in its own process, in turns; report the median of all rounds.
 
 `scaffold bench` compares an op with plain PyTorch, or with a compiled or fused form of it, by these numbers.
 In: the variants, each as texts and the name of the function to call; a setting: sizes, dtype, device. Out: a `Measured` for each variant
@@ -52,7 +52,7 @@ class Setting(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The median over all rounds, and the quartiles."""
+    """The seconds of a call over all rounds: their median, and the quartiles between which half of them lie."""
 
     median: float
     low: float

@@ -1,4 +1,4 @@
-"""Transactions: carry out all of a plan's files, or none.
+"""Transactions: write all of a plan's files, or none; each keeps its permissions, as an executable bit.
 
 A run writes many files; an error, or a killed process, must not leave half of them. In: a `Plan`. Out: the files, or an error and
 the tree as it was. Invariant: one run at a time writes below a root; each action of a run is in a journal on disk before it is

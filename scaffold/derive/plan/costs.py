@@ -1,11 +1,11 @@
-"""Estimate the costs of recomputing and of keeping a value, in passes over one number of a large tensor.
+"""Estimate the costs of recomputing and of keeping a value, by the `passes` that the rule table states of each primitive.
 
 `save_plan` weighs them to choose what is saved; `write` asks which values are worth a name.
 
 In: ops. Out: integers. Invariant: sizes are nominal, since none is known before the call: all sizes not written as literals are
 equal. A primitive's passes are stated in its section of the table (`passes`), or follow from its category.
 
-Words: a pass reads and writes each number of a tensor once; a dear value is worth at least two. An op is at hand if nothing
+Words: a pass reads and writes each number of a large tensor once; a dear value is worth at least two. An op is at hand if nothing
 computes it: an input, a Python value. It is a leaf if it is in memory anyway, as an input or an output.
 """
 

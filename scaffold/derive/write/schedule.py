@@ -1,4 +1,4 @@
-"""Schedule the backward: its values with a statement of their own, and the tests each one stands under.
+"""Schedule the backward: which values are computed once, in a statement of their own, and the tests each one stands under.
 
 `statements` asks before it writes lines: a value read twice gets a line `inner = ...` in place of being written twice.
 
