@@ -24,7 +24,7 @@ from scaffold.derive.graph.static_values import (
     is_sequence,
 )
 from scaffold.derive.rules.call_bindings import Spelling, bind
-from scaffold.derive.rules.table import Found, Rule, Table
+from scaffold.derive.rules.table import Rule, SpelledRule, Table
 from scaffold.formula import UNKNOWN, Node, emit, literal_value
 from scaffold.primitives.facts import MOVING
 
@@ -166,11 +166,11 @@ class Applier:
     def undecided(self, called: str) -> Undecided | None:
         """Return the rule possibly meant by a call of that function, with its undecided condition; None without one.
 
-        For a note to the user. It is noted by `found`, which returned None for that call.
+        For a note to the user. It is noted by `meant_rule`, which returned None for that call.
         """
         return self._undecided.get(called)
 
-    def found(
+    def meant_rule(
         self,
         kind: str,
         name: str,
@@ -187,10 +187,10 @@ class Applier:
             bound = self._bind(item, positional, keywords or {})
             if bound is None:
                 continue
-            meant = self._is_meant(item.rule, bound)
-            if meant:
+            is_meant = self._is_meant(item.rule, bound)
+            if is_meant:
                 return Bound(item.rule, bound)
-            if meant is None:
+            if is_meant is None:
                 maybe.append(self._with_condition(item.rule, bound))
         if maybe:
             self._undecided[name] = maybe[0]
@@ -207,33 +207,33 @@ class Applier:
 
         The caller makes a choice of them, by their conditions.
         """
-        found = []
+        possible = []
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
             if bound is not None and self._is_meant(item.rule, bound) is None:
-                found.append(Bound(item.rule, bound))
-        return tuple(found)
+                possible.append(Bound(item.rule, bound))
+        return tuple(possible)
 
     def _bind(
-        self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
+        self, item: SpelledRule, positional: Sequence[Op], keywords: Mapping[str, Op]
     ) -> dict[str, Op] | None:
         """Return the argument of each parameter of a rule, with defaults; None if the call does not fit its parameters.
 
         Also None if a tensor is given to a parameter that takes none. Other names of a parameter count (`axis` for
         `dim`).
         """
-        names = {item.name for item in found.spelled.parameters}
+        names = {one.name for one in item.spelled.parameters}
         by_name = {
             KEYWORDS.get(key, key) if key not in names else key: value
             for key, value in keywords.items()
         }
         if len(by_name) != len(keywords):  # `dim` and `axis` both
             return None
-        bound = bind(found.spelled, positional, by_name, self._as_one)
-        if bound is None or any(item.rule == "starred" for item in bound.values()):
+        bound = bind(item.spelled, positional, by_name, self._as_one)
+        if bound is None or any(one.rule == "starred" for one in bound.values()):
             return None  # the parameters of `*several` are unknown
-        rule = found.rule
-        args = self.completed(rule, self._with_defaults(found.spelled, bound))
+        rule = item.rule
+        args = self.completed(rule, self._with_defaults(item.spelled, bound))
         fits = args is not None and all(
             rule.code or name in rule.tensors or not any(tensors((value,)))
             for name, value in args.items()
@@ -312,11 +312,11 @@ class Applier:
 
     def default(self, node: Node) -> Op:
         """Return the default of a rule's parameter as an op, made once."""
-        found = self._defaults.get(node)
-        if found is None:
-            found = constant(self.program, node) or self.program.static(node)
-            self._defaults[node] = found
-        return found
+        default = self._defaults.get(node)
+        if default is None:
+            default = constant(self.program, node) or self.program.static(node)
+            self._defaults[node] = default
+        return default
 
     def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
         """Return the op of a rule with all its arguments; it is active if a gradient passes to an active argument.

@@ -368,7 +368,7 @@ class Expressions(Evaluator):
         `kind` is "function", "method", "attribute" or "operator", `named` are keyword arguments. If only the call can tell which of
         several rules is meant, the result is a choice among them.
         """
-        bound = self.applier.found(kind, name, values, named)
+        bound = self.applier.meant_rule(kind, name, values, named)
         if bound is not None:
             op = self._in_parts(node, bound) or self._applied(bound)
             return op or self._unknown(node)
@@ -629,7 +629,7 @@ class Expressions(Evaluator):
         if literal(dtype) is None or not (values or "input" in named):
             return
         x = values[0] if values else named["input"]
-        bound = self.applier.found("method", "to", (x, dtype))
+        bound = self.applier.meant_rule("method", "to", (x, dtype))
         assert bound is not None
         cast = self.applier.apply(bound.rule, bound.args)
         if values:
@@ -995,7 +995,7 @@ LIKE_METHODS = frozenset({"abs", "pow"})
 def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
     """Return the op of `abs(x)`, `pow(x, y)` or `sum(parts)` of tensors; None for any other Python function."""
     if name in LIKE_METHODS:
-        bound = applier.found("method", name, values)
+        bound = applier.meant_rule("method", name, values)
         return bound and applier.apply(bound.rule, bound.args)
     if name == "sum" and len(values) == 1:
         return _sum(applier, values[0])

@@ -212,7 +212,7 @@ class FormulaEvaluator(Evaluator):
         """Return an operator other than arithmetic on tensors, `x > 0` or `n % 2`, by its rule or as a Python value."""
         if label in PYTHON and all(value.kind == "static" for value in values):
             return binary(self.make.program, label, *values)
-        bound = self.make.applier.found("operator", label, values)
+        bound = self.make.applier.meant_rule("operator", label, values)
         if bound is None:
             raise UnsupportedError(f"{label} in a formula")
         return self.make(bound.rule.op, *values)

@@ -100,8 +100,8 @@ class Rule(NamedTuple):
         return tuple(f"grad_{name.lstrip('*')}" for name in self.results)
 
 
-class Found(NamedTuple):
-    """A rule, and the spelling it was found by."""
+class SpelledRule(NamedTuple):
+    """A rule, and one of its spellings: `torch.exp(x)` or `x.exp()`."""
 
     rule: Rule
     spelled: Spelling
@@ -118,7 +118,7 @@ class Table:
         self._rules: dict[str, Rule] = {}
         self._of_ops: dict[str, Rule | None] = {}  # asked for each op that is made
         self._spellings: dict[tuple[str, str], Spelling] = {}
-        self._finds: dict[tuple[str, str], tuple[Found, ...]] = {}
+        self._finds: dict[tuple[str, str], tuple[SpelledRule, ...]] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
         self._values: dict[str, Formula] = {}
         self._ops = {self._op_of(name): name for name in primitives}
@@ -128,7 +128,7 @@ class Table:
         """Return the spellings of each rule of this table, without the base's."""
         return self.primitives.heads
 
-    def find(self, kind: str, name: str) -> tuple[Found, ...]:
+    def find(self, kind: str, name: str) -> tuple[SpelledRule, ...]:
         """Return the rules with this spelling, in the order of the table: the first one with fitting parameters applies.
 
         `kind` and `name`: ("function", "torch.exp"), ("method", "sum"), ("attribute", "mT"), ("operator", "+"), ("subscript",
@@ -141,19 +141,13 @@ class Table:
             self._finds[key] = own + (self.base.find(*key) if self.base else ())
         return self._finds[key]
 
-    def _found(self, name: str, head: str) -> Found:
+    def _found(self, name: str, head: str) -> SpelledRule:
         """Return the rule `name` with its spelling `head`, both parsed once."""
         if (name, head) not in self._spellings:
             read = spelling(head, self.heads[name][0], self.graph)
             assert read is not None, f"{name}: {head}"
             self._spellings[name, head] = read
-        return Found(self.rule(name), self._spellings[name, head])
-
-    def spelled(self) -> frozenset[tuple[str, str]]:
-        """Return all keys (kind, name) for which `find` has a rule: every spelling a forward may use."""
-        return self.primitives.spelled() | (
-            self.base.spelled() if self.base else frozenset()
-        )
+        return SpelledRule(self.rule(name), self._spellings[name, head])
 
     def __contains__(self, name: str) -> bool:
         return name in self.primitives or (self.base is not None and name in self.base)

@@ -10,7 +10,7 @@ None if autograd has none (finite differences replace it); OWN_FORWARD and OWN_G
 the generated tests; OUTPUTS, (name, dims, kind) of each declared output. Its text is `templates/verification.py.jinja`.
 
 Words: a *case* is a call to try (`cases.py`); `case.further`: it is none of the generated test, so a failure to run it may be no fault;
-a *refusal* is a case that the forward itself does not accept; `needs` are the names of inputs requiring grad; `Found` is what a check finds
+a *refusal* is a case that the forward itself does not accept; `needs` are the names of inputs requiring grad; `Fault` is what a check finds
 wrong; a *surrogate* is a gradient that is meant to differ from the derivative.
 """
 
@@ -81,29 +81,29 @@ def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
         space, _, last = name.rpartition(".")
         try:
             module = reduce(getattr, space.split(".")[1:], torch)
-            found = getattr(module, last)
+            value = getattr(module, last)
         except AttributeError:
             continue
-        if not _is_operator(found, last):
+        if not _is_operator(value, last):
             words = f"'{name}' is not an operator of PyTorch {torch.__version__}"
             return {"subject": "forward", "words": words}
     return None
 
 
-def _is_operator(found: Any, name: str) -> bool:
+def _is_operator(value: Any, name: str) -> bool:
     """Return whether PyTorch lists the object as an operator, or as overridable by `__torch_function__`."""
     if hasattr(torch._C._VariableFunctions, name):
         return True
     known = get_overridable_functions().values()
     # By identity: the objects there may compare as anything.
-    return any(found is one for several in known for one in several)
+    return any(value is one for several in known for one in several)
 
 
 SAMPLES, OUTPUTS = "samples", "outputs"  # subjects of a failure other than the op
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
 
 
-class Found(NamedTuple):
+class Fault(NamedTuple):
     """A failure, without the description of its case."""
 
     subject: str
@@ -116,7 +116,7 @@ class Found(NamedTuple):
     hint: str = ""
 
 
-Judge = Callable[[Sequence[Any]], Found | None]
+Judge = Callable[[Sequence[Any]], Fault | None]
 
 
 @dataclass
@@ -147,11 +147,12 @@ def check(checks: Any) -> dict[str, Any]:
     if run.failure is None and not run.refusals:
         ask_further(checks, run)
     if run.failure is None and not run.refusals:
-        found = unfit(checks)
-        if found is not None and found["words"].startswith(OWN):  # a bug of PyTorch's
-            run.notes.append(f"{found['words']}; {found['hint']}")
+        failure = unfit(checks)
+        # A bug of PyTorch's own is no failure of the op.
+        if failure is not None and failure["words"].startswith(OWN):
+            run.notes.append(f"{failure['words']}; {failure['hint']}")
         else:
-            run.failure = found
+            run.failure = failure
     # A run that stopped at a failure has not come to every branch: no note then.
     run.notes += [*_unreached(checks)][: run.failure is None]
     if run.failure is None and checks.SURROGATE:
@@ -196,8 +197,8 @@ def compare(checks: Any) -> dict[str, Any]:
     if not run.proven and run.failure is None:
         refused = [item.words for _, item in run.refusals]
         noted, run.cases = [*run.notes, *refused, UNSEEN][:1], 0
-    found = {"cases": run.cases, "failure": run.failure}
-    return found | {"notes": noted, "skipped": run.skipped}
+    report = {"cases": run.cases, "failure": run.failure}
+    return report | {"notes": noted, "skipped": run.skipped}
 
 
 def check_case(
@@ -220,12 +221,12 @@ def check_case(
     run.cases += 1
     for subject, check in OF_FORWARD.items():
         judge: Judge = partial(check, checks)
-        found = _attempt(partial(judge, inputs), subject)
-        if found and found.subject == OUTPUTS and _has_another_number(case):
+        fault = _attempt(partial(judge, inputs), subject)
+        if fault and fault.subject == OUTPUTS and _has_another_number(case):
             return  # `dim=0`, while the shape is declared for the default, -1
-        if found is not None:
-            found = _due_to_layout(checks, case, layout, (), found, judge)
-            run.failure = _failure(checks, found, title, inputs, ())
+        if fault is not None:
+            fault = _due_to_layout(checks, case, layout, (), fault, judge)
+            run.failure = _failure(checks, fault, title, inputs, ())
             return
     several = subsets(checks)
     run.proven = run.proven or not several  # without gradients the outputs are all
@@ -234,25 +235,25 @@ def check_case(
         inputs = make_inputs(checks, case, layout, needs)
         if not any(map(needs_gradient, inputs)):
             continue  # the needed input is absent
-        found = _attempt(partial(judge, inputs), "backward")
+        fault = _attempt(partial(judge, inputs), "backward")
         run.cases += 1
-        if found is not None and found.raised and _is_no_fault(checks, case, found):
-            silent = run.notes or _has_another_number(case) and found.subject == OWN
-            run.notes += [] if silent else _note(checks, case, found, inputs)
+        if fault is not None and fault.raised and _is_no_fault(checks, case, fault):
+            silent = run.notes or _has_another_number(case) and fault.subject == OWN
+            run.notes += [] if silent else _note(checks, case, fault, inputs)
             return
-        if noted := _only_noted(checks, case, inputs, found):
+        if noted := _only_noted(checks, case, inputs, fault):
             run.notes += [] if run.notes else _note(checks, case, noted, inputs)
             return
-        if found is not None:
-            found = _due_to_layout(checks, case, layout, needs, found, judge)
-            run.failure = _failure(checks, found, title, inputs, needs)
+        if fault is not None:
+            fault = _due_to_layout(checks, case, layout, needs, fault, judge)
+            run.failure = _failure(checks, fault, title, inputs, needs)
             return
         run.proven = run.proven or _have_elements(inputs)
 
 
 def _due_to_layout(
-    checks: Any, case: Case, layout: Layout, needs: Needs, found: Found, judge: Judge
-) -> Found:
+    checks: Any, case: Case, layout: Layout, needs: Needs, fault: Fault, judge: Judge
+) -> Fault:
     """Return the failure; if a contiguous grad_output, or contiguous inputs, remove it, say so instead.
 
     `judge` is the failed check, and is repeated with these. An exception is returned as it is: its own words tell more.
@@ -260,17 +261,17 @@ def _due_to_layout(
     usual = checks.gradients
     # Contiguous grad_outputs alone first, then contiguous inputs as well.
     layouts = (("grad_output", layout), ("an input", torch.clone))
-    for what, laid in () if found.raised else layouts:
+    for what, laid in () if fault.raised else layouts:
         inputs = make_inputs(checks, case, laid, needs or None)
         checks.gradients = partial(usual, laid=torch.clone)
         try:
-            mended = _attempt(partial(judge, inputs), found.subject) is None
+            mended = _attempt(partial(judge, inputs), fault.subject) is None
         finally:
             checks.gradients = usual
         if mended:
             words = f"wrong where {what} is not contiguous"
-            return found._replace(words=words, hint=IN_ORDER)
-    return found
+            return fault._replace(words=words, hint=IN_ORDER)
+    return fault
 
 
 def ask_further(checks: Any, run: Run) -> None:
@@ -284,26 +285,26 @@ def ask_further(checks: Any, run: Run) -> None:
             run.notes.append(f"{subject} is {answer.words}")
             continue
         inputs = make_inputs(checks, case, None)
-        found = Found(subject, answer.words, raised=answer.raised, hint=answer.hint)
-        run.failure = _failure(checks, found, case.name, inputs, (answer.name,))
+        fault = Fault(subject, answer.words, raised=answer.raised, hint=answer.hint)
+        run.failure = _failure(checks, fault, case.name, inputs, (answer.name,))
         return
 
 
 def _only_noted(
-    checks: Any, case: Case, inputs: Sequence[Any], found: Found | None
-) -> Found | None:
+    checks: Any, case: Case, inputs: Sequence[Any], fault: Fault | None
+) -> Fault | None:
     """Return the finding if it is to be noted instead of reported; None if it is a failure, or if nothing was found.
 
     Noted: the call is outside the forward's domain; or finite differences confirm the op, not autograd, in a case beyond the generated tests.
     """
-    if found is None or found.raised:
+    if fault is None or fault.raised:
         return None
     if is_outside(checks, case, inputs):
-        return found
+        return fault
     if not case.further or not _is_pytorch_wrong(checks, inputs):
         return None
-    subject, words = f"PyTorch's own {found.subject}", "differs from finite differences"
-    return found._replace(subject=subject, words=words)
+    subject, words = f"PyTorch's own {fault.subject}", "differs from finite differences"
+    return fault._replace(subject=subject, words=words)
 
 
 def _is_pytorch_wrong(checks: Any, inputs: Sequence[Any]) -> bool:
@@ -333,51 +334,51 @@ OWN = "PyTorch's own backward"
 ORIGINAL_OWN = "its own backward"  # of an op's reference Function
 
 
-def _is_no_fault(checks: Any, case: Case, found: Found) -> bool:
+def _is_no_fault(checks: Any, case: Case, fault: Fault) -> bool:
     """Return whether an exception in the backward is no fault of the op.
 
     The shape was a guess of ours, the reference's backward raises too, a matrix has no inverse, or a dim of fixed size was set to 1.
     """
-    singular = case.further and found.words.startswith(SINGULAR)
-    if case.guessed or singular or found.subject in (OWN, ORIGINAL_OWN):
+    singular = case.further and fault.words.startswith(SINGULAR)
+    if case.guessed or singular or fault.subject in (OWN, ORIGINAL_OWN):
         return True
     return case.further and is_bound(checks, case)
 
 
 def _failure(
-    checks: Any, found: Found, title: str, inputs: Sequence[Any], needs: Needs
+    checks: Any, fault: Fault, title: str, inputs: Sequence[Any], needs: Needs
 ) -> dict[str, Any]:
     """Return a finding with its case and call, for JSON: the fields of `prover.Failure`. `needs` are the inputs requiring grad."""
     names = value_names(checks, len(inputs))
     return {
-        "subject": found.subject,
-        "words": found.words,
-        "expected": found.expected,
-        "actual": found.actual,
+        "subject": fault.subject,
+        "words": fault.words,
+        "expected": fault.expected,
+        "actual": fault.actual,
         "case": title,
         "inputs": describe(names, inputs),
         "needed": ", ".join(needs),
-        "expression": found.expression,
-        "statement": found.statement,
-        "hint": found.hint,
+        "expression": fault.expression,
+        "statement": fault.statement,
+        "hint": fault.hint,
     }
 
 
-def _note(checks: Any, case: Case, found: Found, inputs: Sequence[Any]) -> list[str]:
+def _note(checks: Any, case: Case, fault: Fault, inputs: Sequence[Any]) -> list[str]:
     """Return a note on an unsupported or undecided call, as a list of one; if its shapes were guessed, with advice to declare them."""
     call = describe(value_names(checks, len(inputs)), inputs)
-    ours = found.subject not in (OWN, ORIGINAL_OWN)
+    ours = fault.subject not in (OWN, ORIGINAL_OWN)
     mend = "; declare the shapes" * (case.guessed and ours)
-    return [f"not for {call}: {found.subject} {found.words}{mend}"]
+    return [f"not for {call}: {fault.subject} {fault.words}{mend}"]
 
 
-def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
+def _attempt(call: Callable[[], Fault | None], subject: str) -> Fault | None:
     """Return the finding of a call, None without one; an exception becomes a finding about `subject`."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         where = raised_at(error)
-        return Found(subject, raised(error), "", "", True, *where)
+        return Fault(subject, raised(error), "", "", True, *where)
 
 
 def _conclude(checks: Any, run: Run) -> None:
@@ -399,8 +400,8 @@ def _conclude(checks: Any, run: Run) -> None:
                 "words": "; ".join([UNSEEN, *run.notes]),
             }
         elif _accepts_unequal_chunks(checks):
-            found = shapes_taken(checks)
-            run.shapes = found if isinstance(found, Shapes) else None
+            searched = shapes_taken(checks)
+            run.shapes = searched if isinstance(searched, Shapes) else None
         return
     name, refused = run.refusals[0]
     if run.proven and name != "base":
@@ -464,24 +465,24 @@ def _search_shapes(checks: Any, run: Run) -> None:
     declared: one size computed from others, conditions on sizes, and last other shapes than the declared ones, as a hint.
     """
     assert run.failure is not None
-    found = shapes_taken(checks)
-    if found is None and (relation := size_relation(checks)):
+    searched = shapes_taken(checks)
+    if searched is None and (relation := size_relation(checks)):
         run.shapes = Shapes({}, relation)
-    elif found is None and (conditions := size_conditions(checks)):
+    elif searched is None and (conditions := size_conditions(checks)):
         run.failure["hint"] = ACCEPTED.format(" and ".join(conditions))
         run.shapes = _of_factors(conditions)
-    elif found is None:
+    elif searched is None:
         instead = shapes_taken(checks, declared=False)
         if isinstance(instead, Shapes):
             wanted = " and ".join(instead.conditions)
             run.failure["hint"] = f"shapes it accepts, for example: {instead}" + (
                 wanted and f", with --require '{wanted}'"  # "" without conditions
             )
-    elif isinstance(found, Shapes):
-        run.shapes = found
+    elif isinstance(searched, Shapes):
+        run.shapes = searched
     else:
-        run.failure |= {"words": found.words, "tried": found.tried}
-        *several, last = found.undeclared
+        run.failure |= {"words": searched.words, "tried": searched.tried}
+        *several, last = searched.undeclared
         listed = f"{', '.join(several)} and {last}" if several else last
         declare = f"declare the shapes of {listed} in --inputs, as in '{last}[N, D]'"
         run.failure["hint"] = f"{declare}; {GIVE}"
@@ -492,11 +493,11 @@ UNSEEN = "every gradient was empty: nothing could be compared"
 
 def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
     """Return the failure of a forward that refuses its declared inputs in the case `name`; with their shapes if they can be made."""
-    found = refused._asdict() | {"subject": "forward", "case": name}
+    failure = refused._asdict() | {"subject": "forward", "case": name}
     with suppress(Exception):  # the user's samples may raise, as reported already
         inputs = make_inputs(checks, Case(name, dict(checks.CASES[name])), None)
-        found["inputs"] = describe(value_names(checks, len(inputs)), inputs)
-    return found
+        failure["inputs"] = describe(value_names(checks, len(inputs)), inputs)
+    return failure
 
 
 def _have_elements(inputs: Sequence[Any]) -> bool:
@@ -507,7 +508,7 @@ def _have_elements(inputs: Sequence[Any]) -> bool:
     )
 
 
-def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
+def _check_forward(checks: Any, inputs: Sequence[Any]) -> Fault | None:
     """Compare the op's outputs with its forward in plain PyTorch; None if they agree.
 
     Before that, inputs and outputs are compared with their declaration, and after it the outputs with those of the user's text as written.
@@ -515,30 +516,30 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     names = value_names(checks, len(inputs))
     unlike = undeclared_input(checks, inputs, names)
     if unlike:
-        return Found(SAMPLES, unlike)
+        return Fault(SAMPLES, unlike)
     expected = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))
     own = own_values(checks.OWN_FORWARD, inputs)
     # One tensor for several declared outputs: our forward unpacked it along its first dim.
     if len(own) == 1 < len(expected):
         message = f"returns one tensor, but {len(expected)} outputs are declared"
-        return Found("forward", message, hint=ONE_OUTPUT)
+        return Fault("forward", message, hint=ONE_OUTPUT)
     contrary = undeclared_output(checks, names, inputs, expected)
     if contrary is not None:
-        return Found(OUTPUTS, contrary.words, hint=contrary.hint)
+        return Fault(OUTPUTS, contrary.words, hint=contrary.hint)
     actual = as_tuple(checks.OPERATOR(*inputs)) if checks.FORWARD else expected
     if len(actual) != len(expected):
         counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
-        return Found("forward", "a different number of outputs", *counts)
+        return Fault("forward", "a different number of outputs", *counts)
     for position, (one, two) in enumerate(zip(actual, expected, strict=True)):
         name = f"output {position}" if len(expected) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))
         words = diagnose(one.detach(), two.detach(), scene)
         if words is not None:
-            return Found("forward", f"{name}: {words}", show(two), show(one))
+            return Fault("forward", f"{name}: {words}", show(two), show(one))
     return _check_own_values(checks, own, actual)
 
 
-def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
+def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Fault | None:
     """Compare the op's tangents with its forward's in plain PyTorch; None if they agree, or if the op has no jvp.
 
     Only for ops generated with `--forward-ad`. Differentiable inputs alone get a tangent (`chosen`), each tensor of a variadic one
@@ -554,11 +555,11 @@ def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
         name = f"tangent {position}" if len(pairs) > 1 else "tangent"
         words = diagnose(one, two, Scene(name, tolerance=_tolerance(checks)))
         if words is not None:
-            return Found("jvp", f"{name}: {words}", show(two), show(one))
+            return Fault("jvp", f"{name}: {words}", show(two), show(one))
     return None
 
 
-def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
+def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Fault | None:
     """Compare the result on two devices, split by the op's DTensor rule, with the undivided one; None if they agree, or without a rule.
 
     The devices are imitated: the op is called twice, each time with half of every split input, and the halves of the outputs are joined as
@@ -589,7 +590,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
                     if p is not None and p.is_shard()
                 ]
                 message = f"with {' and '.join(split)}: {words}"
-                return Found("sharding", message, hint=UNSPLIT)
+                return Fault("sharding", message, hint=UNSPLIT)
     return None
 
 
@@ -623,7 +624,7 @@ MISREAD = "scaffold misreads the forward: please report it, and write it differe
 
 def _check_own_values(
     checks: Any, expected: Sequence[Tensor], actual: Sequence[Tensor]
-) -> Found | None:
+) -> Fault | None:
     """Compare the op's outputs with those `expected`, of the user's text as written; if they differ, our parser misread the text.
 
     None if they agree, or if the text did not accept the call: `expected` is empty then.
@@ -634,13 +635,13 @@ def _check_own_values(
         words = diagnose(one.detach(), two.detach(), scene)
         if words is not None:
             message = f"{name}: {AS_WRITTEN}: {words}"
-            return Found("forward", message, show(two), show(one), hint=MISREAD)
+            return Fault("forward", message, show(two), show(one), hint=MISREAD)
     return None
 
 
 def _check_own_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str], returned: Sequence[Any]
-) -> Found | None:
+) -> Fault | None:
     """Compare the gradients `returned` by backward with autograd's of the user's text as written; None if they agree.
 
     The reference is our reading of the text, and would share its mistakes. None too if a differentiable input does not require grad: one
@@ -655,53 +656,53 @@ def _check_own_gradients(
     expected = own_gradients(checks, inputs, names)
     for name, gradient in zip(names, returned, strict=True):
         if name in expected:
-            found = _judge(checks, inputs, names, name, gradient, expected)
-            if found is not None:
-                message = f"{AS_WRITTEN}: {found.words}"
-                return found._replace(words=message, hint=MISREAD)
+            fault = _judge(checks, inputs, names, name, gradient, expected)
+            if fault is not None:
+                message = f"{AS_WRITTEN}: {fault.words}"
+                return fault._replace(words=message, hint=MISREAD)
     return None
 
 
-def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
+def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault | None:
     """Check the gradients from backward: their number, shapes, dtypes and values; None if all are right.
 
     An error of the op's backward is raised only after PyTorch's own has passed: if both raise, it is no fault of the op.
     """
     returned, error = returned_gradients(checks, inputs)
     if returned is None and error is None:
-        return Found("backward", "is never called, though an input requires grad")
+        return Fault("backward", "is never called, though an input requires grad")
     names = value_names(checks, len(inputs))
     try:
         expected = expected_gradients(checks, inputs, names)
     except RuntimeError as own:
-        return Found(OWN, raised(own), raised=True)
+        return Fault(OWN, raised(own), raised=True)
     if returned is None:
         assert error is not None
         raise error
     if len(returned) != len(inputs):
         counts = f"{len(inputs)} gradients", f"{len(returned)} gradients"
-        return Found("backward", "a different number of gradients", *counts)
+        return Fault("backward", "a different number of gradients", *counts)
     if case.further and not all(
         bool(one.isfinite().all()) for one in expected.values()
     ):
         expected = {}  # PyTorch itself gives no finite gradient: compare no values
     for name, value, gradient in zip(names, inputs, returned, strict=True):
         if isinstance(value, Tensor) and value.requires_grad:
-            found = _judge(checks, inputs, names, name, gradient, expected)
-            if found is not None:
-                return found
+            fault = _judge(checks, inputs, names, name, gradient, expected)
+            if fault is not None:
+                return fault
         elif gradient is not None:
             words = "a gradient although none is needed"
-            return Found(f"grad_{name}", words, "None", show(gradient))
+            return Fault(f"grad_{name}", words, "None", show(gradient))
     if error is not None:
         raise error
     return _check_own_gradients(checks, inputs, names, returned)
 
 
-Compared = Callable[[Any, Case, Sequence[Any]], Found | None]
+Compared = Callable[[Any, Case, Sequence[Any]], Fault | None]
 
 
-def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
+def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault | None:
     """Compare the gradients autograd gives the inputs, of the op and of the reference; None if they agree, or are not finite.
 
     These are not what backward returns: autograd sums a gradient that is larger than its input by broadcasting.
@@ -710,7 +711,7 @@ def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found |
     try:
         expected = expected_gradients(checks, inputs, names)
     except Exception as error:  # noqa: BLE001 (the reference does not accept the case)
-        return Found(ORIGINAL_OWN, raised(error), raised=True)
+        return Fault(ORIGINAL_OWN, raised(error), raised=True)
     if not all(bool(one.isfinite().all()) for one in expected.values()):
         return None
     outputs = checks.OPERATOR(*inputs)
@@ -720,9 +721,9 @@ def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found |
         actual = tuple(map(torch.zeros_like, expected.values()))
     for (name, wanted), gradient in zip(expected.items(), actual, strict=True):
         if gradient.shape != wanted.shape or not gradient.equal(wanted):
-            found = _judge(checks, inputs, names, name, gradient, expected)
-            if found is not None:
-                return found
+            fault = _judge(checks, inputs, names, name, gradient, expected)
+            if fault is not None:
+                return fault
     return None
 
 
@@ -740,7 +741,7 @@ def _judge(
     name: str,
     gradient: Any,
     expected: dict[str, Tensor],
-) -> Found | None:
+) -> Fault | None:
     """Judge the gradient of the input `name`; None if it is right.
 
     `expected` has the right gradients by input; without one for this input, only shape and dtype are judged. If it is wrong only where
@@ -759,8 +760,8 @@ def _judge(
         return None
     stated = f"{tuple(value.shape)} {value.dtype}" if wanted is None else show(wanted)
     if _is_right_where_finite(gradient, wanted, scene):
-        return Found(scene.name, INFINITE_OWN, stated, show(gradient), hint=CHANGE)
-    return Found(scene.name, words, stated, show(gradient))
+        return Fault(scene.name, INFINITE_OWN, stated, show(gradient), hint=CHANGE)
+    return Fault(scene.name, words, stated, show(gradient))
 
 
 def _is_right_where_finite(gradient: Any, wanted: Tensor | None, scene: Scene) -> bool:

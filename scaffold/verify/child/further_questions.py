@@ -88,11 +88,11 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         expected = [*second_derivatives_of(checks, checks.REFERENCE, inputs)]
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return None
-    found = second_derivatives_of(checks, checks.OPERATOR, inputs)
+    of_op = second_derivatives_of(checks, checks.OPERATOR, inputs)
     agrees = partial(_agrees_with_differences, checks, inputs)
     for name, theirs in zip(_wanted(checks, inputs), expected, strict=True):
         try:
-            ours = next(found)  # one after the other: each may raise
+            ours = next(of_op)  # one after the other: each may raise
         except Exception as error:  # noqa: BLE001 (whatever the op raises)
             return Answer(name, f"its derivative {raised(error)}", TWICE, True)
         for one, two in zip(ours, theirs, strict=True):
@@ -156,12 +156,12 @@ def single_precision(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 def few_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Check gradients roughly in bfloat16 and float16; an error raised by the op, and not by plain PyTorch, is only noted."""
-    found = _imprecise_in(checks, inputs, (torch.bfloat16, torch.float16), FEW_DIGITS)
-    if found is None or not found.raised:
-        return found
+    answer = _imprecise_in(checks, inputs, (torch.bfloat16, torch.float16), FEW_DIGITS)
+    if answer is None or not answer.raised:
+        return answer
     # "in bfloat16: raised ..." -> "missing in bfloat16, where plain PyTorch has it: raised ..."
-    words = found.words.replace(":", f", {THERE}:", 1)
-    return found._replace(words=f"missing {words}", legal=True)
+    words = answer.words.replace(":", f", {THERE}:", 1)
+    return answer._replace(words=f"missing {words}", legal=True)
 
 
 def _imprecise_in(
@@ -175,10 +175,10 @@ def _imprecise_in(
         rounded = [as_type(x, dtype) for x in inputs]
         # `as_type` returns the same object if there is nothing to cast.
         if any(x is not one for x, one in zip(inputs, rounded, strict=True)):
-            found = _imprecise(checks, rounded, digits)
-            if found is not None:
-                words = f"in {dtype_name(dtype)}: {found.words}"
-                return found._replace(words="wrong " * (not found.raised) + words)
+            answer = _imprecise(checks, rounded, digits)
+            if answer is not None:
+                words = f"in {dtype_name(dtype)}: {answer.words}"
+                return answer._replace(words="wrong " * (not answer.raised) + words)
     return None
 
 
@@ -192,11 +192,11 @@ def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     # Each tuple: the dtypes of the inputs in turn.
     for types in ((torch.float32,), (torch.bfloat16, torch.float32)):
         given = [as_type(x, t) for x, t in zip(inputs, cycle(types), strict=False)]
-        found = _imprecise(checks, given, FEW_DIGITS, autocast=True)
-        if found is not None:
+        answer = _imprecise(checks, given, FEW_DIGITS, autocast=True)
+        if answer is not None:
             where = "under autocast" + ", with inputs of two dtypes" * (len(types) > 1)
-            words = f"{'wrong ' * (not found.raised)}{where}: {found.words}"
-            return found._replace(words=words, hint=OF_AUTOCAST)
+            words = f"{'wrong ' * (not answer.raised)}{where}: {answer.words}"
+            return answer._replace(words=words, hint=OF_AUTOCAST)
     return None
 
 
@@ -244,21 +244,21 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     Unusual are an expanded 1, as .sum() makes it, and a single output of several.
     """
     for scale in SCALES:
-        found = _wrong_gradient(checks, inputs, scale)
-        if found is not None:
+        answer = _wrong_gradient(checks, inputs, scale)
+        if answer is not None:
             times = EXPANDED if scale is None else f"{scale:g} times as large"
-            words = f"{found.words} where grad_output is {times}"
-            return found._replace(words=words, hint=IN_ORDER * (scale is None))
+            words = f"{answer.words} where grad_output is {times}"
+            return answer._replace(words=words, hint=IN_ORDER * (scale is None))
     if checks.REFERENCE is None:  # what one output alone gives is not known
         return None
     with torch.no_grad():
         count = len(as_tuple(checks.OPERATOR(*inputs)))
     chosen = checks.TESTS.ends or range(count)  # empty: all outputs have a gradient
     for at in chosen if len(chosen) > 1 else ():
-        found = _wrong_gradient(checks, inputs, alone=at)
-        if found is not None:
-            words = f"{found.words} if only output {at} is used"
-            return found._replace(words=words)
+        answer = _wrong_gradient(checks, inputs, alone=at)
+        if answer is not None:
+            words = f"{answer.words} if only output {at} is used"
+            return answer._replace(words=words)
     return None
 
 
@@ -269,9 +269,9 @@ def other_layouts(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """
     for words, layout in LAYOUTS:
         laid = [with_layout(x, layout) for x in inputs]
-        found = _wrong_gradient(checks, laid)
-        if found and (found.raised or not _is_at_kink(checks, laid, found.name)):
-            return found._replace(words=f"{found.words} where the inputs are {words}")
+        answer = _wrong_gradient(checks, laid)
+        if answer and (answer.raised or not _is_at_kink(checks, laid, answer.name)):
+            return answer._replace(words=f"{answer.words} where the inputs are {words}")
     return None
 
 
@@ -303,10 +303,10 @@ def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         if not loose or not isinstance(value, Tensor) or not value.ndim:
             continue
         single = value.detach()[:1].requires_grad_(value.requires_grad)
-        found = _wrong_gradient(checks, [*inputs[:at], single, *inputs[at + 1 :]])
-        if found is not None and not found.raised:
+        answer = _wrong_gradient(checks, [*inputs[:at], single, *inputs[at + 1 :]])
+        if answer is not None and not answer.raised:
             words = f"wrong where {names[at]} has a first dim of 1, which broadcasts: declare the shapes"
-            return found._replace(words=words, legal=True)
+            return answer._replace(words=words, legal=True)
     return None
 
 
@@ -338,20 +338,20 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """
     note = None  # the first answer that is no fault
     for words, changed in _drawn(checks, inputs):
-        found = _wrong_gradient(checks, changed)
+        answer = _wrong_gradient(checks, changed)
         # Raising for integers ("every i is -1") is no fault: `x[i]` accepts indices
         # below 0, `x.index_select(0, i)` does not.
-        if found is None or found.raised and (note or words.startswith("every")):
+        if answer is None or answer.raised and (note or words.startswith("every")):
             continue
-        if found.words == NO_NUMBER and words.startswith("one value of"):  # infinite
+        if answer.words == NO_NUMBER and words.startswith("one value of"):  # infinite
             words = f"not finite where {words}; autograd's is"
-            note = note or found._replace(words=words, legal=True)
+            note = note or answer._replace(words=words, legal=True)
             continue
-        asked = checks, changed, found.name
-        if found.raised or not (_is_at_kink(*asked) or _is_rounding(*asked)):
-            return found._replace(words=f"{found.words} where {words}")
+        asked = checks, changed, answer.name
+        if answer.raised or not (_is_at_kink(*asked) or _is_rounding(*asked)):
+            return answer._replace(words=f"{answer.words} where {words}")
         words = f"different from autograd's where {words}: a kink, or rounding errors"
-        note = note or found._replace(words=words, legal=True)
+        note = note or answer._replace(words=words, legal=True)
     return note
 
 
@@ -511,12 +511,12 @@ def _wrong_gradient(
         return None
     names = _wanted(checks, inputs)
     try:
-        found = _gradients(checks, checks.OPERATOR, inputs, scale, alone)
+        ours = _gradients(checks, checks.OPERATOR, inputs, scale, alone)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         words = raised(error)
         singular = words.startswith(SINGULAR)
         return None if singular else Answer(names[0], words, raised=True)
-    for name, one, two in zip(names, found, expected, strict=True):
+    for name, one, two in zip(names, ours, expected, strict=True):
         finite = two.isfinite()
         if not finite.any():
             continue
@@ -555,11 +555,11 @@ def single_precision_by_double(checks: Any, inputs: Sequence[Any]) -> Answer | N
     """
     single = [as_type(x, torch.float32) for x in inputs]
     try:
-        found = _gradients(checks, checks.OPERATOR, single)
+        ours = _gradients(checks, checks.OPERATOR, single)
     except Exception:  # noqa: BLE001 (it may take double precision alone)
         return None
     usual = _gradients(checks, checks.OPERATOR, inputs)
-    for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
+    for name, one, two in zip(_wanted(checks, inputs), ours, usual, strict=True):
         if not (one - two).norm() <= FEW_DIGITS * (two.norm() + 1):
             return Answer(name, "wrong in float32: it differs from that in float64")
     return None
@@ -661,18 +661,18 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
             questions = OF_EACH_CASE if checks.REFERENCE else ()
     more = checks.ASKED_MORE and checks.REFERENCE is not None
     for case, inputs in _other_calls(checks) if more else ():
-        for _, found in _asked(checks, case, inputs, second_derivatives):
-            if not found.raised:  # there may be none, as for a singular matrix
-                yield case, found
+        for _, answer in _asked(checks, case, inputs, second_derivatives):
+            if not answer.raised:  # there may be none, as for a singular matrix
+                yield case, answer
 
 
 def _asked(
     checks: Any, case: Case, inputs: Sequence[Any], question: Question
 ) -> Iterator[tuple[Case, Answer]]:
     """Yield the case with the answer of a question, if it has one; ask nothing if no input requires grad."""
-    found = question(checks, inputs) if any(map(needs_gradient, inputs)) else None
-    if found is not None:
-        yield case, found
+    answer = question(checks, inputs) if any(map(needs_gradient, inputs)) else None
+    if answer is not None:
+        yield case, answer
 
 
 def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
@@ -721,16 +721,16 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode to notice a reduction of a tensor of this rank along this dim (`found`)."""
+    """A dispatch mode to notice a reduction of a tensor of this rank along this dim (`reduced`)."""
 
     def __init__(self, rank: int, dim: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.rank, self.dim, self.found = rank, dim, False
+        self.rank, self.dim, self.reduced = rank, dim, False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Run an operator; set `found` if its result has fewer elements than its first tensor, of the rank, and an argument `dim...` is the dim.
+        """Run an operator; set `reduced` if its result has fewer elements than its first tensor, of the rank, and an argument `dim...` is the dim.
 
         Operators that pick elements, and reduce none, do not count.
         """
@@ -742,7 +742,7 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if of_rank and end is not None and not picks and end.numel() < args[0].numel():
             named = zip(func._schema.arguments, args)
             dims = [x for parameter, x in named if parameter.name.startswith("dim")]
-            self.found |= any(x in (self.dim, [self.dim]) for x in dims)
+            self.reduced |= any(x in (self.dim, [self.dim]) for x in dims)
         return result
 
 

@@ -375,7 +375,7 @@ class Subject:
         seen = Reductions(ranks[1], ranks[0] - 1)
         with seen:
             self.call(inputs)
-        return seen.found
+        return seen.reduced
 
     def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
         """Return whether the forward only passes inputs on, as a gradient reversal does: each output with a gradient equals an input."""
