@@ -33,12 +33,14 @@ from scaffold.cli.options import (
     check_choice,
     check_format,
     check_policy,
+    proofs_wanted,
 )
-from scaffold.cli.output import TERMINAL, Showing, beside, put, show_notes, tell
+from scaffold.cli.output import TERMINAL, Showing, beside, leave, put, show_notes, tell
 from scaffold.errors import (
     ConflictError,
     Location,
     ScaffoldError,
+    ScaffoldErrors,
     VerificationError,
     raise_all,
 )
@@ -52,12 +54,12 @@ from scaffold.inspect.imported_names import snake_case
 from scaffold.inspect.pure_torch import is_torch
 from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import shapes_for
-from scaffold.project.adding import add_op
+from scaffold.project.adding import add_ops
 from scaffold.project.configuration import configuration_here
 from scaffold.project.function_verdicts import lines_of
 from scaffold.project.hand_written import dotted, find_functions
 from scaffold.project.hand_written import target as directory
-from scaffold.project.interpreter import ANOTHER, NONE_FOUND, Proving, Run, proving
+from scaffold.project.interpreter import ANOTHER, NONE_FOUND, Proving, proving
 from scaffold.project.places import Places, find_places
 from scaffold.project.proof_errors import untyped
 from scaffold.project.proofs import prove, request_of
@@ -70,7 +72,6 @@ from scaffold.spec.keys import Style
 from scaffold.spec.op_spec import TensorInput
 from scaffold.spec.toml import read_ops
 from scaffold.verify import Failure, Original, Verdict
-from scaffold.verify.prover import LIMIT as SECONDS
 
 TARGET = Annotated[
     str, typer.Argument(metavar="PATH::CLASS", help="The Function to adopt.")
@@ -158,21 +159,23 @@ def adopt(
     settings: Values = {
         key: value for key, value in stated.items() if value is not None
     }
-    sources = _sources(target, every)
-    adoptions, refused = _run(sources, settings, verify, every)
+    adoptions, refused = _run(_sources(target, every), settings, verify, every)
+    notes = [note for found in adoptions for note in found.notes]
     showing = Showing(dry_run, diff, stdout, format_)
     if joins and not stdout:
-        for found in adoptions:
-            _join(found, settings, on_conflict, showing)
-    elif adoptions:
-        where, files = directory(out_dir), dict[str, str]()
-        for found in adoptions:
-            files |= _files(found, where.below.as_posix())
-        notes = tuple(note for found in adoptions for note in found.notes)
-        put(files, where.root, on_conflict, showing, notes)
+        run = proofs_wanted(python, limit, verify)
+        ops = [found.generated for found in adoptions]
+        with beside(notes, refused):
+            settled = add_ops(ops, on_conflict, write=not (dry_run or diff), run=run, console=TERMINAL)  # type: ignore[arg-type]
+        tell(settled, showing, notes, left=refused)
+    else:
+        where = directory(out_dir)
+        files = _files(adoptions, where.below)
+        put(files, where.root, on_conflict, showing, notes, refused)
         if not (stdout or dry_run or diff) and format_ == "text":
             show_notes(_next(found, out_dir) for found in adoptions)
-    raise_all(refused)
+    if refused:
+        leave(ScaffoldErrors(refused))
 
 
 def _next(found: "Adoption", out_dir: str | None) -> str:
@@ -188,7 +191,7 @@ def _next(found: "Adoption", out_dir: str | None) -> str:
 def _run(
     sources: "list[Source]", settings: "Values", verify: bool, every: bool
 ) -> "tuple[list[Adoption], list[ScaffoldError]]":
-    """Return the adopted ops, and the errors of the Functions refused; `verify` compares each op with a run of its Function.
+    """Return the adopted ops, and the errors of the Functions refused, raised if all are; `verify` compares ops with a run of their Functions.
 
     A Function with the name of an op adopted before gets another name, and a note. With `every` (--all) there may be several
     ops, so each note is preceded by its op's name.
@@ -215,6 +218,8 @@ def _run(
             if every:
                 notes = tuple(f"{found.op.name}: {note}" for note in notes)
             adoptions[found.op.name] = found._replace(notes=notes)
+    if not adoptions:
+        raise_all(refused)
     return [*adoptions.values()], refused
 
 
@@ -231,24 +236,13 @@ def _own_name(source: "Source", name: str, taken: set[str]) -> str:
     return next((stem for stem in stems if stem not in taken), fresh(name, taken))
 
 
-def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:
-    """Add the op to the project, its table to the manifest and its files, and report it; a dry run or diff only plans that.
-
-    `policy` is --on-conflict, for files in the way.
-    """
-    stated = Run(settings.get("python"), settings.get("limit", SECONDS))
-    run = stated if found.generated.proof is not None else None
-    write = not (showing.dry_run or showing.diff)
-    with beside(found.notes):
-        settled = add_op(found.generated, policy, write=write, run=run, console=TERMINAL)  # type: ignore[arg-type]
-    tell(settled, with_diff=showing.diff, format_=showing.format_, notes=found.notes)
-
-
-def _files(found: "Adoption", below: str) -> dict[str, str]:
-    """Return the op's table and the companion files it names, by path, all in the directory `below`."""
-    texts = {f"{found.op.name}.toml": found.op.toml()}
-    texts |= {Path(i.path).name: i.text for i in found.generated.companions}
-    return {Path(below, name).as_posix(): text for name, text in texts.items()}
+def _files(adoptions: "list[Adoption]", below: Path) -> dict[str, str]:
+    """Return the ops' tables and the companion files they name, by path, all in the directory `below`."""
+    texts = {}
+    for found in adoptions:
+        texts[f"{found.op.name}.toml"] = found.op.toml()
+        texts |= {Path(i.path).name: i.text for i in found.generated.companions}
+    return {(below / name).as_posix(): text for name, text in texts.items()}
 
 
 KINDS = 12  # at most so many choices of input kinds are tried
@@ -483,9 +477,8 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
         return Verdict(0, Failure(ORIGINAL, words))
     if proving.interpreter is None:
         return Verdict(0, Failure(ORIGINAL, f"is not run: {NONE_FOUND} ({ANOTHER})"))
-    derived = frozenset(item.name for item in generated.spec.differentiable)
     # The first is the proof of the op as it stands, the others try further shapes.
-    first, *more = _checks(generated, derived)
+    first, *more = _checks(generated)
     original = Original(
         source.module,
         str(source.root),
@@ -493,19 +486,20 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
         function.qualname,
         tuple(more),
     )
-    texts = verification(generated.spec, generated.derivation, generated.derived)
+    derivation = generated.derivation
+    texts = verification(generated.spec, derivation, derivation.derived)
     request = request_of(generated, texts.op, first)._replace(original=original)
     return proving.prove(generated.spec.name, request)
 
 
-def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
+def _checks(generated: Generated) -> Iterator[str]:
     """Yield a module of checks, as text, for the op as declared; if it declares no shapes, then others with common shapes.
 
-    The Function may accept only some, a matrix and a vector, say; the process takes the first it runs with. `derived` are the
-    inputs with a gradient to check.
+    The Function may accept only some, a matrix and a vector, say; the process takes the first it runs with.
     """
-    spec = generated.spec
-    yield verification(spec, generated.derivation, derived).checks
+    spec, derivation = generated.spec, generated.derivation
+    derived = frozenset(item.name for item in spec.differentiable)
+    yield verification(spec, derivation, derived).checks
     tensors = [item.name for item in spec.tensors]
     may_vary = spec.samples is None and not any(item.variadic for item in spec.tensors)
     if not may_vary or any(spec.dims(name) is not None for name in tensors):
@@ -522,7 +516,7 @@ def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
         )
         # `conventional` are dims guessed by names; these shapes take their place.
         with_shapes = replace(spec, inputs=inputs, conventional=())
-        yield verification(with_shapes, generated.derivation, derived).checks
+        yield verification(with_shapes, derivation, derived).checks
 
 
 # Weaker claims for an op that is not proven as the Function stands: key, value, and the note on it.

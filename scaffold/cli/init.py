@@ -29,7 +29,7 @@ from scaffold.cli.options import (
     check_format,
     completing,
 )
-from scaffold.cli.output import TERMINAL, show_next, tell
+from scaffold.cli.output import TERMINAL, Showing, show_next, tell
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.files import NOT_TEXT, read_bytes
 from scaffold.project.writing import Known, look, undisturbed, write_once
@@ -121,7 +121,7 @@ def init(
         return start, settle(start.files, root, on_conflict, known, TERMINAL)  # type: ignore[arg-type]
 
     start, settled = undisturbed(attempt)
-    tell(settled, with_diff=diff, format_=format_, notes=start.notes)
+    tell(settled, Showing(diff=diff, format_=format_), start.notes)
     if settled.written and settled.plan.writes and format_ == "text":
         show_next(_next_commands(directory))
 

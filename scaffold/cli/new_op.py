@@ -13,12 +13,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from scaffold.cli.op_options import command
-from scaffold.cli.options import FORMATS, check_choice
+from scaffold.cli.options import FORMATS, check_choice, proofs_wanted
 from scaffold.errors import Location, ScaffoldError
 from scaffold.workspace.conflicts import POLICIES
 
 if TYPE_CHECKING:
-    from scaffold.project.interpreter import Proving, Run
+    from scaffold.project.interpreter import Proving
     from scaffold.project.rendering import Generated
     from scaffold.project.specification import Values
     from scaffold.project.writing import Settled
@@ -89,7 +89,7 @@ def _generated(
 
     generated = generate(name, values, settings, problems)
     # By default a proof is made if there is a gradient to prove.
-    begun = not generated.missing or bool(generated.derived)
+    begun = not generated.missing or bool(generated.derivation.derived)
     if not settings.get("verify", begun):
         return generated, None
     refused = _foreseen(generated, settings)
@@ -124,18 +124,18 @@ def _report(
 
     `refused` is the plan with the reason why it cannot be written, if that is known already.
     """
-    from scaffold.cli.output import beside, of_op, show_proven, show_texts, tell
+    from scaffold.cli import output
 
     format_, notes = settings.get("format", "text"), generated.notes
     if settings.get("stdout"):
-        show_texts(generated, format_)
+        output.show_texts(generated, format_)
         return
-    with beside(notes if format_ == "text" else ()):
+    with output.beside(notes if format_ == "text" else ()):
         settled = refused or _settle(generated, settings)
-    with_diff, more = bool(settings.get("diff")), of_op(generated)
-    tell(settled, with_diff=with_diff, format_=format_, notes=notes, more=more)
+    showing = output.Showing(diff=bool(settings.get("diff")), format_=format_)
+    output.tell(settled, showing, notes, output.of_op(generated))
     if format_ == "text":
-        show_proven(generated.proven)
+        output.show_proven(generated.proven)
 
 
 def _settle(generated: "Generated", settings: "Values") -> "Settled":
@@ -146,23 +146,13 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
     looking = settings.get("dry-run") or settings.get("diff")
     policy = settings.get("on-conflict", "ask")
     if generated.specified.joins:
-        from scaffold.project.adding import add_op
+        from scaffold.project.adding import add_ops
 
-        run = _run_of(generated, settings)
-        return add_op(generated, policy, write=not looking, run=run, console=TERMINAL)
+        python, limit = settings.get("python"), settings.get("limit")
+        run, ops = proofs_wanted(python, limit, settings.get("verify")), [generated]
+        return add_ops(ops, policy, write=not looking, run=run, console=TERMINAL)
     settle = look if looking else write
     return settle(generated.files, generated.root, policy, NOTHING, TERMINAL)
-
-
-def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
-    """Return how to prove the ops of the project whose code this run changes; None if this op itself is not proven."""
-    from scaffold.project.interpreter import Run
-    from scaffold.verify.prover import LIMIT
-
-    known = generated.proof is not None or generated.missing
-    if not known or not settings.get("verify", True):
-        return None
-    return Run(settings.get("python"), settings.get("limit", LIMIT))
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:

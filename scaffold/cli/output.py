@@ -100,13 +100,14 @@ def say_error(error: ScaffoldError) -> None:
 
 
 @contextmanager
-def beside(notes: Sequence[str]) -> Iterator[None]:
-    """Attach the notes to an error raised within, to be printed after it; without an error the caller prints them."""
+def beside(notes: Iterable[str], left: Sequence[ScaffoldError] = ()) -> Iterator[None]:
+    """Attach the errors `left` and the notes to an error raised within, to be printed after it; without one the caller prints them."""
     try:
         yield
     except ScaffoldError as error:
-        error.details = (*error.details, *notes)
-        raise
+        joined = ScaffoldErrors([error, *left]) if left else error
+        joined.details = (*joined.details, *notes)
+        raise joined from None
 
 
 @contextmanager
@@ -313,28 +314,30 @@ def _print(text: str) -> None:
 
 def tell(
     settled: "Settled",
-    *,
-    with_diff: bool,
-    format_: str = "text",
+    showing: "Showing",
     notes: Iterable[str] = (),
     more: Mapping[str, Any] = NOTHING_MORE,
+    left: Sequence[ScaffoldError] = (),
 ) -> None:
-    """Report the files of a run, as verbs, a diff or JSON, which has the entries `more` too.
+    """Report the files of a run, as verbs, a diff or JSON, which has the entries `more` too, and the errors `left`.
 
-    Raise the refusal of the run, if nothing could be written (with JSON, exit instead); exit with 1 if a conflict is left.
+    Raise the refusal of the run, if nothing could be written (with JSON, exit instead); exit with 1 if a conflict is left, unless the
+    caller does: by `left`, errors about what is no part of the run.
     """
     said = [*notes, *settled.notes]
-    if format_ == "json":
-        told = _changes(settled.plan, with_diff)
-        _show_json(told, settled.written, said, settled.problems, more)
+    if showing.format_ == "json":
+        told = _changes(settled.plan, showing.diff)
+        _show_json(told, settled.written, said, [*settled.problems, *left], more)
         if settled.refusal:
-            leave(settled.refusal)
+            leave(ScaffoldErrors([settled.refusal, *left]))
     else:
-        with noting(said):
+        with beside(said, left):
             if settled.refusal:
                 raise settled.refusal
-        (show_diff if with_diff else show_plan)(settled.plan)
-    exit_on_conflict(settled.plan)
+        show_notes(said)
+        (show_diff if showing.diff else show_plan)(settled.plan)
+    if not left:
+        exit_on_conflict(settled.plan)
 
 
 def show_next(commands: Sequence[str]) -> None:
@@ -358,8 +361,9 @@ def put(
     policy: str,
     showing: Showing,
     notes: Sequence[str] = (),
+    left: Sequence[ScaffoldError] = (),
 ) -> None:
-    """Write the files below `root`, or print or plan them, as `showing` says; report them with the notes.
+    """Write the files below `root`, or print or plan them, as `showing` says; report them with the notes, and `left` as `tell` does.
 
     `policy` is that of --on-conflict for a file that exists with another text.
     """
@@ -367,15 +371,15 @@ def put(
 
     if showing.stdout and showing.format_ == "json":
         texts = [_text(root, path, text) for path, text in files.items()]
-        _show_json(texts, False, notes)
+        _show_json(texts, False, notes, left)
     elif showing.stdout:
         show_notes(notes)
         typer.echo("\n".join(files.values()).encode(errors="surrogateescape"), nl=False)
     else:
         settle = look if showing.dry_run or showing.diff else write
-        with beside(notes):
+        with beside(notes, left):
             settled = settle(files, root, policy, NOTHING, TERMINAL)  # type: ignore[arg-type]
-        tell(settled, with_diff=showing.diff, format_=showing.format_, notes=notes)
+        tell(settled, showing, notes, left=left)
 
 
 def exit_on_conflict(plan: "Plan") -> None:

@@ -27,7 +27,7 @@ from scaffold.cli.options import (
     check_policy,
     completing,
 )
-from scaffold.cli.output import TERMINAL, as_problem, show_object, tell
+from scaffold.cli.output import TERMINAL, Showing, as_problem, show_object, tell
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import read_bytes
 from scaffold.project.configuration import configuration_here
@@ -128,7 +128,7 @@ def eject(
         chosen = "overwrite" if adds else policy
         return settle(files, found.root, chosen, reads, TERMINAL)
 
-    tell(undisturbed(attempt), with_diff=diff)
+    tell(undisturbed(attempt), Showing(diff=diff))
 
 
 @templates.command("diff")

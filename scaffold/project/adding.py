@@ -1,7 +1,7 @@
-"""Adding an op to a project for `new-op` and `adopt`: its table goes into the manifest, its files and its record are written with it.
+"""Adding ops to a project for `new-op` and `adopt`: tables go into the manifest, files and records are written with them.
 
-The last step of these commands, after the op was rendered (`rendering`) and perhaps proven (`proofs`).
-In: a generated op, and the policy of `--on-conflict`. Out: a `Settled`, the plan of the files, the manifest among them.
+The last step of these commands, after the ops were rendered (`rendering`) and perhaps proven (`proofs`).
+In: generated ops, and the policy of `--on-conflict`. Out: a `Settled`, the plan of the files, the manifest among them.
 Invariant: existing manifest text keeps its form and its comments; a differing op of the same name is replaced only if the
 policy is `overwrite`.
 
@@ -10,8 +10,7 @@ Words: a *manifest* is a TOML file of ops, `ops.toml`; an op's *table* is its `[
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from scaffold.project.console import Console, from_here
 from scaffold.project.interpreter import Run
 from scaffold.project.manifest_edits import replaced
 from scaffold.project.project import Project, new_manifest, open_project
-from scaffold.project.rendering import Generated, maths_digest, rendering_of
+from scaffold.project.rendering import Generated, rendering_of
 from scaffold.project.specification import (
     FORMULAS,
     Specified,
@@ -36,63 +35,79 @@ from scaffold.spec import Configuration
 from scaffold.spec.manifest import list_ops
 from scaffold.spec.toml import op_table, toml_text
 from scaffold.workspace import Policy, recover
-from scaffold.workspace.records import Proof
 
 
-def add_op(
-    generated: Generated,
+def add_ops(
+    generated: Sequence[Generated],
     policy: Policy,
     *,
     write: bool,
     run: Run | None,
     console: Console,
 ) -> Settled:
-    """Write the op's table and files and record its proof; without `write` (`--dry-run`), only plan them.
+    """Write the tables and files of ops and record their proofs, all or none; without `write` (`--dry-run`), only plan them.
 
-    `run` says how to prove it, None: not at all. If another process changes a file in between, everything is read and planned again.
+    `run` says how to prove the ops that are proven or lack parts, None: not at all. If another process changes a file in between,
+    everything is read and planned again.
     """
-    return undisturbed(partial(_add_op, generated, policy, write, run, console))
+    return undisturbed(partial(_add_ops, generated, policy, write, run, console))
 
 
-def _add_op(
-    generated: Generated, policy: Policy, write: bool, run: Run | None, console: Console
+def _add_ops(
+    generated: Sequence[Generated],
+    policy: Policy,
+    write: bool,
+    run: Run | None,
+    console: Console,
 ) -> Settled:
-    """Write an op's files, its table in the manifest and its record in one plan, or only plan them; one attempt of `add_op`.
+    """Write the ops' files, their tables in the manifest and their records in one plan, or only plan them; one attempt of `add_ops`.
 
     It reads the project anew, so that it can be repeated. The project is then surveyed as if the new manifest were on disk already, so
-    the rest is what `sync` does for an op of a manifest (`carry_out`). Raise ConflictError if an op or file of that name differs.
+    the rest is what `sync` does for ops of a manifest (`carry_out`). Raise ConflictError if an op or file of that name differs.
     """
-    specified = generated.specified
-    undone = recover(specified.places.root) if write else ()
-    project = _as_generated(open_project(may_lack=True), generated)
-    path = _manifest(project, specified.spec.name)
-    keys = _for_manifest(specified.raw, project.root / path)
-    text = project.texts.get(path, "")
-    changed = _with_table(project, text, specified, keys, policy)
-    manifests = {} if changed == text else {path: changed}
-    unwritten = {item.path: item.text for item in generated.companions}
-    if policy != "overwrite":
-        _refuse_to_replace(project.root, unwritten)
-    project = listing(project, path, changed)._replace(unwritten=unwritten)
-    (op,) = survey(project, [specified.spec.name])  # one for each name given
-    # A proof made before this call counts: carry_out does not prove the op again.
-    run = run and replace(run, done=_proven(generated, project))
-    known = None if run is None else run.known(op)
-    # None: its files would differ under the project's settings, and carry_out renders them.
-    rendering = rendering_of(generated, project, known)
+    undone = recover(generated[0].root) if write else ()
+    project = open_project(may_lack=True)
+    for one in generated:
+        project = _with_op(project, one, policy)
+    ops = survey(project, [one.spec.name for one in generated])
+    if not any(one.proof or one.missing for one in generated):
+        run = None
+    rendered = {}
+    for one, op in zip(generated, ops, strict=True):
+        known = run.known(op) if run and (one.proof or one.missing) else None
+        rendering = rendering_of(one, project, known)
+        # None: its files would differ under the project's settings, and carry_out renders them.
+        if rendering is not None:
+            rendered[op.listed.name] = rendering
     outcome = carry_out(
         project,
-        (op,),
+        ops,
         policy,
         write=write,
         prune=True,
         run=run,
         console=console,
-        manifests={**manifests, **unwritten},
-        rendered={} if rendering is None else {op.listed.name: rendering},
+        manifests=project.unwritten,
+        rendered=rendered,
         adding=True,
     )
     return outcome.settled._replace(undone=undone)
+
+
+def _with_op(project: Project, generated: Generated, policy: Policy) -> Project:
+    """Return the project with the op's table and its companions as texts to write; raise ConflictError if it has others of their names."""
+    project = _as_generated(project, generated)
+    specified = generated.specified
+    path = _manifest(project, specified.spec.name)
+    keys = _for_manifest(specified.raw, project.root / path)
+    text = project.texts.get(path, "")
+    changed = _with_table(project, text, specified, keys, policy)
+    companions = {item.path: item.text for item in generated.companions}
+    if policy != "overwrite":
+        _refuse_to_replace(project.root, companions)
+    table = {path: changed} if changed != text else {}
+    unwritten = {**project.unwritten, **table, **companions}
+    return listing(project, path, changed)._replace(unwritten=unwritten)
 
 
 def _as_generated(project: Project, generated: Generated) -> Project:
@@ -100,19 +115,6 @@ def _as_generated(project: Project, generated: Generated) -> Project:
     house, used = project.places.house, generated.specified.places.house
     places = project.places._replace(house=house._replace(templates=used.templates))
     return project._replace(places=places)
-
-
-def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
-    """Return {name: proof} with the proof made before the op was added, for `Run.done`; empty without one.
-
-    Only now does the op have a table in the manifest, whose digest the proof is valid for.
-    """
-    if generated.proof is None:
-        return {}
-    name = generated.spec.name
-    entry, read = project.listed[name].entry, generated.specified.reads
-    spec = maths_digest(entry, project.configuration, read, project.root)
-    return {name: generated.proof._replace(spec=spec)}
 
 
 def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:

@@ -266,15 +266,14 @@ def unnamed(stated: Stated) -> list[ScaffoldError]:
     said = {"--reference": stated.reference, "--samples": stated.samples}
     problems = []
     for option, text in said.items():
+        path = (text or "").rpartition(":")[0].removeprefix("@")
         if text and not NAMED.fullmatch(text):
             hint = f"write: {option} {'@' * (option == '--samples')}file.py:name"
             message = f"'{text}' does not name a file and a function in it"
             problems.append(ScaffoldError(message, Location(option), hint))
-        elif text and not os.path.isfile(text.rpartition(":")[0].removeprefix("@")):
-            path = text.rpartition(":")[0].removeprefix("@")
-            problems.append(
-                ScaffoldError(f"there is no file '{path}'", Location(option))
-            )
+        elif text and not os.path.isfile(path):
+            message = f"there is no file '{path}'"
+            problems.append(ScaffoldError(message, Location(option)))
     return problems
 
 
@@ -300,10 +299,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
     function = facts.function
     line = function.node.lineno
     yield "class", line
-    for name, method in (
-        ("forward", function.forward),
-        ("backward", function.backward),
-    ):
+    methods = {"forward": function.forward, "backward": function.backward}
+    for name, method in methods.items():
         yield name, method.node.lineno if method else line
         changes = facts.changes(method) if method else ()
         if changes:

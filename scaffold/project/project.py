@@ -38,7 +38,7 @@ class Project(NamedTuple):
     records: dict[str, Record]
     # Manifests, records and the `__init__.py` as read: a run stops if one has changed before it writes.
     reads: dict[str, bytes | None]
-    # Files of formulas that the run is to write too.
+    # Manifests and files of formulas that the run is to write too.
     unwritten: Mapping[str, str] = NOTHING
     shared: Record | None = None  # of the module imported by tests
 

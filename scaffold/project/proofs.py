@@ -365,14 +365,15 @@ def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
 def request_of(generated: Generated, op: str, checks: str) -> Request:
     """Return the request to prove an op: its text `op`, that of its module of `checks`, and the files it imports but not written yet."""
     modules = tuple((item.module, item.text) for item in generated.companions)
-    path = import_path(Path.cwd(), generated.root / generated.source)
+    source = generated.specified.places.directories.source
+    path = import_path(Path.cwd(), generated.root / source)
     return Request(op, checks, path, modules)
 
 
 def _subject(generated: Generated) -> Subject:
     given = generated.specified
     inputs = given.raw.get("inputs", "")
-    return Subject(generated.spec, generated.derived, given.locate, inputs)
+    return Subject(generated.spec, generated.derivation.derived, given.locate, inputs)
 
 
 UNKNOWN = "no record tells how it was written: scaffold sync"

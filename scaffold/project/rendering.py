@@ -186,11 +186,6 @@ class Generated(NamedTuple):
         return self.specified.places.root
 
     @property
-    def source(self) -> str:
-        """Return the op's directory below the root."""
-        return self.specified.places.directories.source
-
-    @property
     def files(self) -> dict[str, str]:
         """Return the texts by their path below the root."""
         return {item.path: item.text for item in self.written}
@@ -199,11 +194,6 @@ class Generated(NamedTuple):
     def missing(self) -> tuple[str, ...]:
         """Return the parts left for the user to write."""
         return missing_of(self.spec, self.derivation)
-
-    @property
-    def derived(self) -> frozenset[str]:
-        """Return the inputs with derived gradients."""
-        return self.derivation.derived
 
 
 def generate(
@@ -510,7 +500,8 @@ def rendering_of(
 ) -> Rendering | None:
     """Return a generated op as `render_ops` would render its table, to save rendering it again.
 
-    None if that may differ: the op was generated with other settings than the project has. `known` are its proofs, None: none is asked for.
+    None if that may differ: the op was generated with other settings than the project has. `known` are its recorded proofs, None: none is
+    asked for.
     """
     specified, listed = generated.specified, project.listed[generated.spec.name]
     generated_for = (generated.manifest, specified.configuration)
@@ -524,6 +515,8 @@ def rendering_of(
         return found
     read = specified.reads
     maths = maths_digest(listed.entry, project.configuration, read, project.root)
+    if generated.proof is not None:  # made before its table was in the manifest
+        known = (*known, generated.proof._replace(spec=maths))
     return _with_proof(found, generated.spec, generated.derivation, maths, known)
 
 

@@ -1,7 +1,9 @@
 """`scaffold adopt`: where an op goes that was hand-written, and what is left as it is."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,12 +86,14 @@ def test_its_help_is_its_own(tmp_path: Path) -> None:
     assert " stub" not in page.lower()
 
 
+BAD = SCALE.replace("ScaleFunction", "Bad").replace("ctx.factor", "ctx.x[0]")
+
+
 def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "scale.py").write_text(HEAD + SCALE)
     (tmp_path / "old" / "rows.py").write_text(f"import torch\n\n{LOOP}")
-    bad = SCALE.replace("ScaleFunction", "Bad").replace("ctx.factor", "ctx.x[0]")
-    (tmp_path / "old" / "bad.py").write_text(HEAD + bad)
+    (tmp_path / "old" / "bad.py").write_text(HEAD + BAD)
     outcome = scaffold(tmp_path, "adopt", "old", "--all", "--no-verify")
     assert outcome.code == 1
     *notes, refused = outcome.messages
@@ -97,6 +101,83 @@ def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
     assert [note.split()[-1] for note in notes] == ["rows.toml", "scale.toml"]
     wanted = {"rows.toml", "rows_code.py", "scale.toml", "scale_code.py"}
     assert set(listing(tmp_path)) >= wanted
+
+
+ALL = ("adopt", "old", "--all", "--no-verify", "--format", "json")
+
+
+@pytest.fixture(params=[True, False], ids=["project", "directory"])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Two Functions that can be adopted, and one that cannot, in a project or in none."""
+    if request.param:
+        (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "rows.py").write_text(f"import torch\n\n{LOOP}")
+    (tmp_path / "old" / "scale.py").write_text(HEAD + SCALE)
+    (tmp_path / "old" / "bad.py").write_text(HEAD + BAD)
+    return tmp_path
+
+
+def told(directory: Path, *words: str, code: int = 1) -> dict[str, Any]:
+    """The one document of a run with --format json; what people hear has every problem of it."""
+    outcome = scaffold(directory, *words)
+    assert outcome.code == code, outcome.err
+    found: dict[str, Any] = json.loads(outcome.out)
+    for problem in found["problems"]:
+        assert problem["message"] in outcome.err
+    return found
+
+
+FULL = ["version", "written", "files", "notes", "problems"]
+REFUSED = ["version", "written", "notes", "problems"]
+
+
+def test_json_of_several_is_one_document(old: Path) -> None:
+    for looking in ("--dry-run", "--diff", "--stdout", None):
+        found = told(old, *ALL, *([looking] if looking else []))
+        assert list(found) == FULL and found["written"] == (looking is None)
+        (problem,) = found["problems"]
+        assert problem["source"] == "old/bad.py" and "'Bad'" in problem["message"]
+        paths = [item["path"] for item in found["files"]]
+        assert {"rows_code.py", "scale_code.py"} <= {*paths}
+        assert len(paths) == len({*paths}), "each file once"
+    assert {*paths} <= {*listing(old)}
+    (old / "old" / "bad.py").unlink()
+    found = told(old, *ALL, code=0)
+    assert list(found) == FULL and not found["problems"]
+
+
+def test_json_is_one_document_if_nothing_is_adopted(old: Path) -> None:
+    found = told(old, "adopt", "old/bad.py", *ALL[2:])
+    assert list(found) == REFUSED and len(found["problems"]) == 1
+    found = told(old, *ALL, "--name", "x", code=2)
+    assert list(found) == REFUSED and found["problems"][0]["source"] == "--name"
+
+
+def test_if_one_op_is_in_conflict_none_is_written(old: Path) -> None:
+    """It was written or not by its place in the alphabet, and the refused ones were not named."""
+    (old / "scale_code.py").write_text("# mine\n")
+    before = listing(old)
+    found = told(old, *ALL, "--on-conflict", "abort")
+    assert found["written"] is False and listing(old) == before
+    messages = [problem["message"] for problem in found["problems"]]
+    assert len(messages) == 2 and "exists and differs" in messages[0]
+    assert scaffold(old, *ALL, "--on-conflict", "overwrite").code == 1
+    assert "def rows_forward" in (old / "rows_code.py").read_text()
+
+
+def test_an_op_that_is_not_compared_joins_one_that_is(tmp_path: Path) -> None:
+    """Only the second is proven; the record of each says so."""
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "scale.py").write_text(HEAD + SCALE)
+    (tmp_path / "old" / "rows.py").write_text(f"import nowhere, torch\n\n{LOOP}")
+    outcome = scaffold(tmp_path, "adopt", "old", "--all")
+    assert outcome.code == 0, outcome.err
+    assert "note: rows: not compared" in outcome.err
+    assert "note: scale: compared with" in outcome.err
+    checked = scaffold(tmp_path, "check").out
+    assert checked == "unproven  rows.py: no proof is on record\n4 ok, 1 unproven\n"
 
 
 SEVERAL = """
