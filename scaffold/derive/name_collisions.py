@@ -120,10 +120,8 @@ def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozense
     return names & ((BUILTINS & called) | CALLED)
 
 
-def outer_renamed(
-    graph: Graph, statements: Lines, name: str, new: str
-) -> tuple[Lines, bool]:
-    """Rename reads of an outer name, up to its first assignment, to `new`; return also whether it was assigned.
+def outer_renamed(graph: Graph, statements: Lines, name: str, new: str) -> Lines:
+    """Rename reads of an outer name, up to its first assignment, to `new`.
 
     From there on it is a local, another value. In an `if`, each branch has a first assignment of its own.
     """
@@ -134,15 +132,15 @@ def outer_renamed(
             done += rewritten(graph, (item,), change)
             continue
         if isinstance(item, If):
-            body, _ = outer_renamed(graph, item.body, name, new)
-            orelse, _ = outer_renamed(graph, item.orelse, name, new)
+            body = outer_renamed(graph, item.body, name, new)
+            orelse = outer_renamed(graph, item.orelse, name, new)
             done.append(
                 If(graph.rewrite(item.test, change), body, orelse, item.comments)
             )
         else:
             done.append(replace(item, value=graph.rewrite(item.value, change)))
-        return (*done, *statements[position + 1 :]), True
-    return tuple(done), False
+        return (*done, *statements[position + 1 :])
+    return tuple(done)
 
 
 def _rebinds(item: Statement, name: str) -> bool:

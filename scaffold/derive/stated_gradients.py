@@ -183,7 +183,7 @@ def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> F
     """Rename what a formula reads by another name in the op: `renamed` maps the user's name of a local to its new one."""
     body = formula.lines()
     for old, new in renamed.items():
-        body, _ = outer_renamed(graph, body, old, new)
+        body = outer_renamed(graph, body, old, new)
     last = body[-1]
     assert isinstance(last, Assign)
     return replace(formula, statements=body[:-1], result=last.value)
@@ -202,7 +202,7 @@ def _isolated(
     too. `renamed` maps the forward's locals to their new names.
     """
     for old, new in renamed.items():
-        program, _ = outer_renamed(graph, program, old, new)
+        program = outer_renamed(graph, program, old, new)
     metadata = {
         read.name
         for node in expressions(*program)

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from scaffold.formula.names import fresh
+from scaffold.formula.names import take
 from scaffold.inspect.bodies import (
     Body,
     backward_body,
@@ -29,6 +29,7 @@ from scaffold.inspect.bodies import (
     forward_body,
     imported_by,
 )
+from scaffold.inspect.classes import parameters_of
 from scaffold.inspect.context import Handed, handed
 from scaffold.inspect.declarations import (
     Unfit,
@@ -161,7 +162,7 @@ def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
 def _unused(facts: Facts, name: str) -> str:
     """Return `name` for a function of the file, or `{name}_body` if the text of the Function uses it already."""
     used = {getattr(node, "id", "") for node in ast.walk(facts.function.node)}
-    return name if name not in used else fresh(f"{name}_body", used)
+    return take(used, name, f"{name}_body")
 
 
 # Decorators the op has in another form: a function of a file, the key `once-differentiable`, the key `amp`.
@@ -188,15 +189,13 @@ def _wrapper(facts: Facts) -> ast.FunctionDef | None:
     hides the class; nor does a test.
     """
     name = facts.function.name
-    for node in facts.module.tree.body:
-        if isinstance(node, ast.FunctionDef) and not re.match(
-            f"test|{name}$", node.name
-        ):
-            for inner in ast.walk(node):
-                applied = isinstance(inner, ast.Attribute) and inner.attr == "apply"
-                if applied and ast.unparse(inner.value) == name:  # type: ignore[attr-defined]
-                    return node
-    return None
+    # Calls of an alias, `scale = Scale.apply`, may stand in any function.
+    calls = (
+        x for x in facts.function.applications if isinstance(x.call.func, ast.Attribute)
+    )
+    outer = (node for _, within in calls for node in within[:1])
+    functions = (node for node in outer if isinstance(node, ast.FunctionDef))
+    return next((x for x in functions if not re.match(f"test|{name}$", x.name)), None)
 
 
 def _declared(
@@ -224,15 +223,10 @@ def _declared(
 
 def _defaults(facts: Facts, node: ast.FunctionDef) -> dict[str, str]:
     """Return the literal defaults of a function's parameters, as text: `{"eps": "1e-5"}`."""
-    plain = [*node.args.posonlyargs, *node.args.args]
-    # Defaults belong to the last parameters.
-    start = len(plain) - len(node.args.defaults)
-    pairs = zip(plain[start:], node.args.defaults, strict=True)
-    text = facts.module.text
     return {
-        item.arg: ast.get_source_segment(text, value) or ""
-        for item, value in pairs
-        if isinstance(value, ast.Constant | ast.UnaryOp)
+        item.name: ast.get_source_segment(facts.module.text, item.default) or ""
+        for item in parameters_of(node)
+        if isinstance(item.default, ast.Constant | ast.UnaryOp)
     }
 
 
@@ -272,9 +266,8 @@ class _Calls:
         for item in inputs_of(facts):
             plain = item.name.strip("_") if not is_free(item.name) else item.name
             other = plain.removeprefix("grad_")
-            new = plain if is_free(plain) else fresh(f"{other}_in", taken)
-            self.names[item.name] = new if new not in taken else fresh(new, taken)
-            taken.add(self.names[item.name])
+            new = plain if is_free(plain) else f"{other}_in"
+            self.names[item.name] = take(taken, new)
 
     def forward(self, name: str) -> str:
         """Return the formula of the forward: a call of the function `name`, or statements if it returns locals beside the outputs.

@@ -17,14 +17,13 @@ results. A name missing at the top level of the Function's file raises `Unfit`.
 
 import ast
 import builtins
-import copy
 import symtable
 from collections.abc import Iterable, Iterator, Sequence
 from keyword import iskeyword
 from typing import NamedTuple, TypeVar
 
-from scaffold.formula.names import fresh, names_in
-from scaffold.inspect.context import NEEDS, Handed, take_name
+from scaffold.formula.names import fresh, names_in, take
+from scaffold.inspect.context import NEEDS, Handed
 from scaffold.inspect.declarations import Unfit, output_kinds
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import blocks as parts_of
@@ -105,7 +104,7 @@ def backward_body(
             pairs.append((value, item.given))
         known[item.attribute] = value
     if NEEDS in read:
-        known[NEEDS] = take_name(NEEDS, taken)
+        known[NEEDS] = take(taken, NEEDS)
         pairs.append((known[NEEDS], NEEDS))
     text.replace_attributes(known)
     own = [parameter for parameter, _ in pairs]
@@ -196,7 +195,7 @@ def _parameter(text: "_Text", attribute: str, usual: str, taken: set[str]) -> st
             text.remove(statement)
             return name
     is_name = usual.isidentifier() and not iskeyword(usual)
-    return take_name(usual if is_name else "saved", taken)
+    return take(taken, usual if is_name else "saved")
 
 
 def _unpacked(text: "_Text", attribute: str, count: int) -> list[str] | None:
@@ -222,16 +221,10 @@ def _unpacked(text: "_Text", attribute: str, count: int) -> list[str] | None:
 
 def _parameters(method: Method) -> str:
     """Return the parameters of a method as text, without ctx, annotations or defaults; the op has the defaults."""
-    arguments = copy.deepcopy(method.node.args)
-    for item in ast.walk(arguments):
-        if isinstance(item, ast.arg):
-            item.annotation = None
-    plain = [*arguments.posonlyargs, *arguments.args]
-    # ctx, and `cls` of a class method, stand first: `positional` is without them.
-    first = len(plain) - len(method.positional)
-    arguments.posonlyargs, arguments.args = [], plain[first:]
-    arguments.defaults = []
-    return ast.unparse(arguments)
+    given = [item for item in method.parameters if item.passing == "keyword"]
+    keywords = [f"{x.name}={ast.unparse(x.default)}" for x in given if x.default]
+    names = [item.name for item in method.positional]
+    return ", ".join([*names, *["*"] * bool(keywords), *keywords])
 
 
 def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:

@@ -114,14 +114,8 @@ def local_names(found: Scan, names: Names) -> dict[str, str]:
     }
 
 
-BASES = {
-    f"torch.autograd.{name}"
-    for name in (
-        *("Function", "function.Function", "InplaceFunction"),
-        *("function.InplaceFunction", "function.NestedIOFunction", "NestedIOFunction"),
-        *("function._SingleLevelFunction", "function.BackwardCFunction"),
-    )
-}
+# The names of torch's base classes, in `torch.autograd` or a module of it.
+BASES = {"Function", "InplaceFunction", "NestedIOFunction", "_SingleLevelFunction"}
 # Libraries whose Functions have other rules than torch's.
 FOREIGN = {
     *("chainer", "chainerx", "jittor", "megengine", "mindspore", "mxnet", "oneflow"),
@@ -216,13 +210,10 @@ class _Finder:
 
     def _is_torch(self, name: str) -> bool:
         """Return whether a dotted name is one of torch's base classes of Functions."""
-        if name in BASES:
-            return True
         if name == "Function":  # from `from torch.autograd import *`
             return any("autograd" in source for source in self.names.starred)
-        parts = name.split(".")
-        last = parts[-1] in ("Function", "InplaceFunction")
-        return last and "autograd" in parts[:-1]
+        *modules, last = name.split(".")
+        return last in BASES and "autograd" in modules
 
     def _looks_like_one(self, node: ast.ClassDef, bases: list[str]) -> bool:
         """Return whether a class has an unknown base and a method with a ctx, as only Functions have.
@@ -254,13 +245,10 @@ class _Finder:
         `bases` are the dotted names of all bases, `parents` the Functions among them in this file. With a setup_context, its own
         or a parent's (`separate`), its forward has no ctx. A class with keywords or decorators is not complete.
         """
-        separate = any(
-            _defines(c, "setup_context") for c in (node, *(p.node for p in parents))
-        )
+        own = {i.name: i for i in node.body if isinstance(i, ast.FunctionDef)}
+        separate = "setup_context" in own or any(p.setup_context for p in parents)
         methods = {
-            item.name: read_method(item, self.names, separate)
-            for item in node.body
-            if isinstance(item, ast.FunctionDef)
+            name: read_method(item, self.names, separate) for name, item in own.items()
         }
         within = self.within[id(node)]
         names = [n.name for n in within if isinstance(n, Definition)]
@@ -281,11 +269,6 @@ class _Finder:
         )
 
 
-def _defines(node: ast.ClassDef, name: str) -> bool:
-    """Return whether a class itself defines a method."""
-    return any(isinstance(i, ast.FunctionDef) and i.name == name for i in node.body)
-
-
 def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> Method:
     """Return a method with its parameters, without `cls` and ctx, its first one.
 
@@ -297,7 +280,7 @@ def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> 
         binding = "static"
     elif "classmethod" in found:
         binding = "class"
-    parameters = list(_parameters(node))
+    parameters = list(parameters_of(node))
     if binding == "class" and parameters and parameters[0].passing == "positional":
         del parameters[0]
     ctx = None
@@ -307,8 +290,8 @@ def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> 
     return Method(node, binding, ctx, tuple(parameters), found)
 
 
-def _parameters(node: ast.FunctionDef) -> Iterator[Parameter]:
-    """Yield the parameters of a method, in order, each with its default (None: it has none) and annotation."""
+def parameters_of(node: ast.FunctionDef) -> Iterator[Parameter]:
+    """Yield the parameters of a function, in order, each with its default (None: it has none) and annotation."""
     arguments = node.args
     plain = [*arguments.posonlyargs, *arguments.args]
     # Defaults belong to the last parameters; `missing` first ones have none.
@@ -324,11 +307,6 @@ def _parameters(node: ast.FunctionDef) -> Iterator[Parameter]:
     if arguments.kwarg:
         item = arguments.kwarg
         yield Parameter(item.arg, "keywords", None, item.annotation)
-
-
-def parameters_of(node: ast.FunctionDef) -> tuple[Parameter, ...]:
-    """Return the parameters of a function, in order."""
-    return tuple(_parameters(node))
 
 
 def _generates_vmap_rule(node: ast.ClassDef) -> bool:
@@ -371,7 +349,12 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
             )
             operators.append(
                 Operator(
-                    node.name, node, parameters_of(node), mutates, call, found_backward
+                    node.name,
+                    node,
+                    tuple(parameters_of(node)),
+                    mutates,
+                    call,
+                    found_backward,
                 )
             )
     return tuple(operators)

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.formula import BUILTINS
-from scaffold.formula.names import fresh, names_in
+from scaffold.formula.names import names_in, take
 from scaffold.formula.optionality import is_none
 from scaffold.inspect.declarations import Unfit, is_free
 from scaffold.inspect.facts import Facts
@@ -126,7 +126,7 @@ class _Keeper:
         if isinstance(node, ast.Name) and self._lasts(node.id, [(node, step)]):
             return Handed("", self._op_name(node.id), node.id)
         stem = node.id if isinstance(node, ast.Name) else "tensor"
-        local = take_name(f"{stem}_saved", self.locals)
+        local = take(self.locals, f"{stem}_saved")
         return Handed("", self._op_name(local), local, node)
 
     def _on_ctx(
@@ -181,7 +181,7 @@ class _Keeper:
         ):
             if isinstance(value, ast.Name) and self._lasts(value.id, values):
                 return Handed(name, self._op_name(value.id), value.id, value)
-            local = take_name(name, self.locals)
+            local = take(self.locals, name)
             return Handed(name, self._op_name(local), local, value, guarded)
         what = f"what ctx.{shown or name} holds"
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
@@ -227,7 +227,7 @@ class _Keeper:
     def _op_name(self, local: str) -> str:
         """Return a name in the op for a local of forward, not that of an input or output: `h`, else `h_kept`."""
         name = local if is_free(local) else f"{local.strip('_')}_kept"
-        return take_name(f"{name}_kept" if name in self.taken else name, self.taken)
+        return take(self.taken, name, f"{name}_kept")
 
     def _unchanged(self, node: ast.expr, step: Step) -> str:
         """Return the input or output with the value of an expression, else "": backward gets it without any computation.
@@ -405,13 +405,6 @@ def _overwritten(facts: Facts, saver: Method) -> frozenset[str]:
             if value is not None and (isinstance(value, ast.Subscript) or not fresh):
                 pending += names_in([value])
     return frozenset(found)
-
-
-def take_name(name: str, taken: set[str]) -> str:
-    """Return the name, or a free one like it, and add the result to `taken`."""
-    found = name if name not in taken else fresh(name, taken)
-    taken.add(found)
-    return found
 
 
 def _attributes(method: Method, kind: type) -> list[str]:

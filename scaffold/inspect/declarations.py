@@ -38,13 +38,11 @@ class Unfit(Exception):
 def declared_input(
     facts: Facts, item: Parameter, default: str, known: Mapping[str, str]
 ) -> str:
-    """Return an entry of the key `inputs`: `x`, `mask[...; bool]?`, `eps: float = 1e-5`; raise Unfit for `*args`.
+    """Return the entry of the key `inputs` for a positional parameter: `x`, `mask[...; bool]?`, `eps: float = 1e-5`.
 
     `default` is the wrapper's, as text, "" without one. `known` maps inputs to the caller's choice of a kind or type for them,
     one of `choices_of_kinds`: `bool` for a mask, `int` for a number of unknown type.
     """
-    if item.passing != "positional":
-        raise Unfit(facts.function.node, f"it takes '*{item.name}'")
     annotation = facts.names.resolve(item.annotation) if item.annotation else ""
     default = default or _source(facts, item.default)
     gradient = has_gradient(facts, item)
@@ -101,11 +99,9 @@ def is_untold(facts: Facts, item: Parameter) -> bool:
 
 def is_constant(facts: Facts, item: Parameter) -> bool:
     """Return whether an input is a tensor without a gradient, though others have one: a mask, an index."""
-    if item.passing != "positional" or has_gradient(facts, item):
-        return False
-    if facts.is_trivial:
-        return False  # no input has a gradient then
-    return _is_tensor(facts, item)
+    # If backward is trivial no input has a gradient.
+    may_be = item.passing == "positional" and not facts.is_trivial
+    return may_be and not has_gradient(facts, item) and _is_tensor(facts, item)
 
 
 def _is_tensor(facts: Facts, item: Parameter) -> bool:
@@ -182,11 +178,8 @@ def _type_of(default: str) -> str:
         value = ast.literal_eval(default) if default else None
     except ValueError:
         value = None
-    return (
-        type(value).__name__
-        if isinstance(value, bool | int | float | str)
-        else "object"
-    )
+    known = isinstance(value, bool | int | float | str)
+    return type(value).__name__ if known else "object"
 
 
 def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:

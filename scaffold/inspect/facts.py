@@ -85,9 +85,14 @@ def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Cha
         yield Change(node, node.args[0], step, f"{name}()", True)
     name = method_call(node, values.names)
     if vocabulary.changes(name) and isinstance(node.func, ast.Attribute):
-        if name == "copy_" and _is_own_copy(node, node.func.value):
+        target = node.func.value
+        if name == "copy_" and _is_own_copy(node, target):
             return
-        yield Change(node, unsubscripted(node.func.value), step, f".{name}()", True)
+        root = values.root(target, step)
+        # `ctx.pair[0]` is a tensor, where `x[0]` is a part of one.
+        if root is None or root.views or root.origin not in ("kept", "saved"):
+            target = unsubscripted(target)
+        yield Change(node, target, step, f".{name}()", True)
 
 
 def _is_own_copy(node: ast.Call, target: ast.expr) -> bool:

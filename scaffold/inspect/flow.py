@@ -114,19 +114,10 @@ class Flow:
                 self._target(step, target, statement.value)
         elif isinstance(statement, ast.AnnAssign) and statement.value:
             self._target(step, statement.target, statement.value)
-        elif isinstance(statement, ast.For | ast.AsyncFor):
-            self._target(step, statement.target, None)
-        elif isinstance(statement, ast.With | ast.AsyncWith):
-            for item in statement.items:
-                if item.optional_vars:
-                    self._target(step, item.optional_vars, None)
         elif isinstance(statement, DEFINITIONS):
             self._name(step, statement.name, None)
             self._outer(statement)
             return
-        elif isinstance(statement, ast.Delete):
-            for target in statement.targets:
-                self._target(step, target, None)
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             for alias in statement.names:
                 self._name(step, (alias.asname or alias.name).split(".")[0], None)
@@ -134,8 +125,13 @@ class Flow:
             for handler in statement.handlers:
                 if handler.name:
                     self._name(step, handler.name, None)
+        # Of these every stored name: the target of a loop, of a `with`, of `del`.
+        stores = isinstance(statement, (*LOOPS, ast.With, ast.AsyncWith, ast.Delete))
         for node in step.expressions():
-            if isinstance(node, ast.NamedExpr):
+            if stores and isinstance(node, ast.Name):
+                if not isinstance(node.ctx, ast.Load):
+                    self._name(step, node.id, None)
+            elif isinstance(node, ast.NamedExpr):
                 self._name(step, node.target.id, None)
             elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
                 self._name(step, node.name, None)

@@ -64,10 +64,7 @@ class Method:
     @property
     def variadic(self) -> Parameter | None:
         """Return the `*args` of the method, or None."""
-        for item in self.parameters:
-            if item.passing == "variadic":
-                return item
-        return None
+        return next((i for i in self.parameters if i.passing == "variadic"), None)
 
     @property
     def required(self) -> int:

@@ -8,57 +8,29 @@ itself; a call by a name that the file does not explain makes it no.
 """
 
 import ast
+import builtins
 
-from scaffold.formula import BUILTINS
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.imported_names import method_call
+from scaffold.inspect.imported_names import decorators, method_call
 from scaffold.inspect.vocabulary import SHAPELY, changes, is_tensor_call
 from scaffold.primitives.calls import facts_of_call
 
-PYTHON = BUILTINS | frozenset(
-    [
-        "all",
-        "any",
-        "dict",
-        "enumerate",
-        "getattr",
-        "hasattr",
-        "map",
-        "print",
-        "reversed",
-        "set",
-        "slice",
-        "sorted",
-        "str",
-        "super",
-        "type",
-        "zip",
-        "AssertionError",
-        "NotImplementedError",
-        "RuntimeError",
-        "TypeError",
-        "ValueError",
-    ]
-)
+# Functions of Python with effects beyond their result, or on what code says.
+EFFECTS = {
+    *("__import__", "breakpoint", "compile", "delattr", "eval", "exec", "exit"),
+    *("globals", "input", "open", "quit", "setattr", "vars"),
+}
+PYTHON = {*dir(builtins)} - EFFECTS
 # Methods of Python's values, and of tensors outside the table of primitives.
-METHODS = frozenset(
-    [
-        "append",
-        "backward",
-        "copy",
-        "extend",
-        "format",
-        "get",
-        "insert",
-        "items",
-        "keys",
-        "numpy",
-        "pop",
-        "retain_grad",
-        "tolist",
-        "values",
-    ]
-)
+METHODS = {
+    *dir(list),
+    *dir(dict),
+    *dir(str),
+    "backward",
+    "numpy",
+    "retain_grad",
+    "tolist",
+}
 # Parts of torch that need more than tensors: a device, other processes, registered kernels.
 ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
@@ -130,8 +102,7 @@ def _own(
 
 def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
     """Return whether a function has no decorators but torch's; another's, `@triton.jit`, may make something else of it."""
-    targets = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
-    return all(facts.names.resolve(target).startswith("torch.") for target in targets)
+    return all(name.startswith("torch.") for name in decorators(node, facts.names))
 
 
 def _is_known(

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.functions import Function
 
 # Asked of any Function.
 ALWAYS = (
@@ -48,15 +47,10 @@ def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
     yield from (*DERIVED, *EXACT)
     if pure and facts.function.setup_context is not None:
         yield "func_grad"
-        yield from MAPPED if _maps(facts.function) else ()
+        if facts.function.generate_vmap_rule or "vmap" in facts.function.methods:
+            yield from MAPPED
     if compiled:
         yield "compiled"
-
-
-def _maps(function: Function) -> bool:
-    """Return whether torch.func.vmap takes a Function: by a `vmap` of its class, or a rule that PyTorch generates."""
-    own = (x for x in function.node.body if isinstance(x, ast.FunctionDef))
-    return function.generate_vmap_rule or any(x.name == "vmap" for x in own)
 
 
 def definitions(source: str, test: str) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scaffold.formula.constant_folding import is_literal
-from scaffold.formula.names import names_in
+from scaffold.formula.names import names_in, take
 from scaffold.inspect.declared_inputs import Entry, other_arguments, ways_to_declare
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Module
@@ -338,12 +338,8 @@ def _subsets(call: Call) -> tuple[str, str, str]:
 def _callee(facts: Facts) -> str:
     """Return the text of the function a test calls: an alias of apply, a wrapper with the same parameters, or apply."""
     function = facts.function
-    if function.aliases:
-        return f"load({function.aliases[0]!r})"
-    wrapper = _wrapper(function)
-    if wrapper:
-        return f"load({wrapper!r})"
-    return f"load({function.qualname!r}).apply"
+    name = function.aliases[0] if function.aliases else _wrapper(function)
+    return f"load({name!r})" if name else f"load({function.qualname!r}).apply"
 
 
 def _wrapper(function: Function) -> str:
@@ -492,12 +488,10 @@ def write_stub(
     parts, waiting, left_out = [], [], []
     ready: list[str] = []
     tried: list[str] = []
-    names: dict[str, int] = {}
+    stems = set[str]()
     for function in functions:
         facts = Facts(function, module)
-        stem = snake_case(function.name) or "function"
-        names[stem] = names.get(stem, 0) + 1
-        stem = stem if names[stem] == 1 else f"{stem}_{names[stem]}"
+        stem = take(stems, snake_case(function.name) or "function")
         call = plan(facts, recorded.get(function.qualname, ()))
         if not call.waits and is_rough(facts):
             left_out.append((function.qualname, LEFT_OUT))

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 from scaffold.formula.names import names_in
 from scaffold.formula.optionality import is_none
+from scaffold.inspect.classes import parameters_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.imported_names import method_call, torch_call
@@ -133,16 +134,9 @@ def _stated(facts: Facts, name: str) -> Iterator[str]:
 def _default(name: str, within: tuple[ast.AST, ...]) -> Iterator[str]:
     """Yield the literal default of a parameter called `name`, of each function around a call that has one, innermost first."""
     for node in reversed(within):
-        if isinstance(node, ast.FunctionDef):
-            arguments_ = [*node.args.posonlyargs, *node.args.args]
-            defaults = node.args.defaults
-            # Defaults belong to the last parameters.
-            pairs = zip(
-                arguments_[len(arguments_) - len(defaults) :], defaults, strict=True
-            )
-            for item, default in pairs:
-                if item.arg == name and _is_literal(default):
-                    yield ast.unparse(default)
+        for item in parameters_of(node) if isinstance(node, ast.FunctionDef) else ():
+            if item.name == name and item.default and _is_literal(item.default):
+                yield ast.unparse(item.default)
 
 
 def _is_literal(node: ast.expr) -> bool:

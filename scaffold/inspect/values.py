@@ -428,14 +428,9 @@ def _has_out(node: ast.Call) -> bool:
 def _is_basic(node: ast.expr) -> bool:
     """Return whether an index surely gives a view: slices, numbers, None, `...`; a name may be a tensor, whose index copies."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    for part in parts:
-        if isinstance(part, ast.Slice):
-            continue
-        if isinstance(part, ast.UnaryOp) and isinstance(part.operand, ast.Constant):
-            continue  # -1
-        if not isinstance(part, ast.Constant):
-            return False
-    return True
+    # -1 is an operator and its operand.
+    plain = (x.operand if isinstance(x, ast.UnaryOp) else x for x in parts)
+    return all(isinstance(item, ast.Slice | ast.Constant) for item in plain)
 
 
 def is_shapely(node: ast.AST) -> bool:

@@ -102,11 +102,10 @@ def _is_known(place: Place, known: Known) -> bool:
         return True
     if place.kind in BY_LINE:
         return (place.kind, place.line, 0, 0, 0) in known
-    kind = "statement" if place.kind in ("before", "after", "remove") else "replace"
-    kind = "remove" if place.kind == "remove" else kind
-    if kind == "statement":
-        return (kind, place.line, place.column, 0, 0) in known
-    return (kind, place.line, place.column, place.end_line, place.end_column) in known
+    if place.kind in ("before", "after"):
+        return ("statement", place.line, place.column, 0, 0) in known
+    start, end = (place.line, place.column), (place.end_line, place.end_column)
+    return (place.kind, *start, *end) in known
 
 
 def _overlap(one: Place, other: Place) -> bool:

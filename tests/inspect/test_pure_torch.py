@@ -35,6 +35,9 @@ class Some(Function):
         ("mykernels.fast(x)", "x", False),
         ("torch.ops.mine.fast(x)", "x", False),
         ("unknown(x)", "x", False),
+        ("x * len(','.join(['a']).split())", "x", True),
+        ("setattr(torch, 'a', x)", "x", False),
+        ("open(x)", "x", False),
         ("helper(x)", "torch.sin(x)", True),
         ("helper(x)", "mykernels.fast(x)", False),
         ("x * 2", "mykernels.fast(x)", True),  # nobody calls it

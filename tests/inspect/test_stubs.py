@@ -97,6 +97,14 @@ def test_what_is_called_is_what_the_code_base_calls() -> None:
     assert "load('Scale').apply" in stub(SCALE).text
 
 
+def test_no_two_functions_share_the_names_of_their_tests() -> None:
+    """The third is called as the second would be."""
+    third = SCALE.replace("Scale(", "Scale_2(")
+    text = stub(f"{SCALE}\n\n{SCALE}\n\n{third}").text
+    names = [n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+    assert len(names) == len({*names})
+
+
 def test_a_stub_says_what_it_needs() -> None:
     made = stub(LINEAR)
     assert made.ready == ()
