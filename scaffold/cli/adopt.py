@@ -12,7 +12,6 @@ Invariant: the table is one that `new-op` makes the op of, and where the Functio
 the same values and the same gradients. Otherwise there is an error that says where it would not.
 """
 
-import ast
 import itertools
 import os
 import re
@@ -272,12 +271,6 @@ class Source(NamedTuple):
     def function(self) -> Function:
         return self.facts.function
 
-    @property
-    def place(self) -> Location:
-        """Return where the class begins."""
-        node = self.function.node
-        return Location(self.path, node.lineno, node.col_offset + 1)
-
 
 def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
     """Return the first op with the same values and gradients as the Function, over choices of input kinds and styles.
@@ -285,7 +278,7 @@ def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
     Without a run, a choice that is a guess is not taken. Raise an error if none fits, with the likeliest of the reasons;
     WrongGradientError at once, since another form of the op has the same gradient.
     """
-    reasons: list[Unfit | ScaffoldError] = []
+    reasons: list[ScaffoldError] = []
     styles = (settings["style"],) if "style" in settings else FREE
     # `reasons` is filled on the way, by `_ops` too.
     for op in itertools.islice(_ops(source, settings, reasons), KINDS):
@@ -314,7 +307,7 @@ class NotComparedError(ScaffoldError):
 
 
 def _ops(
-    source: Source, settings: Values, reasons: list[Unfit | ScaffoldError]
+    source: Source, settings: Values, reasons: list[ScaffoldError]
 ) -> Iterator[Adopted]:
     """Yield the op read from the Function's text, once for each choice of kinds of its tensors without a gradient.
 
@@ -326,7 +319,7 @@ def _ops(
     for kinds in choices_of_kinds(source.facts):
         try:
             op = adopt_text(source.facts, wanted._replace(kinds=kinds))
-        except (Unfit, ScaffoldError) as reason:
+        except ScaffoldError as reason:
             reasons.append(reason)
             return
         yield op._replace(text=format_source(op.text))
@@ -356,7 +349,7 @@ def _sources(target: str, every: bool) -> list[Source]:
     ]
 
 
-def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
+def _refusal(source: Source, reasons: list[ScaffoldError]) -> ScaffoldError:
     """Return the error for a Function not adopted, for one of the reasons found: a failed run or a conflict, else the first.
 
     `Unfit` reasons have a place of their own in the file; of others the place is the class.
@@ -364,16 +357,11 @@ def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldEr
     decisive = (VerificationError, ConflictError)
     decisive_reasons = (reason for reason in reasons if isinstance(reason, decisive))
     reason = next(decisive_reasons, reasons[0])
-    node: ast.AST = source.function.node
-    details: tuple[str, ...] = ()
-    if isinstance(reason, Unfit):
-        node, text, hint = reason.node, reason.reason, None
-    else:
-        text, hint, details = reason.message, reason.hint, reason.details
+    node = reason.node if isinstance(reason, Unfit) else source.function.node
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-    message = f"'{source.function.name}' cannot be adopted: {text}"
+    message = f"'{source.function.name}' cannot be adopted: {reason.message}"
     place = Location(source.path, line, column)
-    return VerificationError(message, place, hint, details)
+    return VerificationError(message, place, reason.hint, reason.details)
 
 
 def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> Adoption:

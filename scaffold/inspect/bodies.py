@@ -532,34 +532,22 @@ def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> s
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     """Yield the import lines the bodies (`text`) need: from other modules, and from their old file, `module`.
 
-    `own` are names the old file defines itself, `whole` those bound by `import x`, `theirs` the names to import from the old
-    file: its own, and those it has by a relative import. Raise Unfit for a name it does not define, or if it is no module.
+    `own` are names the old file defines itself, `imported` its absolute imports, each of one name, `theirs` the names to import from
+    the old file: its own, and those it has by a relative import. Raise Unfit for a name it does not define, or if it is no module.
     """
     own = module_names(facts, own=True)
     free = _free_names(facts, text) - (set(dir(builtins)) - own)
-    whole = {
-        alias.asname or alias.name.split(".")[0]: alias
-        for node in ast.walk(facts.module.tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    lines, theirs = [], []
-    for name in sorted(free):
-        dotted = facts.names.imported.get(name, "")
-        if name in own:
-            theirs.append(name)
-        elif name in whole:
-            alias = whole[name]
-            lines.append(
-                f"import {alias.name}" + (f" as {name}" if alias.asname else "")
-            )
-        elif dotted and not dotted.startswith("."):
-            source, _, last = dotted.rpartition(".")
-            lines.append(
-                f"from {source} import {last}" + (f" as {name}" if last != name else "")
-            )
-        else:
-            theirs.append(name)
+    imported: dict[str, ast.stmt] = {}
+    for node in ast.walk(facts.module.tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                if isinstance(node, ast.Import):
+                    imported[name] = ast.Import([alias])
+                elif not node.level:
+                    imported[name] = ast.ImportFrom(node.module, [alias], 0)
+    theirs = [name for name in sorted(free) if name in own or name not in imported]
+    lines = [ast.unparse(imported[name]) for name in free.difference(theirs)]
     unknown = set(theirs) - module_names(facts)
     if unknown:
         raise Unfit(

@@ -190,7 +190,6 @@ class _Finder:
         resolved = zip(direct, parents, dotted, strict=True)
         return self._built(
             node,
-            tuple(dotted),
             tuple(parent for parent in parents if parent is not None),
             all(
                 torch or name == "object" or parent is not None and parent.complete
@@ -236,13 +235,12 @@ class _Finder:
     def _built(
         self,
         node: ast.ClassDef,
-        bases: tuple[str, ...],
         parents: tuple[Function, ...],
         complete: bool,
     ) -> Function:
         """Return a class as a Function; `complete`: all its bases are known, so it inherits no unseen method.
 
-        `bases` are the dotted names of all bases, `parents` the Functions among them in this file. With a setup_context, its own
+        `parents` are the Functions among its bases in this file. With a setup_context, its own
         or a parent's (`separate`), its forward has no ctx. A class with keywords or decorators is not complete.
         """
         own = {i.name: i for i in node.body if isinstance(i, ast.FunctionDef)}
@@ -256,7 +254,6 @@ class _Finder:
             name=node.name,
             qualname=".".join([*names, node.name]),
             node=node,
-            bases=bases,
             methods=methods,
             parents=parents,
             complete=complete and not node.keywords and not node.decorator_list,

@@ -16,7 +16,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 
-from scaffold.errors import Location
+from scaffold.errors import Location, ScaffoldError
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.trial_inputs import CODES, NUMERIC, USUAL_VALUES
@@ -27,12 +27,12 @@ TYPES = {"int", "float", "bool", "str"}
 ASSUMED = ("float", "int", "bool")  # types to try for an argument of unknown type
 
 
-class Unfit(Exception):
-    """The reason why a Function cannot be adopted, and its place."""
+class Unfit(ScaffoldError):
+    """The reason why a Function cannot be adopted, and the node of its place in the file."""
 
     def __init__(self, node: ast.AST, reason: str) -> None:
         super().__init__(reason)
-        self.node, self.reason = node, reason
+        self.node = node
 
 
 def declared_input(

@@ -110,7 +110,6 @@ class Function:
     name: str
     qualname: str
     node: ast.ClassDef
-    bases: tuple[str, ...]
     methods: dict[str, Method]  # its own
     parents: tuple["Function", ...]  # of the same file
     complete: bool  # all bases, and theirs, are in this file or torch's
@@ -153,10 +152,6 @@ class Function:
     @property
     def setup_context(self) -> Method | None:
         return self.method("setup_context")
-
-    @property
-    def style(self) -> Literal["combined", "setup-context"]:
-        return "combined" if self.setup_context is None else "setup-context"
 
     @property
     def once_differentiable(self) -> bool:

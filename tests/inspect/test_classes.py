@@ -180,7 +180,7 @@ def test_classmethods_lose_their_class_and_ctx() -> None:
         ("k", "keyword"),
         ("more", "keywords"),
     ]
-    assert function.style == "combined"
+    assert function.setup_context is None
 
 
 def test_calls_and_aliases_are_found() -> None:

@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
     """Yield the class of a Function whose own forward takes ctx, with all its bases known."""
     function = facts.function
     if (
-        function.style == "combined"
+        function.setup_context is None
         and function.complete
         and "forward" in function.methods
     ):
