@@ -67,6 +67,9 @@ class KernelBody:
         # Names read at all columns, and loads read at one column: a load only gathered from needs no line.
         self.whole = {x.text for x in every if isinstance(x, Name)}
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
+        # The first load of numbers that all rows read, as of `weight`: its line has a comment if it stands in a loop.
+        shared = (x for x in loads if x.name in self.whole and not x.space.rows)
+        self.first_shared = next((x for x in shared if x.space.has_columns), None)
         # The tensor to count rows by, if possible one of several parts: only it tells the size of a part.
         packed = [x for x in loads if x.part is not None and x.source in tensors]
         self.lead = next(filter(self._is_whole, [*packed, *loads]), None)
@@ -176,12 +179,9 @@ class KernelBody:
         loads += self._assigned(x for x in lines if x.name in self.tests)
         loads += [line for x in late for line in self._load_if_there(x)]
         # The others are computed under the flag of their result.
-        rest = [x for x in lines if self._sole_result(x) is None]
-        return [
-            *loads,
-            "",
-            *self._assigned(x for x in rest if x.name not in self.tests),
-        ]
+        rest = (x for x in lines if self._sole_result(x) is None)
+        computed = self._assigned(x for x in rest if x.name not in self.tests)
+        return [*loads, "", *computed]
 
     def _row(self) -> list[str]:
         """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag."""
@@ -224,6 +224,8 @@ class KernelBody:
 
     def _load_if_there(self, load: Load) -> Iterator[str]:
         """Yield the lines to load an input; of an optional one, `else` a block of its number: `bias = tl.full((1, BLOCK), 0.0, DTYPE)`."""
+        if self.summed and load == self.first_shared:
+            yield "# loaded each time: held in registers over the loop, long rows would spill"
         lines = [*self._load(load)]
         number = self.absent.get(load.source)
         if number is None:
