@@ -34,9 +34,8 @@ class FusedKlDivFunction(Function):
         ctx.in_kernels = fused_kl_div_triton is not None and fused_kl_div_triton.takes(
             log_q, p
         )
-        ctx.save_for_backward(
-            log_q if ctx.needs_input_grad[0] or ctx.needs_input_grad[1] else None, p
-        )
+        ctx.save_for_backward(log_q if ctx.needs_input_grad[1] else None, p)
+        ctx.log_q_dtype = log_q.dtype
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if log_q.is_meta else log_q.device.type
         ctx.autocast = torch.autocast(
@@ -52,6 +51,7 @@ class FusedKlDivFunction(Function):
                     grad_output,
                     log_q,
                     p,
+                    ctx.log_q_dtype,
                     ctx.needs_input_grad[0],
                     ctx.needs_input_grad[1],
                 )

@@ -3,10 +3,11 @@
 
 Forward, element by element::
 
-    output = (F.kl_div(input=log_q, target=p, reduction='none')).sum() / log_q.shape[0]
+    output = F.kl_div(input=log_q, target=p, reduction='none').sum() / log_q.shape[0]
 
 Backward, element by element::
 
+    grad_output = grad_output / p.shape[0]
     grad_log_q = -grad_output * p
     grad_p = grad_output * (torch.log(p) - log_q + 1)
 """
@@ -63,20 +64,22 @@ def backward_kernel(
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < size
     grad_output = tl.load(grad_output_ptr)
-    log_q = tl.load(log_q_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
     p = tl.load(p_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
 
     if NEEDS_GRAD_LOG_Q:
         grad_log_q = -grad_output * p
         tl.store(grad_log_q_ptr + offsets, grad_log_q, mask=mask)
     if NEEDS_GRAD_P:
+        log_q = tl.load(log_q_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
         grad_p = grad_output * (tl.log(p) - log_q + 1)
         tl.store(grad_p_ptr + offsets, grad_p, mask=mask)
 
 
-def precision(*tensors: Tensor) -> torch.dtype:
+def precision(*tensors: Tensor | None) -> torch.dtype:
     """Return the dtype to compute in: for half precision it is float32."""
-    double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    double = any(
+        tensor.dtype == torch.float64 for tensor in tensors if tensor is not None
+    )
     return torch.float64 if double else torch.float32
 
 
@@ -107,25 +110,26 @@ def _(log_q, p, dtype):
 @torch.library.custom_op("custom_ops::fused_kl_div_backward_triton", mutates_args=())
 def fused_kl_div_backward(
     grad_output: Tensor,
-    log_q: Tensor,
+    log_q: Tensor | None,
     p: Tensor,
+    log_q_dtype: torch.dtype,
     needs_grad_log_q: bool,
     needs_grad_p: bool,
 ) -> tuple[Tensor, Tensor]:
     """Launch the kernel; its outputs are contiguous."""
-    programs = triton.cdiv(log_q.numel(), ELEMENTS)
+    programs = triton.cdiv(p.numel(), ELEMENTS)
     compute_dtype = precision(grad_output, log_q, p)
-    grad_log_q = log_q.new_empty(log_q.shape if needs_grad_log_q else 0)
+    grad_log_q = p.new_empty(p.shape if needs_grad_log_q else 0, dtype=log_q_dtype)
     grad_p = p.new_empty(p.shape if needs_grad_p else 0)
-    grad_output_each = grad_output.to(compute_dtype) / log_q.shape[0]
+    grad_output_each = grad_output.to(compute_dtype) / p.shape[0]
     with torch.cuda.device_of(grad_output):
         backward_kernel[(programs,)](
             grad_output_each,
-            log_q.contiguous(),
+            None if log_q is None else log_q.contiguous(),
             p.contiguous(),
             grad_log_q,
             grad_p,
-            log_q.numel(),
+            p.numel(),
             NEEDS_GRAD_LOG_Q=needs_grad_log_q,
             NEEDS_GRAD_P=needs_grad_p,
             DTYPE=PRECISION[compute_dtype],
@@ -136,9 +140,9 @@ def fused_kl_div_backward(
 
 
 @fused_kl_div_backward.register_fake
-def _(grad_output, log_q, p, needs_grad_log_q, needs_grad_p):
+def _(grad_output, log_q, p, log_q_dtype, needs_grad_log_q, needs_grad_p):
     return (
-        log_q.new_empty(log_q.shape if needs_grad_log_q else 0),
+        p.new_empty(p.shape if needs_grad_log_q else 0, dtype=log_q_dtype),
         p.new_empty(p.shape if needs_grad_p else 0),
     )
 

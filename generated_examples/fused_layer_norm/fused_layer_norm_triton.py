@@ -105,14 +105,14 @@ def backward_kernel(
         grad_output_row = grad_output_ptr + row * grad_output_stride
         grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
         x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
-        # loaded each time: held in registers over the loop, long rows would spill
-        weight = tl.load(weight_ptr + cols, mask=cols < D, other=0.0).to(DTYPE)
         mean = tl.load(mean_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
         rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0).to(DTYPE)
 
         centred = x - mean
         x_hat = centred * rstd
         if NEEDS_GRAD_X:
+            # loaded each time: kept over the loop, long rows would spill more
+            weight = tl.load(weight_ptr + cols, mask=cols < D, other=0.0).to(DTYPE)
             grad_x_hat = grad_output * weight
             inner = tl.sum(grad_x_hat * x_hat, axis=1, keep_dims=True) / D
             mean_grad = tl.sum(grad_x_hat, axis=1, keep_dims=True) / D

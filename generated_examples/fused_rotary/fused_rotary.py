@@ -31,6 +31,10 @@ class FusedRotaryFunction(Function):
             raise ValueError(
                 f"sin[T, D] has shape {[*sin.shape]}, not {[*x.shape[-2:]]}"
             )
+        if x.shape[-1] % 2 != 0:
+            raise ValueError(
+                f"x[B, T, D] has shape {[*x.shape]}, not one with D % 2 == 0"
+            )
         if fused_rotary_triton is not None and fused_rotary_triton.takes(x, cos, sin):
             return fused_rotary_triton.forward(x, cos, sin)
         first, second = x.chunk(2, dim=-1)

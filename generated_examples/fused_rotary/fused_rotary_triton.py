@@ -237,8 +237,6 @@ def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
         return f"cos has dtype {cos.dtype}"
     if sin.dtype not in DTYPES:
         return f"sin has dtype {sin.dtype}"
-    if x.shape[-1] % 2 != 0:
-        return "x has no 2 equal parts"
     if x.shape[-1] // 2 > MOST_COLUMNS:
         return "a row of x is too long for one block"
     return ""

@@ -590,6 +590,7 @@ class TestFusedRotary(OpTests):
         ("x", lambda x: x[None]),
         ("cos", lambda cos: torch.cat([cos] * 2, dim=-1)),
         ("sin", lambda sin: torch.cat([sin] * 2, dim=-1)),
+        ("x", lambda x: torch.cat([x, x.narrow(-1, 0, 1)], dim=-1), ".*"),
     )
     cases: ClassVar[Cases] = {"base": {}, "other-sizes": {"B": 3, "T": 5}}
     empty_cases: ClassVar[Cases] = {"B=0": {"B": 0}, "T=0": {"T": 0}, "D=0": {"D": 0}}

@@ -198,8 +198,13 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
 def _conditions_needed(
     spec: OpSpec, found: Derivation, derive: Derive
 ) -> tuple[Formula, ...]:
-    """Return the conditions on sizes without which the op would be written differently; only these are tested."""
+    """Return the conditions on sizes without which the op would be written differently; only these are tested.
+
+    All of them if it has kernels, which may rely on more than the formula.
+    """
     left = spec.require
+    if spec.kernels:
+        return left
     for condition in spec.require:
         fewer = tuple(item for item in left if item is not condition)
         if not _relies_on_more(found, replace(spec, require=fewer), derive):

@@ -5,6 +5,8 @@ row; what only one of several gradients needs is computed if that one is asked f
 """
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from scaffold.derive import grad_name
@@ -24,6 +26,7 @@ from scaffold.kernels.row_program import (
     Value,
     names_in,
 )
+from scaffold.kernels.written_out import Total
 from scaffold.spec import OpSpec
 
 
@@ -67,12 +70,9 @@ class KernelBody:
         # Names read at all columns, and loads read at one column: a load only gathered from needs no line.
         self.whole = {x.text for x in every if isinstance(x, Name)}
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
-        # The first load of numbers that all rows read, as of `weight`: its line has a comment if it stands in a loop.
-        shared = (x for x in loads if x.name in self.whole and not x.space.rows)
-        self.first_shared = next((x for x in shared if x.space.has_columns), None)
-        # The tensor to count rows by, if possible one of several parts: only it tells the size of a part.
-        packed = [x for x in loads if x.part is not None and x.source in tensors]
-        self.lead = next(filter(self._is_whole, [*packed, *loads]), None)
+        # The first load of a row that all rows read, as of `weight`: it has a comment if it stands in a loop.
+        self.shared = next((x for x in loads if x.space == (False, self.width)), None)
+        self._find_readers(spec, pair.total)
         # The condition of the rows that are kept, and what it depends on.
         self.tests = self._reached(Name(program.kept, NUMBER)) - {""}
         self._refuse()
@@ -82,6 +82,33 @@ class KernelBody:
         known = load.space.is_row or load.space.rows and not self.width
         optional = load.source in self.absent
         return known and load.repeat is None and not (load.single or optional)
+
+    def _find_readers(self, spec: OpSpec, total: Total | None) -> None:
+        """Note what one gradient alone needs: its loads and lines stand under its flag, and an input that only it reads may be None.
+
+        `lead` is the tensor to count rows by, if possible one of several parts: only it tells the size of a part.
+        """
+        needed = [(x.name, y) for x in self.program.results for y in self._needed(x)]
+        often = Counter(name for _, name in needed)
+        self.sole = {y: x for x, y in needed if self.flags and often[y] == 1}
+        whole = filter(self._is_whole, self.program.loads)
+        choice = lambda x: (x.part is None, x.name in self.sole)
+        self.lead = min(whole, key=choice, default=None)
+        # A mean may be divided by the sum of an input.
+        counted = re.findall(r"\b\w+\b(?!\.shape)", f"{total and total.over}")
+        names = {item.name for item in spec.tensors} - {*self.absent, *counted}
+        self.sole_readers = {x: y for x in names if (y := self._sole_reader(x))}
+        self.may_be_none = {*self.absent, *self.sole_readers}
+
+    def _sole_reader(self, source: str) -> str | None:
+        """Return the name of the one gradient that reads the rows of an input; None if there are several, or if it tells how many rows there are."""
+        rows = [x for x in self.loads(source) if x.space.rows and not x.single]
+        readers = {self.sole.get(x.name) for x in rows}
+        return readers.pop() if len(readers) == 1 and self.lead not in rows else None
+
+    def _needed(self, item: Result) -> set[str]:
+        """Return the names of all loads and lines that a result needs."""
+        return set[str]().union(*(self._reached(value) for _, value in item.pieces))
 
     def _refuse(self) -> None:
         """Raise UnsupportedError for a program without a tensor to count rows by, a result that is no row, or an attribute no registered op takes."""
@@ -172,15 +199,15 @@ class KernelBody:
 
     def _read(self) -> list[str]:
         """Return the lines to load values, and to compute those lines of the program no single result has to itself."""
-        read = [x for x in self.program.loads if x.name in self.whole]
+        read = [x for x in self.program.loads if x.name not in self.sole]
         late = [x for x in read if self._is_masked(x)]
-        loads = [line for x in read if x not in late for line in self._load_if_there(x)]
+        loads = self._loads_of(x for x in read if x not in late)
         lines = self.program.lines
         loads += self._assigned(x for x in lines if x.name in self.tests)
-        loads += [line for x in late for line in self._load_if_there(x)]
+        loads += self._loads_of(late)
         # The others are computed under the flag of their result.
-        rest = (x for x in lines if self._sole_result(x) is None)
-        computed = self._assigned(x for x in rest if x.name not in self.tests)
+        rest = (x for x in lines if x.name not in self.tests | self.sole.keys())
+        computed = self._assigned(rest)
         return [*loads, "", *computed]
 
     def _row(self) -> list[str]:
@@ -188,8 +215,10 @@ class KernelBody:
         lines = self._read()
         for item in self.program.results:
             known = {**self.printer.named}  # without names bound under this flag
-            own = [x for x in self.program.lines if self._sole_result(x) == item.name]
-            lines += self._asked_for(item, [*self._assigned(own), *self._stored(item)])
+            own = [x for x in self.program.lines if self.sole.get(x.name) == item.name]
+            read = [x for x in self.program.loads if self.sole.get(x.name) == item.name]
+            steps = [*self._loads_of(read), *self._assigned(own), *self._stored(item)]
+            lines += self._asked_for(item, steps)
             self.printer.named = known
         return lines
 
@@ -199,17 +228,6 @@ class KernelBody:
         for line in lines:
             self.printer.assign(line.name, line.value)
         return self.printer.lines
-
-    def _sole_result(self, line: Line) -> str | None:
-        """Return the name of the one result that needs a line, to compute it under the result's flag.
-
-        None if several results need it, or if the kernel has no flags, as a forward.
-        """
-        if not self.flags:
-            return None
-        values = [(x.name, y) for x in self.program.results for _, y in x.pieces]
-        needed = {name for name, value in values if line.name in self._reached(value)}
-        return needed.pop() if len(needed) == 1 else None
 
     def _reached(self, value: Value) -> set[str]:
         """Return all names a value depends on, directly or through other lines."""
@@ -222,10 +240,14 @@ class KernelBody:
         flag = self.flags.get(item.name)
         return [f"if {flag}:", *_indented(lines)] if flag else lines
 
-    def _load_if_there(self, load: Load) -> Iterator[str]:
+    def _loads_of(self, loads: Iterable[Load]) -> list[str]:
+        """Return the lines of loads; none of a load that is only gathered from."""
+        return [y for x in loads if x.name in self.whole for y in self._load_or_fill(x)]
+
+    def _load_or_fill(self, load: Load) -> Iterator[str]:
         """Yield the lines to load an input; of an optional one, `else` a block of its number: `bias = tl.full((1, BLOCK), 0.0, DTYPE)`."""
-        if self.summed and load == self.first_shared:
-            yield "# loaded each time: held in registers over the loop, long rows would spill"
+        if self.summed and load == self.shared:
+            yield "# loaded each time: kept over the loop, long rows would spill more"
         lines = [*self._load(load)]
         number = self.absent.get(load.source)
         if number is None:

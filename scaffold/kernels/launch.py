@@ -18,7 +18,8 @@ class Kernel:
 
     `first`: the tensor to count rows by, of all rows; `parts`: the number of parts of its rows; `dtypes`: inputs the backward's op does not
     get, `bias`, and the parameter and argument for the dtype of their gradients. `told`: arguments beside tensors, and what each is;
-    `by_sample`: a batch is no more rows, as it sums or repeats some; `shared`: the positions of inputs that all rows share.
+    `by_sample`: a batch is no more rows, as it sums or repeats some; `shared`: the positions of inputs that all rows share; `by`: how a mean
+    divides its sum, ` / rows`, and `shares` the line that divides its gradient so, for the docstring.
     """
 
     def __init__(
@@ -36,7 +37,9 @@ class Kernel:
         self.last = f"{self.first}.shape[-1]" + f" // {self.parts}" * (self.parts > 1)
         self.computed, self.floats = self._computed(), body.floats
         sources = [x.source for x in self.results if not self._is_there(x.source)]
-        self.dtypes = {name: self._dtype_of(name) for name in sources if name}
+        self.dtypes = {x: (f"{x}_dtype", f"{x}.dtype") for x in sources if x}
+        for x in self.dtypes.keys() & body.absent.keys():
+            self.dtypes[x] = (f"{x}_dtype", f"None if {x} is None else {x}.dtype")
         self.told = [(x.name, x.name) for x in body.attributes]
         self.told += self.dtypes.values()
         given = self._given()
@@ -46,6 +49,9 @@ class Kernel:
         self.returns = f"tuple[{several}]" if len(self.results) > 1 else "Tensor"
         self.parameters, lines = [*body.parameters()], body.lines()
         self.lines = [*_comments(body.program, lines), *lines]
+        self.by = f" / {count}" if (count := self._count()) else ""
+        singles = filter(body.is_single, self.read)
+        self.shares = [f"{x} = {x}{self.by}" for x in singles if self.by]
         self.outputs, self.launch = [*self._outputs()], [*self._launch()]
         self.result = ", ".join(map(self._result, self.results))
         self.fake = ", ".join(map(self._fake, self.results))
@@ -57,7 +63,7 @@ class Kernel:
     def _given(self) -> list[str]:
         """Return the parameters of the op, with types."""
         body = self.body
-        given = [f"{name}: {typed(self.spec, name)}" for name in self.read]
+        given = [f"{x}: Tensor{' | None' * (x in body.may_be_none)}" for x in self.read]
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
         for source, (name, _) in self.dtypes.items():
             given.append(f"{name}: torch.dtype{' | None' * (source in body.absent)}")
@@ -122,10 +128,8 @@ class Kernel:
                 rows = self._if_there(name, f"as_rows({name})")
                 yield f"{self._rows_of(name)} = {rows}"
             elif body.is_single(name):
-                count = self._count()
-                by = f" / {count}" if count else ""
                 each = self._rows_of(name, "each")
-                yield f"{each} = {name}.to({self.own.compute_dtype}){by}"
+                yield f"{each} = {name}.to({self.own.compute_dtype}){self.by}"
 
     def _is_total(self, item: Result) -> bool:
         """Return whether a result is a partial sum of the losses, which PyTorch adds up after the kernel."""
@@ -175,10 +179,6 @@ class Kernel:
             return f"{first}.new_empty({shape}, dtype={own.compute_dtype})"
         return self._empty(source, shape)
 
-    def _dtype_of(self, name: str) -> tuple[str, str]:
-        """Return the op's parameter for the dtype of an input it does not get, and the argument: `bias_dtype`, `bias.dtype`."""
-        return f"{name}_dtype", self._if_there(name, f"{name}.dtype")
-
     def _empty(self, source: str, shape: str) -> str:
         """Return the expression of an empty tensor for the gradient of an input, in its dtype: a parameter if the op does not get the input."""
         if source in self.dtypes:
@@ -188,11 +188,11 @@ class Kernel:
 
     def _is_there(self, source: str) -> bool:
         """Return whether the op gets an input as an argument that cannot be None."""
-        return source in self.read and source not in self.body.absent
+        return source in self.read and source not in self.body.may_be_none
 
     def _if_there(self, source: str, text: str, other: str = "None") -> str:
-        """Return `text`, an expression of an input; for an optional one `other if bias is None else text`."""
-        if source not in self.body.absent:
+        """Return `text`, an expression of an input; of one that may be None `other if bias is None else text`."""
+        if source not in self.body.may_be_none:
             return text
         return f"{other} if {source} is None else {text}"
 
@@ -219,8 +219,8 @@ class Kernel:
     def _result(self, item: Result) -> str:
         """Return the expression the op returns for a result: the kernel's tensor, or its sum over programs or rows, in the right dtype."""
         if self._is_total(item):
-            count = self._count()
-            found = f"({item.name}.sum() / {count})" if count else f"{item.name}.sum()"
+            total = f"{item.name}.sum()"
+            found = f"({total}{self.by})" if self.by else total
             return f"{found}.to({self.pair.dtype_of(item.name)})"
         source = item.source
         like = source if self._is_there(source) else self.first
@@ -250,12 +250,6 @@ def _comments(program: RowProgram, lines: list[str]) -> list[str]:
     """Return comments on constants some lines contain: `# 1.4142135623730951 stands for sqrt(2)`."""
     read = [x for x in program.constants if x[0] in " ".join(lines) and "math" in x[1]]
     return [f"# {x} stands for {text.replace('math.', '')}" for x, text in read]
-
-
-def typed(spec: OpSpec, name: str) -> str:
-    """Return the annotation of a tensor parameter: `Tensor`, of an optional input `Tensor | None`."""
-    optional = any(item.name == name and item.optional for item in spec.tensors)
-    return "Tensor | None" if optional else "Tensor"
 
 
 def declared_shape(

@@ -277,10 +277,6 @@ class Lowering:
                 node = Node(kind, label, tuple(map(self._text, op.args)))
             case Operator("subscript"):
                 return self._size_read(as_text(op))
-            case Operator("call") if as_text(op.args[0]).label in ("max", "min"):
-                callee, *rest = op.args
-                several = (as_text(callee), *map(self._text, rest))
-                return Node("call", "", several)
             case _:
                 node = as_text(op)
         known = evaluated(as_text(op)) if op.rule == "python" else UNKNOWN
@@ -587,16 +583,6 @@ def _with_dim_of_one(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     if not fits or shapes.from_end(whole, dim_of(args["dim"])) != -1:
         raise UnsupportedError(f"{op.rule} at a dim other than the last")
     return _with_space(value, Space(True, ONE if grows else ""))
-
-
-@meaning("select")
-def _without_last_dim(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return a number of each row without its last dim of size 1: `rstd[..., 0]`; any other `select` is refused."""
-    value, index = self.value(op.args[0]), literal(op.args[2])
-    last = self.over_row(op.args[0], op.args[1])
-    if value.space != Space(True, ONE) or not last or index not in (0, -1):
-        raise UnsupportedError("select from rows of more than one number")
-    return _with_space(value, Space(rows=True))
 
 
 @meaning("add")

@@ -469,7 +469,7 @@ def _formula(
 ) -> tuple[str, ...]:
     """Return the lines of the forward, for the docstring of the kernels' file; the last ones assign the outputs."""
     values = zip(spec.outputs, derivation.results, strict=True)
-    results = [f"{item.name} = {_shown(emit(value), total)}" for item, value in values]
+    results = [f"{item.name} = {_shown(value, total)}" for item, value in values]
     return (*emit_lines(derivation.forward or ()), *results)
 
 
@@ -519,13 +519,13 @@ def _refuse_unread(program: RowProgram, total: Total | None) -> None:
         raise UnsupportedError(f"'{min(unread)}' is read by the mean alone")
 
 
-def _shown(text: str, total: Total | None) -> str:
+def _shown(value: Node, total: Total | None) -> str:
     """Return the text of a result, with the final mean or sum removed from the op: `x * y` -> `(x * y).mean()`."""
     if total is None:
-        return text
-    if total.over:
-        return f"({text}).sum() / {total.over}"
-    return f"({text}).{'sum' if total.over is None else 'mean'}()"
+        return emit(value)
+    word = "mean" if total.over == "" else "sum"
+    shown = emit(Node("call", "", (Node("attribute", word, (value,)),)))
+    return f"{shown} / {total.over}" if total.over else shown
 
 
 def _totalled(program: RowProgram) -> RowProgram:

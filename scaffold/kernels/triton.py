@@ -10,7 +10,7 @@ from scaffold.derive import derive
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.errors import Location, ScaffoldError
 from scaffold.kernels.expressions import Helpers
-from scaffold.kernels.launch import Kernel, declared_shape, typed
+from scaffold.kernels.launch import Kernel, declared_shape
 from scaffold.kernels.pair import Pair, kernel_pair
 from scaffold.spec import OpSpec
 
@@ -39,7 +39,8 @@ class TritonView:
         half = (pair.shapes.of - 1).bit_length()
         self.numbers = 1024 >> half if pair.shapes.width else 0
         every, other = spec.tensors, "INDICES"
-        self.inputs = ", ".join(f"{x.name}: {typed(spec, x.name)}" for x in every)
+        asked = [f"{x.name}: Tensor{' | None' * x.optional}" for x in every]
+        self.inputs = ", ".join(asked)
         self.dtypes = [(x.name, ALLOWED.get(x.dtype, other), x.optional) for x in every]
         self.first, self.columns = self.forward.first, self.forward.last
         self.refused = [*_refused(spec, pair, self.first)]

@@ -65,12 +65,19 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
         return derivation
     every = frozenset(item.name for item in spec.differentiable)
     outputs = {item.name for item in spec.outputs}
-    saved = [item._replace(serves=every) for item in derivation.saved]
+    assert found.triton.backward is not None
+    sole = found.triton.backward.body.sole_readers
+    read = {*found.pair.saved} - {*sole}
+    saved = [
+        x._replace(serves=every, always=True) if x.origin in read else x
+        for x in derivation.saved
+    ]
     there = {item.origin for item in saved}
     for name in found.pair.saved:
         if name not in there:
             source = "output" if name in outputs else "input"
-            saved.append(Saved(name, source, every, name))  # type: ignore[arg-type]
+            serves = {sole[name].removeprefix("grad_")} if name in sole else every
+            saved.append(Saved(name, source, serves, name, True))  # type: ignore[arg-type]
     kept = {item.name for item in derivation.kept}
     lines = (line for block in derivation.blocks for line in block.statements)
     taken = written(*lines) | there
@@ -80,7 +87,6 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
         saved.append(Saved(word, "intermediate", every, name))
     # The empty tensor, on the device of the first input.
     nothing = Node("name", f"{found.triton.first}.new_empty(0)")
-    assert found.triton.backward is not None
     # `told`: (name, expression) of the arguments beside tensors.
     more = (Kept(*item) for item in found.triton.backward.told if item[0] not in kept)
     return replace(

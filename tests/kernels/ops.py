@@ -330,6 +330,14 @@ OPS = {
         "return (nll * weight).sum() / weight.sum()",
         lambda lead, size: (*classes(lead, size), torch.rand(math.prod(lead)) + 0.1),
     ),
+    "offset_mean": FusedOp(  # one gradient alone reads the weight, and the mean does
+        "x[N, D], y[N, D], weight[N, D; const]",
+        "(x * weight + y).sum() / weight.sum()",
+        lambda lead, size: (
+            *rows(1, 1)((math.prod(lead),), size),
+            torch.rand(math.prod(lead), size) + 0.1,
+        ),
+    ),
     "token_mean": FusedOp(
         "logits[B, T, V], target[B, T; int], cap: float = 3.0",
         "logits = cap * torch.tanh(logits / cap)\n"

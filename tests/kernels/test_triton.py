@@ -18,7 +18,7 @@ from scaffold.kernels.triton import triton_kernels
 from scaffold.render.files import drafts
 from scaffold.render.kernel_file import kernel_draft
 from scaffold.render.layout import Directories
-from tests.derive.building import spec_of
+from tests.derive.building import draft_of, spec_of
 from tests.kernels.interpreted import plain
 from tests.kernels.ops import OPS, FusedOp, rows
 
@@ -54,6 +54,24 @@ def test_a_gradient_of_all_rows_is_summed_by_each_program() -> None:
         "grad_weight = tl.sum(grad_weight, axis=0, keep_dims=True)",
     ]
     assert lines[-1].startswith("tl.store(grad_weight_ptr + program * D + cols")
+
+
+def test_what_one_gradient_alone_reads_is_loaded_and_saved_for_it_alone() -> None:
+    spec = OPS["kl_div"].spec("op")
+    _, view = triton_kernels(spec, Location("op"))
+    assert view.backward is not None
+    lines = [line.strip() for line in view.backward.lines]
+    (load,) = (at for at, x in enumerate(lines) if x.startswith("log_q = "))
+    assert load > lines.index("if NEEDS_GRAD_P:")
+    assert "log_q: Tensor | None, p: Tensor, log_q_dtype" in view.backward.signature
+    assert "log_q if ctx.needs_input_grad[1] else None, p" in draft_of(spec)
+
+
+def test_what_a_mean_divides_by_is_always_there() -> None:
+    _, view = triton_kernels(OPS["offset_mean"].spec("op"), Location("op"))
+    assert view.backward is not None
+    assert "weight: Tensor," in view.backward.signature
+    assert view.backward.shares == ["grad_output = grad_output / weight.sum()"]
 
 
 def test_what_lies_past_the_last_row_has_no_part_in_a_sum_over_rows() -> None:
