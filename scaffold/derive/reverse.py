@@ -413,9 +413,8 @@ class Reverse:
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
-            if not any(item.active for item in tensors((arg,))):
-                continue
-            if name in rule.facts.nondiff:
+            active = any(item.active for item in tensors((arg,)))
+            if name in rule.facts.nondiff or not active:
                 continue
             if name not in rule.formulas:
                 if "grad" not in env:
@@ -431,8 +430,7 @@ class Reverse:
                 evaluate = FormulaEvaluator(self.make, env, home).value
                 gradient = evaluate(fused or formula)
                 if fused is not None and self._ends_derivatives(gradient, env.values()):
-                    plain, recorded = evaluate(formula), is_recorded(self.program)
-                    gradient = self.make.choose(recorded, plain, gradient)
+                    gradient = self._beside_formula(evaluate(formula), gradient)
             except UnsupportedError:
                 if "grad" not in env:
                     raise
@@ -465,7 +463,8 @@ class Reverse:
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
         """Return the formula under `fused`, one call of PyTorch's; None without one, or if a value would be saved for it alone.
 
-        The op's arguments are noted as real then. Values that other gradients of the op read are saved anyway.
+        The op's arguments are noted as real then. Values that other gradients of the op read are saved anyway, and the weight and the bias of
+        a norm are small.
         """
         if not self.fuse or op.kind not in ("real", "group"):
             return None
@@ -481,6 +480,8 @@ class Reverse:
             for name in values_read(fused) & named.keys()
             if named[name].is_tensor and self.handed.get(named[name]) is None
         }
+        if rule.category == "same_shape":
+            unread &= {"result", rule.parameters[0].name}
         for other in rule.formulas:
             if other in named and named[other].active:
                 unread -= values_read(table.gradients(rule, other)[0])
@@ -489,6 +490,15 @@ class Reverse:
         if op.facts.complex or "takes_complex" in op.facts.flags:
             self.make.take_for_real(op.args)
         return fused
+
+    def _beside_formula(self, formula: Op, fused: Op) -> Op:
+        """Return a fused gradient, with the formula for a backward that is recorded; the formula alone if other arguments need it.
+
+        So it is for `fused` of `call if weight is not None else formula`: three branches would be long.
+        """
+        if fused.rule == "cond" and formula in fused.args:
+            return formula
+        return self.make.choose(is_recorded(self.program), formula, fused)
 
     def _ends_derivatives(self, g: Op, given: Collection[Op]) -> bool:
         """Return whether a gradient comes from the `given` values by a call without a derivative in PyTorch: `silu_backward`.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.rules.table import BUILDERS, Rule, Table
-from scaffold.formula import Node
+from scaffold.formula import Node, checked_for_none
 
 # Categories with gradients in code: each argument's gradient reads the other arguments.
 MIXES = frozenset({"contraction", "linalg"})
@@ -58,11 +58,11 @@ def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
 def values_read(node: Node) -> frozenset[str]:
     """Return the names whose values a formula reads: of `grad * x` both, of `sum_to(g, x)` only `g`, as it needs just the shape of `x`.
 
-    Of a word (`BUILDERS`) the first argument is read if it is a gradient `g`, the others never.
+    Of a word (`BUILDERS`) the first argument is read if it is a gradient `g`, the others never. `x is None` reads no value.
     """
     if node.kind == "name":
         return frozenset({node.label})
-    args = node.args
+    args = node.args if checked_for_none(node) is None else ()
     if node.kind == "call" and node.args[0].label in BUILDERS:
         word = BUILDERS[node.args[0].label]
         args = node.args[1:2] if word.parameters[0] == "g" else ()
