@@ -411,24 +411,34 @@ def test_a_norm_of_channels_has_a_backward_of_pytorch(forward: str) -> None:
 
 @pytest.mark.parametrize("bias", ["b[C]", "b[C]?"])
 @pytest.mark.parametrize(
-    "forward", ["F.layer_norm(x, (x.shape[-1],), w, b)", "F.group_norm(x, 2, w, b)"]
+    "forward",
+    [
+        "F.layer_norm(x, (x.shape[-1],), w, b)",
+        "F.group_norm(x, 2, w, b)",
+        "F.instance_norm(x, weight=w, bias=b)",
+    ],
 )
 def test_the_bias_of_a_norm_has_its_gradient_from_the_same_call(
     forward: str, bias: str
 ) -> None:
     """A sum of its own would be one more pass over the gradient that comes in."""
-    text = op_text(f"x[N, C], w[C], {bias}", forward=forward, derive=True)
+    text = op_text(f"x[N, C, D], w[C], {bias}", forward=forward, derive=True)
     assert text.count("grads[2]") == 1
-    inputs = [tensor(3, 4), tensor(4), tensor(4)]
-    check_forward("x[N, C], w[C], b[C]", forward, [inputs])
+    inputs = [tensor(3, 4, 4), tensor(4), tensor(4)]
+    check_forward("x[N, C, D], w[C], b[C]", forward, [inputs])
 
 
-def test_the_bias_of_a_norm_of_channels_has_a_gradient_without_a_weight() -> None:
-    """PyTorch's own backward raises then, also that of plain autograd."""
-    text = op_text("x[N, C], b[C]", forward="F.group_norm(x, 2, None, b)")
-    x, b = tensor(3, 4).requires_grad_(), tensor(4).requires_grad_()
+@pytest.mark.parametrize(
+    "forward", ["F.group_norm(x, 2, None, b)", "F.instance_norm(x, bias=b)"]
+)
+def test_the_bias_of_a_norm_of_channels_has_a_gradient_without_a_weight(
+    forward: str,
+) -> None:
+    """PyTorch's native_group_norm_backward raises then, as plain autograd of F.group_norm does."""
+    text = op_text("x[N, C, L], b[C]", forward=forward)
+    x, b = tensor(3, 4, 2).requires_grad_(), tensor(4).requires_grad_()
     load(text).some_op(x, b).sum().backward()
-    assert b.grad is not None and b.grad.tolist() == [3] * 4
+    assert b.grad is not None and b.grad.tolist() == [6] * 4
 
 
 def test_a_gated_unit_has_one_call_in_its_backward() -> None:
