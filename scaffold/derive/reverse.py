@@ -42,7 +42,7 @@ from scaffold.derive.graph.shapes import (
 )
 from scaffold.derive.graph.signs import is_singular
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.lower.autograd_saved import values_read
+from scaffold.derive.lower.autograd_saved import retained, values_read
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import cast_as, sum_to
 from scaffold.derive.rules.formulas import FormulaEvaluator
@@ -454,23 +454,20 @@ class Reverse:
 
         `name` is the parameter; the table may give several formulas for it.
         """
-        table = self.make.applier.table
-        several = table.gradients(rule, name)
-        if composed and len(several) > 1:
-            return several[-1]
-        return several[0]
+        several = self.make.applier.table.gradients(rule, name)
+        return several[-1] if composed else several[0]
 
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
         """Return the formula under `fused`, one call of PyTorch's; None without one, or if a value would be saved for it alone.
 
-        The op's arguments are noted as real then. Values that other gradients of the op read are saved anyway, and the weight and the bias of
-        a norm are small.
+        The op's arguments are noted as real then. Values that other gradients of the op read are saved anyway, and so is a `log_softmax`,
+        which its own gradient reads; the weight and the bias of a norm are small.
         """
         if not self.fuse or op.kind not in ("real", "group"):
             return None
         table = self.make.applier.table
         fused = table.fused(rule, name)
-        if fused is None or self.once and "formula_in_place" in rule.facts.flags:
+        if fused is None:
             return None
         names = (item.name for item in rule.parameters)
         named = {"result": op, **dict(zip(names, op.args, strict=False))}
@@ -478,7 +475,9 @@ class Reverse:
         unread = {
             name
             for name in values_read(fused) & named.keys()
-            if named[name].is_tensor and self.handed.get(named[name]) is None
+            if named[name].is_tensor
+            and self.handed.get(named[name]) is None
+            and named[name] not in retained(table, named[name])
         }
         if rule.category == "same_shape":
             unread &= {"result", rule.parameters[0].name}

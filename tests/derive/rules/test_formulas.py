@@ -464,6 +464,17 @@ def test_a_single_gradient_is_a_tensor_though_a_call_takes_none() -> None:
     assert "def backward(ctx: Any, grad_output: Tensor) -> Tensor:" in text
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_the_backward_of_a_loss_of_logarithms_is_two_calls_of_pytorch(
+    once: bool,
+) -> None:
+    forward, options = "F.nll_loss(x.log_softmax(-1), y)", {"derive": True}
+    options |= {"once-differentiable": True} if once else {}
+    text = op_text("x[N, C], y[N; index(C)]", forward=forward, **options)
+    assert text.count("aten.nll_loss_backward(") == 1
+    assert text.count("aten._log_softmax_backward_data(") == 1
+
+
 @pytest.mark.parametrize("more", ["", ", label_smoothing=0.1"])
 def test_a_cross_entropy_subtracts_at_the_labels_alone(more: str) -> None:
     text = op_text("x[N, C], y[N; index(C)]", forward=f"F.cross_entropy(x, y{more})")
