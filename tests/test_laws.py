@@ -552,7 +552,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # raises one, in its own commit, by the lines it takes, which names what it is and what went for it.
 BUDGET = {
     "cli": 4764,  # one module a command; an error shows its line; names for adopted Functions
-    "derive": 19288,  # lowering, gradients, simplification, plan, writing; autocast, forward mode, ops in library style
+    "derive": 19291,  # lowering, gradients, simplification, plan, writing; autocast, forward mode, ops in library style
     "formula": 7389,  # the Python of forwards: functions, modules, loops, branches, changes in place
     "inspect": 3708,  # hand-written Functions; arguments for them; tuples on ctx, changes in place
     "lint": 4765,  # 47 rules, --fix, output formats
