@@ -148,6 +148,7 @@ def adopt(
     """
     check_policy(on_conflict)
     check_format(format_)
+    # Without --style there is nothing to check: any valid word will do.
     raise_all(check_choice("--style", style or FREE[0], get_args(Style)))
     if every and name is not None:
         raise ScaffoldError("--all adopts several ops", Location("--name"))
@@ -205,6 +206,7 @@ def _run(
             renamed: tuple[str, ...] = ()
             try:
                 found = adopted(source, stated, process)
+                # --all may find two Functions of one name, in two files, say.
                 if found.op.name in adoptions:
                     name = _own_name(source, found.op.name, {*adoptions})
                     words = f"'{found.op.name}' is the name of another op"
@@ -230,6 +232,7 @@ def _own_name(source: "Source", name: str, taken: set[str]) -> str:
     own = snake_case(source.function.name.removesuffix("Function"))
     stems = [own or name]
     for part in map(snake_case, reversed(Path(source.path).with_suffix("").parts)):
+        # Not `swish_swish`, of a Function Swish in swish.py.
         if part.isidentifier() and not stems[-1].startswith(part):
             stems.append(f"{part}_{stems[-1]}")
     return next((stem for stem in stems if stem not in taken), fresh(name, taken))
@@ -333,6 +336,7 @@ def _sources(target: str, every: bool) -> list[Source]:
     found = find_functions((target,)).meant
     pairs = [(meant, function) for meant in found for function in meant.functions]
     public = [item for item in pairs if not item[1].name.startswith("_")]
+    # Of a file with one public Function and `_helpers` the public one is meant; if all are private, all count.
     functions = pairs if every else public or pairs
     if not every and len(functions) != 1:
         names = ", ".join(function.qualname for _, function in functions)
@@ -374,9 +378,11 @@ def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> A
     if not settings.get("verify", True):
         return _without_run(source, found, settings)
     verdict = _compared(source, found.generated, proving)
+    # Of a failure in UNRUN the Function or its process is the cause: see below.
     if verdict.failure is not None and verdict.failure.subject not in UNRUN:
         why = f"the op differs from it: {verdict.failure.subject}: {verdict.failure.words}"
         raise VerificationError(why, None, SKIP, details=verdict.failure.lines)
+    # It could not be run here, or accepted none of the calls: the op may still be right.
     if verdict.failure is not None or not verdict.cases:
         why = verdict.failure.words if verdict.failure else verdict.notes[0]
         said = f"not compared: {source.function.name} of {source.path} {why}"
@@ -403,6 +409,7 @@ def _without_run(source: Source, found: Adoption, settings: Values) -> Adoption:
     """
     if is_torch(source.facts):
         return found
+    # False is a promise, too: that it is differentiable twice. None leaves the key out.
     once = found.op.keys.get("once-differentiable") or None
     op = found.op.stating({"transforms": None, "once-differentiable": once})
     return found._replace(op=op, generated=_generated(source, op, settings))
@@ -440,6 +447,7 @@ def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
     for path in generated.files:
         place = generated.root / path
         is_own = place.exists() and os.path.samefile(place, source.path)
+        # If the op imports nothing from it, replacing it is a conflict like any other (--on-conflict).
         if is_own and f"from {source.module} import" in op.text:
             hint = "give the op another name: --name NAME"
             message = "the op's file would overwrite its own"
@@ -489,6 +497,7 @@ def _checks(generated: Generated) -> Iterator[str]:
     derived = frozenset(item.name for item in spec.differentiable)
     yield verification(spec, derivation, derived).checks
     tensors = [item.name for item in spec.tensors]
+    # Samples of the user's and variadic inputs have the shapes they have.
     may_vary = spec.samples is None and not any(item.variadic for item in spec.tensors)
     if not may_vary or any(spec.dims(name) is not None for name in tensors):
         return
@@ -548,6 +557,7 @@ def _proven(
             return Adoption(op, generated, (*found.notes, *notes))
     last = next(r for r in reversed(reasons) if isinstance(r, VerificationError))
     shapes = re.search(r"test-shapes = '(.+?)'", last.hint or "")
+    # Once: the op proven again has the key.
     if shapes and "test-shapes" not in found.op.keys:
         op = found.op.stating({"test-shapes": shapes[1]})
         with_shapes = found._replace(op=op, generated=_generated(source, op, settings))
@@ -577,6 +587,7 @@ def _gained(source: Source, op: Adopted) -> Iterator[str]:
     """Yield notes on what the op can do and the Function cannot: vmap, torch.func, a registered name."""
     old_style = "setup-context" if source.function.setup_context else "combined"
     style, unmapped = op.keys["style"], not source.function.generate_vmap_rule
+    # Without `transforms` nothing of it is promised; with a vmap rule of its own nothing is new.
     if style == "setup-context" and op.keys.get("transforms") and unmapped:
         adds = (
             "vmap"

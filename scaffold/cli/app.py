@@ -139,6 +139,7 @@ class Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; `help new-op` becomes `new-op --help`."""
+        # Only the tool itself: below `rules` the word may be a rule's name.
         if args[:1] == ["help"] and ctx.parent is None:
             args = [*args[1:], "--help"]
         _take_as_typed(self.get_params(ctx))
@@ -163,6 +164,7 @@ def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
     arguments = [item for item in command.params if isinstance(item, TyperArgument)]
     rows = [(_word(item), item.help or "") for item in arguments]
     pieces = [
+        # Some words, `[FILE]`, have brackets already.
         _word(item) if item.required or _word(item)[0] == "[" else f"[{_word(item)}]"
         for item in arguments
     ]
@@ -205,6 +207,7 @@ def _shared_options() -> list[Any]:
 
     def show_all(ctx: Any, asked: bool) -> None:
         """Print the help page with all options and exit, for --help-all."""
+        # Click parses so for a shell's completion: nothing may be printed then.
         if asked and not ctx.resilient_parsing:
             typer.echo(_help_of(ctx.command, ctx, every=True), color=ctx.color)
             raise typer.Exit
@@ -352,6 +355,7 @@ def _first_word() -> str:
     Options are left out, and `help` stands for the command after it.
     """
     words = sys.argv[1:]
+    # A shell asks for completion: the line typed so far is in a variable, its first word is our name.
     if "_SCAFFOLD_COMPLETE" in os.environ:
         typed = (os.environ.get(name, "") for name in TYPED)
         words = next(filter(None, typed), "").split()[1:]
@@ -400,6 +404,7 @@ def _run() -> int:
         if refusal is None:  # no command was given: help is shown
             error.show()  # type: ignore[attr-defined]
             return ScaffoldError.exit_code
+        # The arguments could not be parsed, so the format is known by its words alone.
         if {"json", "--json", "--format=json"} & set(sys.argv):
             show_refusal(refusal)
         raise refusal from None
@@ -453,7 +458,7 @@ def _gone(option: str) -> str | None:
 def _refusal(error: Any) -> ScaffoldError | None:
     """Return an error for wrong arguments, with a hint on the likely intention; None if no command was given.
 
-    `error` is Typer's; its text is taken apart: the message, similar options, a suggestion (`meant`).
+    `error` is Typer's; its text is taken apart: the message, similar options, a suggestion (`meant`). The most special hint comes first.
     """
     said = error.format_message().rstrip(".")
     if said.startswith("Usage: "):
@@ -473,6 +478,7 @@ def _refusal(error: Any) -> ScaffoldError | None:
         hint = f"write: scaffold {command}; or {hint}"
     elif gone:
         hint = gone
+    # "" for no such word; and `--out` may be meant as --out-dir only if the command has that.
     elif option.partition(" ")[0] in known_here:
         hint = f"write: {option}"
     elif single and message.startswith("no such option"):

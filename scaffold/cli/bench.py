@@ -187,6 +187,7 @@ def _lines(table: "Table") -> "Iterator[str]":
     from scaffold.project.explanation import columns
 
     measured, refused = table.found
+    # The unit is that of the longest time, the same for all rows.
     most = max(found.both.high for found in measured.values())
     unit, word = next((one for one in UNITS if most >= one[0]), UNITS[-1])
     yield f"{table.title}, times in {word}"

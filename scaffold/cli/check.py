@@ -94,6 +94,7 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
         f"{counted[status]} {status}" for status in STATUSES if counted[status]
     )
     typer.echo(counts or "no ops")
+    # False before True: hints about proofs come last, and of the others those to remove a file first.
     told.sort(key=lambda item: (item.status in PROOF, item.hint[:3] != "rm "))
     for hint in dict.fromkeys(item.hint for item in told if item.hint):
         say_hint(hint)

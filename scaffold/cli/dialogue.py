@@ -95,6 +95,7 @@ def _inputs(name: str, values: "Values") -> "Values":
             found = specified(name, values, {}, []).inferred
         except ScaffoldError as error:
             last = error.problems[-1]
+            # An input of unclear kind is what the question below is about; anything else is an error.
             if not isinstance(last, Unsaid):
                 raise
             for problem in error.problems:
@@ -102,6 +103,7 @@ def _inputs(name: str, values: "Values") -> "Values":
             default = last.proposal
     default = found.inputs if found else default or "x"
     answer = prompt(f"Its inputs, in the order of a call [{default}]: ").strip()
+    # The inputs are inferred again by the command itself: no option is needed.
     if found and answer in ("", default):
         return {}
     return {"inputs": answer or default}

@@ -38,6 +38,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
     lines = [
         rows[place.line - 1]
         for text in _texts(place.source)
+        # An option given twice has two texts, and the place may be in only one of them.
         if len(rows := text.split("\n")) >= place.line
         and column <= len(rows[place.line - 1])
     ]
@@ -55,6 +56,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
 
 def _texts(source: str) -> Iterator[str]:
     """Yield the text an error's place counts in: that of a file, or each value given for an option on this command line."""
+    # A place is in a file, or in the value of an option, `--forward`.
     if not source.startswith("-"):
         try:
             yield read_text(source)

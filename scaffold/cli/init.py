@@ -212,6 +212,7 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     notes = () if there else check_above(directory, own=(directory / PROJECT).exists())
     after = before if there else _with_table(before, said)
     configuration = _configuration(after, directory)
+    # An existing table is not changed, so the options have to agree with it.
     if table is not None:
         _check_given(before.removeprefix(MARK), given, table)
     manifest = _manifest(configuration)
@@ -225,9 +226,11 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
             notes = (*notes, f"{UNPUBLISHED} '{WORKFLOW}'")
     if _in_git(directory):
         files[ATTRIBUTES] = _with_records(_text(reads[ATTRIBUTES], ATTRIBUTES))
+    # It may list ops already.
     kept = (manifest,) if manifest and (directory / manifest).exists() else ()
     if there:
         notes = (*notes, f"'{PROJECT}' has a [tool.scaffold], which stays as it is")
+    # Said when the project begins: until then tests cannot import the package.
     elif configuration.installed and configuration.package:
         said_of = f"tests import '{configuration.package}' as it is installed"
         notes = (*notes, f"{said_of}: pip install -e . before they run")
@@ -277,6 +280,7 @@ def _with_table(before: str, said: Mapping[str, str]) -> str:
     """Return the text of pyproject.toml with a [tool.scaffold] of these keys at its end."""
     lines = [f"{key} = {toml_text(value)}\n" for key, value in said.items()]
     table = f"[tool.scaffold]\n{''.join(lines)}"
+    # An empty file gets no blank line above the table.
     if not before.removeprefix(MARK).strip():
         return before + table
     return f"{before.rstrip()}\n\n{table}"
@@ -291,6 +295,7 @@ def _configuration(text: str, directory: Path) -> Configuration:
     try:
         parse_toml(plain, PROJECT)
     except ScaffoldError:
+        # The text was valid TOML before the table was added: so `tool` itself is in the way.
         place = Places(plain, PROJECT)(("tool",), key=True)
         message = "no [tool.scaffold] can be added: 'tool' is written in one line"
         hint = "write each of its tables as [tool.NAME]"
@@ -398,6 +403,7 @@ def _package(directory: Path, project: str | None) -> PurePosixPath | None:
     for top in ("src", "."):
         found = _packages(directory / top)
         named = re.sub(r"[-.]+", "_", project or "")
+        # `my-ops` in pyproject.toml is the package `my_ops`.
         chosen = named if named in found else found[0] if len(found) == 1 else None
         if chosen is not None:
             return PurePosixPath(top, chosen)
@@ -420,6 +426,7 @@ def _packages(directory: Path) -> list[str]:
 def _dotted(directory: Path, source: str | None) -> str | None:
     """Return the import path of the source directory, `a.b` for `src/a/b` or for a package's `a/b`; None outside both."""
     parts = PurePosixPath(source or ".").parts
+    # `src` is on Python's path, and no part of an import.
     if parts[:1] == ("src",):
         parts = parts[1:]
     elif not parts or not (directory / parts[0] / "__init__.py").is_file():

@@ -195,6 +195,7 @@ def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
 
 def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> None:
     """Print on stderr, for --diff, the number of findings, and how many --fix would mend; `left` would remain."""
+    # A fix may bring findings of its own.
     mended = max(0, len(findings) - len(left))
     if findings:
         counted = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
@@ -290,6 +291,7 @@ def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
         problems += check_codes(codes, place)
     raise_all(problems)
     return Choice(
+        # A selection replaces the configuration's; ignored rules are added to its own.
         selected or known.select,
         (*known.ignore, *ignored),
         known.per_file,
@@ -343,6 +345,7 @@ def mend(run: Run, write: bool) -> Run:
     texts = {path: done.text for path, done in mended.items() if done.text is not None}
     if texts:
         root = Path(
+            # Files are written below one directory that is above all of them.
             os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in texts])
         )
         files = {
@@ -378,8 +381,10 @@ def _mended(run: Run, path: str) -> Mended:
     for _ in range(ROUNDS):
         fixed = fix_text(text, [finding.edits for finding in left if finding.edits])
         found = lint_text(fixed, path, run.choice.rules(path), run.choice.known)
+        # Nothing is left to fix; or a fix broke the file, and the text before it is kept.
         if fixed == text or isinstance(found, Unreadable):
             break
+        # The findings of the baseline stay out.
         text, left = fixed, without_known(found, run.known)
     return Mended(text if text != before else None, _without_edits(left))
 

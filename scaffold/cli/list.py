@@ -111,6 +111,7 @@ def _is_skeleton(project: "Project", op: "Op") -> bool:
     """Return whether the op's file still has a part for the user to write, which raises NotImplementedError."""
     from scaffold.workspace.reconcile import present
 
+    # Bytes, as they stand in the file: it need not be decoded for this.
     mark = f'NotImplementedError("{op.listed.name}: write '.encode()
     kept = op.record.kept("op") if op.record else None
     return kept is not None and mark in (present(project.root, kept.path) or b"")

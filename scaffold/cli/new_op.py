@@ -48,6 +48,7 @@ def _run(name: str, values: "Values", settings: "Values") -> None:
     """Generate, prove and write an op; exit with 1 if its forward was given and a gradient could not be derived."""
     generated, refused = _proven(name, values, settings)
     _report(generated, settings, refused)
+    # Without a forward, or with --no-derive, it is meant that the user writes it.
     if generated.missing and "forward" in values and values.get("derive", True):
         sys.exit(UNDERIVED)
 
@@ -112,6 +113,7 @@ def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
     asks = settings.get("on-conflict", "ask") == "ask" and has_terminal()
     if looking or asks or interrupted(generated.root):
         return None
+    # Planned only, and without a proof, which comes after this.
     settled = _settle(generated, {**settings, "dry-run": True, "verify": False})
     refusal = settled.refusal or settled.obstacle
     return settled._replace(refusal=refusal) if refusal else None
@@ -130,6 +132,7 @@ def _report(
     if settings.get("stdout"):
         output.show_texts(generated, format_)
         return
+    # In JSON the notes are in the object.
     with output.beside(notes if format_ == "text" else ()):
         settled = refused or _settle(generated, settings)
     showing = output.Showing(diff=bool(settings.get("diff")), format_=format_)

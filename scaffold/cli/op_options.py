@@ -65,6 +65,7 @@ def _specification() -> Iterator[Option]:
     """Yield an option for each key of the specification, and --surrogate-forward."""
     for name, key in KEYS.items():
         yield _option(name, key)
+        # In a table the one key is a switch or a text; Typer needs two options for that.
         if name == "surrogate":
             words = "The function whose derivative the gradient is."
             yield Option("--surrogate-forward", words)
@@ -118,6 +119,7 @@ OF_THE_FUNCTION = (
     *(
         item
         for item in SPECIFICATION
+        # --surrogate-forward is no key by that name, and is about the Function.
         if item.name not in KEYS or KEYS[item.name].function
     ),
     SPEC,

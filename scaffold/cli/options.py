@@ -139,6 +139,7 @@ def proofs_wanted(
 
     limit = LIMIT if limit is None else limit
     problems = check_limit(limit)
+    # By identity: None is an option that was not given.
     if every and verify is False:
         message = "--prove and --no-verify exclude each other"
         place = Location("--prove")

@@ -71,6 +71,7 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except (ScaffoldError, OSError) as error:
+            # The parameter is called `format_` in most commands, `format` in those of `rules`.
             asked = options.get("format_", options.get("format"))
             if asked == "json" and not _of_output(error):
                 show_refusal(as_ours(error))
@@ -170,6 +171,7 @@ class Terminal(Console):
         self, total: int, things: str = "files"
     ) -> AbstractContextManager[Update]:
         """Show a line with the number done, if `total` is large enough; the context yields the function to update it."""
+        # Few things are done before anyone could read the line.
         if total <= OFTEN:
             return super().progress(total, things)
 
@@ -219,6 +221,7 @@ def line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
         yield update
     finally:
         if shown:
+            # Back to the first column, and clear the line.
             typer.echo("\r\x1b[K", nl=False, err=True)
 
 
@@ -336,6 +339,7 @@ def tell(
                 raise settled.refusal
         show_notes(said)
         (show_diff if showing.diff else show_plan)(settled.plan)
+    # With `left` the caller exits, after it has told these errors.
     if not left:
         exit_on_conflict(settled.plan)
 
@@ -407,6 +411,7 @@ def _changes(plan: "Plan", with_diff: bool) -> list[dict[str, Any]]:
     for change in plan.changes:
         one: dict[str, Any] = {"path": from_here(plan.root, change.path)}
         one["verb"] = change.verb
+        # Their number after a merge; other changes have no such entry.
         if change.conflicts:
             one["conflicts"] = change.conflicts
         if with_diff:

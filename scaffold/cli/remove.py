@@ -142,6 +142,7 @@ def _unrecorded(project: Project, name: str) -> Iterator[_File]:
         for item in work.prospects:
             if item.need == "collide":
                 yield _File(name, item.path, "differs from the generated text")
+            # `create`: there is no such file.
             elif item.need != "create":
                 yield _File(name, item.path)
 

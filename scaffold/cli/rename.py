@@ -105,10 +105,12 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
     name = _new_name(project, listed, new)
     manifest, place = listed.manifest, listed.entry.locate((), key=True)
     text = renamed_table(project.texts[manifest], listed.entry.name, new, place)
+    # `listing` adds the ops of the new text: without this the op would be there twice.
     others = {name: item for name, item in project.listed.items() if name != op}
     later = listing(project._replace(listed=others), manifest, text)
     rendering = render_ops(later, [later.listed[name]], console)[name]
     files = _files(project, op)
+    # A file that the user has removed is not made again.
     wanted = {item.role: item for item in rendering.files if item.role in files}
     _check_free(project, wanted.values(), files.values())
     renaming = _renaming(project, listed, later.listed[name])
@@ -117,6 +119,7 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
     texts |= {file.path: None for file in files.values()}
     texts |= {item.wanted.path: item.text for item in moved.values()}
     texts |= exports_of(later, [file.path for file in files.values()])
+    # Only a test imports the shared module.
     shared = kept_in_step(later) if "test" in moved else Beside()
     texts |= shared.texts
     planned = plan(texts, project.root, ours=texts.keys(), reads=project.reads)
@@ -146,6 +149,7 @@ def _new_name(project: Project, listed: Listed, new: str) -> str:
         where = project.listed[name].entry.locate((), key=True)
         message = f"there is an op '{name}' already"
         raise ScaffoldError(message, PLACE, f"it is here: {where}")
+    # Its files would be taken for those of the renamed op.
     if name in project.records:
         message = f"files of an op '{name}' are left, which is in no manifest any more"
         raise ScaffoldError(
@@ -302,6 +306,7 @@ def _proof(
         for names in (renaming.before, renaming.after)
     )
     file = files.get("op")
+    # The proof may be of the text as written, or of the file with edits.
     for text in (file.base, file.mine) if file else ():
         if function_digest(text, before) == proof.function:
             code = function_digest(renamed(text, renaming), after)
@@ -327,6 +332,7 @@ def uses_of(root: Path, module: str, own: Collection[str]) -> Iterator[str]:
             continue
         try:
             text = read_source(path)
+            # Parsing is slow: most files have no such word.
             if module not in text:
                 continue
             tree = ast.parse(text)
@@ -344,6 +350,7 @@ def _imports(node: ast.AST, module: str) -> bool:
         case ast.ImportFrom(str(name), names):
             found = name.rpartition(".")[2] == module
             return found or any(alias.name == module for alias in names)
+        # `from . import linear`.
         case ast.ImportFrom(None, names):
             return any(alias.name == module for alias in names)
         case ast.Import(names):

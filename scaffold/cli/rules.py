@@ -47,6 +47,7 @@ def list_rules(format: FORMAT = "text") -> None:
     table = _table()
     check_format(format)
     named = [table.rule(name) for name in dict.fromkeys(table.names())]
+    # Such a rule serves only formulas of others: no user would look for it.
     found = [rule for rule in named if rule.category != "backward"]
     if format == "json":
         show_object({"rules": [_as_data(table, rule) for rule in found]})
@@ -71,6 +72,7 @@ def show_rule(name: NAME, format: FORMAT = "text") -> None:
         return
     typer.echo(f"[{name}]")
     for key, value in data.items():
+        # What a rule does not state is not shown.
         if key != "name" and value not in ((), {}, [], None):
             _show_key(key, value)
 
@@ -91,6 +93,7 @@ def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> 
     results = []
     for position, one in enumerate(files):
         below = (*before, *files[:position], one)
+        # For its errors alone: they are raised here, before a process is started.
         _table_with(below)
         with TERMINAL.proving([one.path], "checking"):
             found = check_rules(below, python=interpreter.path)
@@ -146,6 +149,7 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
         raise ScaffoldError(message, Location("FILE"), hint) from None
     listed = [os.path.normpath(one.path) for one in configured]
     here = os.path.normpath(file)
+    # A file that is not listed lies on top of all others.
     position = listed.index(here) if here in listed else len(listed)
     return configured[:position], (RuleFile(file, text),)
 
@@ -181,6 +185,7 @@ def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
         "code": rule.code,
         "value": rule.value,
         "nondiff": list(rule.facts.nondiff),
+        # "result" is the default name of the only one.
         "results": [] if rule.results == ("result",) else list(rule.results),
         "domain": dict(rule.domain),
         "samples": list(rule.samples),

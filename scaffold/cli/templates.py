@@ -125,6 +125,7 @@ def eject(
         adds = found.added and policy == "ask"  # the file keeps its content
         reads = Known(reads={found.path: found.before})
         files = {found.path: found.text}
+        # Nothing of the user's is lost, so nothing is asked; another policy was chosen, and holds.
         chosen = "overwrite" if adds else policy
         return settle(files, found.root, chosen, reads, TERMINAL)
 
@@ -220,14 +221,17 @@ def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
     while not root.is_dir():  # files are written below a directory that exists
         root = root.parent
     path = target.relative_to(root).as_posix()
+    # A copy of the whole template.
     if not blocks:
         return Ejected(root, path, parent.text, False, before)
+    # Blocks can only be added to a file that extends another; a whole copy is replaced.
     extended = mine is not None and outline(mine, own).extends is not None
     head = mine.text.rstrip("\n") + "\n" if mine and extended else _extends(parent)
     present = {block.name for block in outline(mine, own).blocks} if mine else set()
     texts = [
         _text(block, parent, lower)
         for block in dict.fromkeys(blocks)
+        # A block that is there stays as the team has it.
         if not (extended and block in present)
     ]
     return Ejected(root, path, "\n".join([head, *texts]), extended, before)
@@ -272,6 +276,7 @@ def differences(templates: Templates) -> Iterator[str]:
         parent = parent_of(found, templates.layer_of(source), templates)
         if parent is not None:
             yield from _of_blocks(found, outline(parent, templates))
+        # A whole copy of one of ours; a template of the team's own has nothing to compare it with.
         elif found.extends is None and source.name in WRITTEN:
             yield _difference(built_in(source.name).text, source.text, source, "")
 

@@ -44,6 +44,7 @@ def has_colours(stream: TextIO | None) -> bool:
     """Return whether to show colours: on a terminal, or by FORCE_COLOR, and never with NO_COLOR."""
     if os.environ.get("NO_COLOR"):
         return False
+    # FORCE_COLOR=0 forces nothing.
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
     return is_terminal(stream) and os.environ.get("TERM") != "dumb"
@@ -91,6 +92,7 @@ def wrapped(line: str, width: int) -> str:
     lines, indent = [""], "      " if line.startswith(("hint: ", "note: ")) else "  "
     for word in _words(line):
         longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
+        # A word longer than the width stands on a line of its own.
         if len(longer) > width and lines[-1].strip():
             lines.append(f"{indent}{word}")
         else:
@@ -138,4 +140,5 @@ def bar(done: int, total: int, words: str) -> str:
     """Return a line of progress: `[======      ] 12/48 files`."""
     filled = WIDE * done // total if total else WIDE
     text = f"[{'=' * filled}{' ' * (WIDE - filled)}] {words}"
+    # A line as wide as the terminal would wrap, and `\r` no longer reach its begin.
     return text[: width_of(sys.stderr) - 1]

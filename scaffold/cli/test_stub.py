@@ -169,6 +169,7 @@ def stubs_for(
 def _free(module: str, files: dict[str, str], below: Path) -> str:
     """Return a path for a module's test file not in `files` yet: its last name, and as much of its package as needed."""
     parts = module.replace("-", "_").split(".")
+    # `ops.norm` gives test_norm_gradients.py, or, if that is taken, test_ops_norm_gradients.py.
     for count in range(1, len(parts) + 1):
         name = f"test_{'_'.join(parts[-count:])}_gradients.py"
         path = (below / name).as_posix()

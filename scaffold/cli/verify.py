@@ -109,8 +109,10 @@ def verify(
     functions = tuple(name for name in names if names_functions(name))
     said = {"inputs": inputs, "reference": reference, "samples": samples}
     options = {**said, "compile": compile_}
+    # Only faults of Functions have a line to annotate.
     words = (*FORMATS, "github") if functions else FORMATS
     problems = check_choice("--format", format_, words)
+    # Without --limit there is nothing to check: any valid number will do.
     problems += _numbers(1 if limit is None else limit, jobs)
     problems += _mixed(
         names, functions, [key for key, value in options.items() if value]
@@ -144,6 +146,7 @@ def names_functions(name: str) -> bool:
     path = name.rpartition(":")[0]
     if path.endswith(".py") or Path(name).is_dir():
         return True
+    # A test file may define Functions to test: it is run all the same.
     test = re.search(r"(^|/)test_[^/]*$|_test\.py$", name)
     if test or not name.endswith(".py") or not Path(name).is_file():
         return False
@@ -241,6 +244,7 @@ def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
     from scaffold.project.file_status import check_project
     from scaffold.project.project import open_project
 
+    # Named ops get an error of their own below if there is no manifest.
     project = open_project(may_lack=bool(names))
     if not project.texts:
         raise_all([_unlisted(name) for name in names])
@@ -277,6 +281,7 @@ def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
         standing=tuple(
             (from_here(project.root, item.path), item.status)
             for item in roles.values()
+            # A missing op file matters: the tests import it.
             if item.status not in QUIET or (item is file and item.status not in PLAIN)
         ),
     )
@@ -331,6 +336,7 @@ def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
         for item in found
         if item.project
     }
+    # All ops are of one project; files named by the user are of none.
     project = next((item.project for item in found if item.project), None)
     begun = begin(project, stale) if project else {}
     width = max((len(item.name) for item in found), default=0)
@@ -391,6 +397,7 @@ class _Line:
 
     def show(self, tests: int) -> None:
         """Show how many tests have ended."""
+        # Most answers of a process end no test.
         if self.shown and tests != self.tests:
             self.tests = tests
             said = f"{self.done}/{self.files} files, {tests} tests"
@@ -436,6 +443,7 @@ def _hint_of_uninstalled(proofs: Sequence[Proof]) -> None:
         project = proof.tested.project
         package = project.configuration.package if project else None
         top = (package or "").partition(".")[0]
+        # Without the closing quote: a missing module inside the package, 'ops.norm', counts, too.
         if project and package and f"No module named '{top}" in proof.words:
             say_hint(f"pip install -e {from_here(project.root, '.')}")
             return

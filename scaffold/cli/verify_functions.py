@@ -77,6 +77,7 @@ class Judged(NamedTuple):
             return f"not judged: {subject}{failure.words}"
         if not self.verdict.checks:
             return UNCALLED
+        # Every check was skipped: the first says why.
         if not self.verdict.cases:
             words = self.verdict.checks[0].words
             return f"{UNCALLED}: {words}" if words.startswith(REFUSES) else words
@@ -108,6 +109,7 @@ def show_verdicts(
     questions, notes = [], [*found.notes]
     for asked in named:
         function = asked.function
+        # No import reaches a nested one; a base class is meant to be inherited from.
         reason = NESTED if function.nested else BASE if function.is_base else ""
         if reason:
             notes.append(f"skipped: {function.qualname}, {reason}")
@@ -133,6 +135,7 @@ def show_verdicts(
 def _target(name: str) -> str:
     """Return a name as `find_functions` takes it: `FILE.py::CLASS` for `FILE.py:CLASS`, others as they were typed."""
     path, colon, last = name.rpartition(":")
+    # Not for `FILE.py::CLASS`, whose path then ends with a colon.
     if colon and path.endswith(".py"):
         return f"{path}::{last}"
     return name
@@ -178,6 +181,7 @@ def _show_details(one: Judged) -> None:
 
 def _show_rest(judged: Sequence[Judged], notes: Sequence[str]) -> None:
     """Print the details of each Function with a failure or notes, if there are several, then counts, notes and hints."""
+    # Of a single Function the details were printed below its line.
     for one in judged if len(judged) > 1 else ():
         if one.status != "passed" or one.verdict.notes:
             typer.echo(f"\n{one.place}  {one.name}")

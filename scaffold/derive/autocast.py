@@ -72,6 +72,7 @@ def _may_be_changed(node: Node) -> bool:
     if node.kind not in ("binary", "call") or (callee(node) or "") in PYTHON_VALUES:
         return False
     candidates = _facts(node)
+    # The table has all operators that autocast changes, but a call may be of anything.
     if not candidates:
         return node.kind == "call"
     policies = {facts.autocast for facts in candidates} - {""}
@@ -138,6 +139,7 @@ def _policy(
     operands = _operands(node)
     if not operands or kinds.of(node) == "scalar" or _is_integer(operands[0], integers):
         return None
+    # A function of the user's, `my_kernels.softmax(x)`.
     if node.names() & spec.foreign & {item.label for item in _path(node)}:
         return None
     # Primitives with the same name share a policy: `prod(x)` and `prod(x, dim)`.
@@ -170,6 +172,7 @@ def _operands(node: Node) -> tuple[Node, ...]:
     if node.kind != "call":
         return ()
     called, *args = node.args
+    # `x.sum(1)`, and not `torch.sum(x, 1)`.
     of_tensor = called.kind == "attribute" and not is_of_module(called.args[0])
     return (called.args[0], *args) if of_tensor else tuple(args)
 
@@ -198,6 +201,7 @@ def _is_integer(node: Node, names: Collection[str]) -> bool:
         case Node("unary", "~", (inner,)) | Node("subscript", _, (inner, *_)):
             return _is_integer(inner, names)
         case Node("binary", "&" | "|" | "^" | "+" | "-" | "*" | "//" | "%", args):
+            # Of `i + 1`, the 1.
             return all(arg.label.isdigit() or _is_integer(arg, names) for arg in args)
         case Node("call"):
             word, operands = callee(node) or "", _operands(node)

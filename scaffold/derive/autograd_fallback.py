@@ -70,9 +70,11 @@ def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
     program, nondiff = applier.program, _without_gradient(applier, op)
     active = (arg for arg in tensors(op.args) if arg.active and arg not in nondiff)
     args = list(dict.fromkeys(active))
+    # Those that are there in every call share one pullback.
     present = tuple(arg for arg in args if literal(given(program, arg)) is True)
     groups = [present, *((arg,) for arg in args if arg not in present)]
     pairs = []
+    # Without an argument that is always there, the first group is empty.
     for group in filter(None, groups):
         data = Pullback(op, group)
         pulled = program.op("vjp", (g, *op.args), data, kind="group")
@@ -85,7 +87,7 @@ def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
 
 
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
-    """Return the tensor arguments in which PyTorch does not differentiate a call, such as an index; autograd is not asked for them.
+    """Return the tensor arguments of a call that PyTorch does not differentiate, such as an index; autograd is not asked for them.
 
     A call without a rule ("call") keeps its text, so they are found there; else the rule says so (`nondiff`).
     """
@@ -101,8 +103,8 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
 def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
     """Yield the arguments of a call without a rule not differentiated by PyTorch.
 
-    `call` is its text, `holes` maps the arguments in it to ops. The table has facts on such functions: `constants`,
-    the position and name of each such argument, and `indices`, those that are so only as integers.
+    `call` is its text, `holes` maps the arguments in it to ops. The table has facts on such functions: `constants`
+    has position and name of each such argument, `indices` the names of the arguments that are constant only if integer.
     """
     if call.kind != "call":
         return

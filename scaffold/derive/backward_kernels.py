@@ -48,6 +48,7 @@ def with_registered_backward(
         return derivation
     leaving = [x for x in derivation.blocks if leaves(spec, x.statements, ())]
     replaced = _with_kernels(spec, graph, derivation, leaving)
+    # Lines for the elements of a variadic input stand in a loop, in no block.
     if replaced is None and not derivation.elements:
         whole = _in_one_block(spec, derivation)
         replaced = _with_kernels(spec, graph, whole, whole.blocks)
@@ -65,6 +66,7 @@ def _with_kernels(
     for block in derivation.blocks:
         if block in leaving:
             owners = _gradients_of(spec, derivation, block)
+            # A sole op needs no name of an input to tell it apart.
             suffix = f"_{owners[0].name}" if owners and len(leaving) > 1 else ""
             kernel = _kernel(spec, graph, derivation, block, owners, suffix)
             if kernel is None:
@@ -208,6 +210,7 @@ def _off_ctx(graph: Graph, node: Node) -> Node | None:
 def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assign:
     """Return the call that stands in the block's place: `grad_x, grad_weight = kernel(grad_output, x, weight, ctx.eps)`."""
     on_ctx = {item.name for item in derivation.kept}
+    # All other inputs are tensors under their own names in the backward.
     attributes = {item.name for item in kernel.spec.attributes} & on_ctx
     arguments = tuple(
         (

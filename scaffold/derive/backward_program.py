@@ -2,6 +2,9 @@
 
 In: the statements of the backward. Out: `Line`s. Invariant: run in order, the lines of one gradient compute it; a line
 serves a gradient exactly if leaving it out would change that gradient.
+
+Words: a line serves an input if the gradient of that input needs it; a name is live at a line if a later line that is
+needed reads it; `there` are names with a value from elsewhere, such as inputs; `kept` are the positions of needed lines.
 """
 
 from collections.abc import Collection, Iterable, Sequence

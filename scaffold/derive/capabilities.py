@@ -160,6 +160,7 @@ def _is_steady(spec: OpSpec) -> bool:
     variadic = [item.name for item in spec.tensors if item.variadic]
     kinds = ValueKinds(attributes, variadic).after(statements)
     values = [*expressions(*statements)]
+    # The result of a kept forward is its whole body, and no expression.
     if kept is None and formula.result is not None:
         values.append(formula.result)
     nodes = [inner for node in values for inner in node.walk()]
@@ -172,6 +173,7 @@ def _is_steady(spec: OpSpec) -> bool:
     if any(_reads_data(node, kinds) for node in nodes):
         return False
     makes_constants = any(is_made_of_numbers(callee(node) or "") for node in nodes)
+    # A kept forward may write in a loop, into a tensor that vmap does not batch.
     return kept is None or not (makes_constants and writes_in_place(kept))
 
 
@@ -189,6 +191,7 @@ def _reads_data(node: Node, kinds: ValueKinds) -> bool:
     """Return whether a choice or a number in an expression depends on a tensor's data: `a if x.any() else b`, `int(x)`."""
     if node.kind == "conditional":
         return kinds.of(node.args[0]) == "tensor"
+    # A builtin, `int(x)`; the method `x.int()` gives a tensor.
     if node.kind != "call" or node.args[0].kind != "name":
         return False
     wants_number = callee(node) in READ

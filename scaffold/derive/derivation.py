@@ -2,6 +2,11 @@
 
 In: the results of the passes. Out: all that `render` knows of the maths.
 Invariant: names in it are those of the generated code; a gradient in `missing` is not written yet.
+
+Words: saved are tensors passed through `ctx.save_for_backward`, kept (`Kept`) other values on ctx, such as shapes; in
+`GradientStatements` and `Maths`, `kept` are the names of locals to be saved, None if that is not decided yet. A line
+serves the inputs whose gradients need it. Incoming gradients are those that autograd passes to backward; one is
+`handed` if it is for a local that forward returns only to have it saved.
 """
 
 from collections.abc import Iterator, Mapping

@@ -108,6 +108,7 @@ class _Drawing:
         for output, result in zip(
             self.spec.outputs, self.derivation.results, strict=False
         ):
+            # A result that a line assigned under the output's name has its box.
             if emit(result) != output.name or output.name not in self.latest:
                 self._add_result(output.name, result)
 
@@ -204,6 +205,7 @@ def _names(nodes: Iterable[Node]) -> Iterator[str]:
     """
     for node in nodes:
         for part in node.walk():
+            # `ctx.x_shape` has a box of its own, as it is kept on ctx.
             on_ctx = part.kind == "attribute" and part.args[0].label == "ctx"
             if on_ctx or part.kind in ("name", "value"):
                 yield part.label

@@ -178,6 +178,7 @@ def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
     for name, sizes in wanted.items():
         shape = args[name].shape
         if sizes[0] == "...":
+            # Leading dims may be none, but those behind `...` must all be there.
             if shape.trailing < len(sizes) - 1:
                 return False
         elif shape.rank != len(sizes):
@@ -200,6 +201,7 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
             if size == "...":
                 continue
             dim = dims[-back]
+            # A size written as a number.
             if isinstance(dim, int):
                 continue
             first = known.setdefault(size, dim)

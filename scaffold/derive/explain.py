@@ -144,7 +144,7 @@ class _Explainer:
         return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))
 
     def _size(self, op: Op) -> str:
-        """Return the number of elements as text: `N*D`, or `numel(x)` if a size is unknown, with an input x of that shape if there is one."""
+        """Return the number of elements as text: `N*D`; if a size is unknown, `numel(x)`, of an input x of that shape if there is one."""
         dims = _sizes(op.shape) if op.shape.dims else ["?"]
         if "?" not in dims:
             return "*".join(dims) or "1"

@@ -109,6 +109,7 @@ class TangentWalk:
         """Walk from the inputs to the results, and return the results' tangents, None for zero."""
         below = {op.serial: op for result in results for op in result.walk()}
         for _, op in sorted(below.items()):
+            # Of several results each has its tangent (`item`), the group has none.
             if op.active and op not in self.tangents and op.kind != "group":
                 self._arrive(op)
         found = tuple(self.tangents.get(op) for op in results)
@@ -196,6 +197,7 @@ class TangentWalk:
         """
         if arg.rule != "list":
             return self.tangents.get(arg)
+        # A list of constants has no tangent.
         if not any(item in self.tangents for item in arg.args):
             return None
         if not all(item.is_tensor for item in arg.args):
@@ -207,7 +209,7 @@ class TangentWalk:
         return self.program.op("list", tuple(parts))
 
     def _of_formulas(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """Return the sum of the section's formulas for tangents, one for each argument; None if one of them has no such formula.
+        """Return the sum of the section's formulas for tangents, one for each argument; None if an argument has no such formula.
 
         `pairs` has each active parameter of the rule with its argument and tangent.
         """
@@ -263,6 +265,7 @@ class TangentWalk:
                     zeros[item.name] = make.zeros(arg, arg.shape)
                 elif arg.rule == "list" and arg.args:
                     raise UnsupportedError("a list without tangents")
+                # None stays: it has no term in the result.
                 elif literal(arg) is not None:
                     zeros[item.name] = make.const(0)
         return self._with(op, rule, {**given, **zeros})
@@ -571,6 +574,7 @@ def _statements(
     variadic = (*(i.variadic for i in spec.differentiable), spec.outputs[-1].variadic)
     if any(variadic):
         raise UnsupportedError("it takes or returns any number of tensors")
+    # With this policy the plan saves nothing.
     spec = replace(spec, save_policy="recompute", once_differentiable=None)
     wanted = tuple(item.name for item in spec.differentiable)
     taken = outer_names(spec, maths.forward) | {*parameters}
@@ -684,6 +688,7 @@ def _handed(
     `found` is the op with its backward, whose values on ctx stay; `parameters` are the names of the inputs' tangents.
     """
     graph, every = maths.graph, frozenset(item.name for item in spec.differentiable)
+    # In this style no shape of a local is kept on ctx: it is computed again.
     reuse = plan_reuse(replace(spec, style="setup-context"), maths)
     program = (*reuse.plan.repeated, *maths.program)
     ends = frozenset(f"grad_{name}" for name in known)
@@ -740,6 +745,7 @@ def _by_presence(
 
 def _as_tangent(name: str) -> str:
     """Replace `grad` by `tangent` in a name: `grad_x` -> `tangent_x`, `masked_grad` -> `masked_tangent`; `gradient` stays."""
+    # As a word of the name: at the start or behind `_`, and before `_`, the end or a number.
     return re.sub(r"(?<![^_])grad(?=[0-9]*(_|$))", "tangent", name)
 
 

@@ -274,6 +274,7 @@ def _broadcasts_more(program: Program, other: Walked) -> bool:
     # `via`: the pairs of an argument and an op through which a gradient has passed.
     contributing = {*other.back.via.values()}
     # `before` and `known`: the same op, and argument of it, in the other forward.
+    # Not strict: other shapes may have lowered the forward to more ops, or fewer.
     for op, before in zip(program.ops, other.applier.program.ops, strict=False):
         if op.rule != before.rule:
             return False
@@ -314,6 +315,7 @@ def _unread(
     names = {
         read.name
         for read, _ in free_reads(found.statements)
+        # `x[1:].shape` does not follow from the shape of `x` on ctx.
         if read.element or not (keeps_shapes and read.facets)
     }
     lines = found.forward[0] if found.forward else backward.forward.statements
@@ -475,6 +477,7 @@ def _refuse_changed(spec: OpSpec, backward: BackwardGraph) -> None:
         return
     roots = backward.roots.values()
     computed = [op for op in down_to(roots, backward.held) if op not in backward.held]
+    # A shape stays as it was.
     args = (arg for op in computed if op.rule != "shape" for arg in op.args)
     for value in (*args, *roots):
         if value in unchanged:
@@ -506,6 +509,7 @@ def maker_of(
 
     def opaque(op: Op) -> bool:
         """Return whether an op is only read, by its name in the forward."""
+        # An input has nothing inside, and Python values may still be computed.
         return op in held and op.rule not in ("input", "static", "python")
 
     not_products = {*lowered.results, *lowered.held_in_branches}
@@ -630,6 +634,7 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
     outputs = tuple(zip(spec.outputs, lowered.results, strict=True))
     same_shape = {
         item.name: output.name
+        # Reversed, so that of several the first output stays.
         for output, result in reversed(outputs)
         for item in spec.tensors
         if output.differentiable and not (item.optional or item.variadic)
@@ -640,7 +645,7 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
 
 
 def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:
-    """Return a note for each call differentiated by autograd, with the reason: no rule, or one under a condition unknown before the call."""
+    """Return a note for each call differentiated by autograd, with the reason: no rule, or one whose condition is unknown."""
     names = sorted(
         {
             _called(op) if op.rule == "call" else op.rule.rstrip("_")
@@ -670,6 +675,7 @@ def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
     found, seen, waiting = list[str](), set[Op](), [*results]
     while waiting:
         op = waiting.pop()
+        # What only a constant reads has no gradient anyhow.
         if op in seen or op.facts.category == "constant":
             continue
         seen.add(op)

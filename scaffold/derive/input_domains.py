@@ -53,6 +53,7 @@ def _word(domain: str) -> Domain | None:
     within, *kinks = (part.strip() for part in domain.split(";"))
     if within in UNIT:
         return "unit"
+    # Beside a narrower domain, that domain counts.
     if "not 0" in kinks and within == "any":
         return "nonzero"
     asked = WORDS.get(within, within)
@@ -128,6 +129,7 @@ def _positive(op: Op) -> list[tuple[Op, Domain]]:
     stays_positive = "positive" in op.facts.flags
     if stays_positive and op.facts.category == "elementwise":
         numbers = [number(arg) for arg in op.args]
+        # `-2 * x` is not positive for a positive `x`.
         if any(isinstance(item, int | float) and item < 0 for item in numbers):
             return []
         return [(arg, "positive") for arg in op.args if arg.is_tensor]

@@ -28,6 +28,7 @@ def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
     place = formula.location if formula is not None else Location(spec.name)
     if derivation.opaque:
         _refuse_opaque(spec, derivation, place)
+    # Only of a forward that is its own fake; the fake of an opaque one is its declared shapes.
     elif not derivation.compiles:
         message = "the forward depends on the values of a tensor: as a registered op it must also run on fake tensors, which have none"
         raise ScaffoldError(message, place, HINT)

@@ -63,6 +63,7 @@ def rebound(
     is_dead = read_after is not None and name not in read_after | read_names(*rest)
     is_dead = is_dead and name not in written(*rest)
     start = Assign(graph.name(new), graph.name(name))  # it may stay, or be read first
+    # Its test is to read the outer value: only the branches get the new name.
     tested = isinstance(head, If) and name in head.test.names()
     if isinstance(head, If) and (is_dead or tested or name in surely_written(head)):
         inner = read_after if is_dead else None
@@ -147,6 +148,7 @@ def _rebinds(item: Statement, name: str) -> bool:
     """Return whether a statement binds the name to another value, rather than changing its tensor: `x = ...`, not `x += ...`."""
     if isinstance(item, If) or item.operator or item.target.kind == "subscript":
         return False
+    # `x, y[0] = f(z)` changes the tensor `y`.
     return name in item.target.names() and all(
         inner.kind != "subscript" for inner in item.target.walk()
     )

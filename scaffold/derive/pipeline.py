@@ -272,7 +272,7 @@ def _choose_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """Write forward and backward in the style of the spec: choose what is saved, place each line. It reads no declared shape.
 
-    `reuse` says which locals forward saves, and which of its lines the backward repeats; `handed` is the backward over ctx.
+    `reuse` has the locals that forward saves, and the lines of it that the backward repeats; `handed` is the backward over ctx.
     """
     # Else each backward would allocate zeros for saved values that forward returns.
     if maths.incoming.may_be_none:
@@ -316,8 +316,8 @@ def _lines_before_ctx(
 ) -> tuple[Reuse, bool, tuple[Line, ...]]:
     """Return the backward's lines while they still read forward's names (`h`, `x.shape`), not yet what ctx has for them.
 
-    Before them: `reuse`, the choice which locals are saved and which lines of the forward the backward repeats; and
-    `once`, whether the op can be differentiated only once.
+    Before them: `reuse`, the locals to save and the lines of the forward to repeat in the backward; and `once`, whether
+    the op can be differentiated only once.
     """
     wanted = tuple(item.name for item in spec.differentiable)
     # First, before any line is dropped: the backward repeats the forward line by line.

@@ -119,6 +119,7 @@ def _is_zero(make: Maker, g: Op) -> bool:
     Such a sum reaches the maximum subtracted by a softmax, and the mean of `x` through `(x - x.mean()) * (y -
     y.mean())`.
     """
+    # Of a quotient, what is divided.
     if g.rule == "neg" or g.facts.operator == "/":
         return _is_zero(make, g.args[0])
     if g.facts.operator == "*":
@@ -166,6 +167,7 @@ class Reverse:
         for op, cotangents in seeds.items():
             if op.active:
                 self.waiting.setdefault(op, []).extend(cotangents)
+        # No result reads an op that was made after it.
         last = max((op.serial for op in seeds), default=-1)
         for op in reversed(self.program.ops[: last + 1]):
             if (
@@ -223,6 +225,7 @@ class Reverse:
             part = _fitted(self.make, item, op)
             if _is_zero(self.make, part):
                 continue
+            # Of one shape alone: two shapes must be summed here to be added.
             if len(by_shape) == 1 and self._may_be_summed_later(op, item, part):
                 part = item
             # Summed, it is still one reader's part of the cotangent: for its name.
@@ -259,6 +262,7 @@ class Reverse:
             return False
         if self.make.opaque(op) or op.rule in CODED or op.data is not None:
             return False
+        # A shape that is at hand to be summed to, as that of `a * b` is not in general.
         if op.shape in self.of_inputs:
             return False
         composed = self.composed(op)
@@ -280,6 +284,7 @@ class Reverse:
             return
         if op.facts.dtype == "uniform":
             g = self._cast_back(op, g)
+        # An incoming gradient has its name, and a number needs none.
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
             if len({arg for arg in op.args if arg.active}) > 1:
@@ -310,6 +315,7 @@ class Reverse:
 
         A side that is 0 contributes nothing, and so reads no optional input that is absent there.
         """
+        # An item passes its cotangent on whole: `_of_parts` takes the sides for its group.
         if g.rule != "cond" or op.rule == "item" or not may_be_zero(g):
             return self._contributions(op, g)
         sides = (None if is_number(item, 0) else item for item in g.args)
@@ -351,6 +357,7 @@ class Reverse:
             return self._of_choice(op, g)
         if op.rule == "call":
             return self._of_call(op, g)
+        # Before the rule of the op alone: a composition has the shorter gradient.
         composition = self.composed(op)
         if composition and not self._passes_over(op, composition.args.values()):
             if not composition.rule.facts.complex:
@@ -413,6 +420,7 @@ class Reverse:
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
+            # A list is active if one of its tensors is.
             active = any(item.active for item in tensors((arg,)))
             if name in rule.facts.nondiff or not active:
                 continue
@@ -437,6 +445,7 @@ class Reverse:
                 return self._of_call(op, env["grad"])
             if rule.category == "loss":
                 gradient = self._whole_loss(gradient, op)
+            # Elementwise, an argument may be broadcast: its gradient is summed to its shape later.
             elif rule.category != "elementwise":
                 gradient = exactly(self.make, gradient, arg)
             pairs.append((arg, gradient))
@@ -480,6 +489,7 @@ class Reverse:
             and named[name] not in retained(table, named[name])
         }
         if rule.category == "same_shape":
+            # Of a norm: weight and bias are small, the result and the input count.
             unread &= {"result", rule.parameters[0].name}
         for other in rule.formulas:
             if other in named and named[other].active:

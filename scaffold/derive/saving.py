@@ -9,7 +9,9 @@ Words: saved tensors pass through `ctx.save_for_backward`; kept values are other
 tensor is its shape, its dtype, its presence (is it None?) or the like; a `Read` is a use of a tensor's name, with the
 facets it reads, () for its data. A line `serves` the inputs whose gradients need it: it stands under a test of these.
 An intermediate is a saved local of the forward. A variadic input or output is any number of tensors. Output gradients
-are incoming; one may be None, if the output was not used (`incoming`).
+are incoming; one may be None, if the output was not used (`incoming`). A gradient is `coming` if autograd surely passes
+a tensor for it, `watched` if the backward reads it, `filled` if zeros replace it where it is None. Lines are `handed`
+over if they read ctx in place of the forward's names.
 """
 
 from collections import Counter
@@ -151,6 +153,7 @@ def transfer(
     saved = tuple(
         Saved(name, source, data[name], origin, always(name, data[name]))
         for name, source, origin in _tensors(spec, origins)
+        # What is read for its shape alone is not in `data`.
         if data.get(name)
     )
     _refuse_two_tuples(spec, saved, place)
@@ -161,6 +164,7 @@ def transfer(
     coming = frozenset(
         grad_name(spec, output.name)
         for output in spec.outputs
+        # None comes in for other outputs, unless autograd makes zeros.
         if gradients_come_in and (output.differentiable or spec.materialize_grads)
     )
     coming -= origins.incoming.undefined
@@ -249,6 +253,7 @@ def _without_unread(
     live = frozenset(f"grad_{item.name}" for item in spec.differentiable)
     left: list[Line] = []
     for line in reversed(lines):
+        # Lines of a gradient have no side effects: an unread one is dead.
         for item in without_dead(graph, (line.statement,), live, lambda node: False):
             left.append(line._replace(statement=item))
             live |= read_names(item)
@@ -260,6 +265,7 @@ def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
 
     Nothing if the values cannot be told apart.
     """
+    # `a += b` changes a value, and gives none of its own.
     if isinstance(item, If) or item.operator:
         return
     targets, value = item.target.args, item.value
@@ -268,6 +274,7 @@ def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
     elif item.target.kind == "tuple" and all(part.kind == "name" for part in targets):
         for at, part in enumerate(targets):
             index = graph.constant(str(at))
+            # `a, b = x, y` has an expression for each; else each is an item of the one value.
             same = value.kind == "tuple"
             yield part.label, (
                 value.args[at] if same else graph.node("subscript", "", (value, index))
@@ -284,6 +291,7 @@ class _Views:
         """
         self.graph = graph
         several = variadic_names(spec)
+        # An optional input may be None, which has no shape.
         tensors = (item for item in spec.tensors if not item.optional)
         self.inputs = {item.name for item in tensors} - several
         self.attributes = {item.name for item in spec.attributes}
@@ -337,6 +345,7 @@ class _Views:
             return read.name in self.inputs and not read.element
         if node.kind == "name":
             plain = node.label in self.attributes or node.label in self.known
+            # A view is known too, but it is a tensor.
             return plain and node.label not in self.root
         return node.kind in NUMBERS and all(map(self._is_plain, node.args))
 
@@ -363,7 +372,7 @@ def context_of(
     """Return the contents of ctx: every tensor and attribute if a gradient is missing, since the user may want any to write it.
 
     `handed` is the backward over ctx, with the values it reads. If output gradients may be None, the context also
-    says which the backward looks at (`watched`), and which zeros stand in for them (`filled`).
+    names those the backward reads (`watched`), and the zeros in their place (`filled`).
     """
     saved, kept = handed.saved, handed.kept
     watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
@@ -389,6 +398,7 @@ def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
     """
     count = len(spec.differentiable)
     found = sum(item.name in names for item in spec.differentiable)
+    # All of them, even if it is one; else more than half.
     return found == count or (found > 1 and 2 * found > count)
 
 
@@ -444,6 +454,7 @@ def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
     found += [(item.name, "input", item.name) for item in spec.tensors]
     found += [(name, "output", origin) for name, origin in origins.outputs.items()]
     found += [(name, "intermediate", name) for name in origins.intermediates]
+    # A local is one tensor, even under the name of a variadic output.
     return sorted(
         found, key=lambda item: item[2] in several and item[1] != "intermediate"
     )
@@ -460,9 +471,11 @@ def _data_readers(
     variadic = variadic_names(spec)
     readers: dict[str, frozenset[str]] = {}
     for read, serves in found:
+        # The formulas may read an output by the name of the local returned.
         origin = origins.outputs.get(read.name, read.name)
         # `x[i].shape` of a plain tensor is read from the tensor itself.
         slice_of_tensor = read.element and origin not in variadic
+        # A local to be saved is read even for its shape: ctx has no facets of it.
         needs_tensor = (
             not read.facets or slice_of_tensor or read.name in origins.intermediates
         )
@@ -524,9 +537,11 @@ class _Rewriter:
             self.kept[name] = Kept(name, node.label)
             return self.graph.node("attribute", name, (self.graph.name("ctx"),))
         # `needs_input_grad` in a formula of the user's
+        # That is: the name is NEEDS, and no input has it.
         if node.kind == "name" and node.label == NEEDS not in self.inputs:
             return self.graph.node("attribute", NEEDS, (self.graph.name("ctx"),))
         read = metadata_read(node)
+        # The tensor itself is at hand for all gradients of this line.
         if read is None or serves <= self.there.get(read.name, frozenset()):
             return None
         output = self._output_with(read)
@@ -535,6 +550,7 @@ class _Rewriter:
             return self._of_another(node, read, gradient, serves)
         if saved := self._saved_with(read, serves):
             return self._of_another(node, read, saved, serves)
+        # Not for an input with the shape of an output: its own facet is kept, below.
         if output is not None and read.name in self.origins.outputs:
             self._keep(read, str, output.name)
         elif read.name in self.inputs:
@@ -561,6 +577,7 @@ class _Rewriter:
     def _output_with(self, read: Read) -> Output | None:
         """Return the output read for its metadata, or an output surely of the same shape as the input read; else None."""
         names = self.origins.outputs
+        # An input and its `like` output share the shape, perhaps not the dtype.
         if set(read.facets) <= {"shape", "ndim"}:
             names = {**self.origins.like, **names}
         return self.outputs[names[read.name]] if read.name in names else None
@@ -583,6 +600,7 @@ class _Rewriter:
         for name, gradients in self.there.items():
             other = self.origins.traits.get(name)
             alike = other is not None and other.shape == own.shape
+            # A dtype or a device is read as well.
             if facets - {"shape", "ndim"}:
                 alike = other == own
             if alike and serves <= gradients:
@@ -609,6 +627,7 @@ class _Rewriter:
         """Return a gradient to make new tensors from, since it has their dtype, device and vmap levels; None if none surely comes in."""
         for output in self.spec.outputs:
             name = grad_name(self.spec, output.name)
+            # A variadic output has a list of gradients, which makes no tensors.
             known = output.differentiable and not output.variadic
             if known and name in self.coming:
                 return name
@@ -642,6 +661,7 @@ def is_of_ctx(node: Node) -> bool:
 def expression_of(item: TensorInput, facet: str) -> str:
     """Return the facet of an input as an expression for forward, None if the input is absent: `x.shape if x is not None else None`."""
     value = facet_of(item, item.name, facet)
+    # `x is not None` needs no test of its own.
     guarded = item.optional and facet != "presence"
     return f"{value} if {item.name} is not None else None" if guarded else value
 
@@ -679,6 +699,7 @@ def _all_for(
     for attribute in spec.attributes:
         name = names.attribute(attribute.name)
         kept[name] = Kept(name, attribute.name)
+    # Left in `found`: outputs and locals.
     return (*ordered, *found.values(), *last), tuple(kept.values())
 
 
@@ -704,6 +725,7 @@ def _filled(
     A sole gradient needs none: if it is None, the backward returns None at once. Each is made by shape, dtype and
     device on ctx.
     """
+    # A variadic output has several gradients, each of which may be None.
     several = any(item.variadic for item in spec.outputs if item.name in watched)
     if len(watched) < 2 and not (several or alone):
         return ()
@@ -725,6 +747,7 @@ def _as_saved(item: Filled, saved: Iterable[Saved], origins: Origins) -> Filled:
     The tensor must be saved for every gradient. If it has the output's shape, nothing is kept on ctx for the zeros;
     an intermediate of another shape gives dtype and device, and the shape comes from ctx.
     """
+    # Traits go by the name that the formulas use, perhaps a returned local's.
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))
     # Saved in any case, and of the kind of the outputs (`akin`), for their dtype.
@@ -749,6 +772,7 @@ def _kept_for(filled: tuple[Filled, ...], kept: tuple[Kept, ...]) -> tuple[Kept,
     found = []
     for item in filled:
         if item.like:
+            # Without a name for the shape, that of the tensor serves.
             found += [Kept(item.shape, "shape", item.output)] * bool(item.shape)
             continue
         pairs = ((item.shape, "shape"), (item.dtype, "dtype"), (item.device, "device"))

@@ -12,7 +12,8 @@ same, no test is needed: sizes are tried first, then conditions on them, then ra
 Words: the first input with a size of some name gives it, and others are compared with that; an optional input that
 gives one is its teller (`told_by`). A condition is one on named sizes (`require`). Leading dims are any number of
 dims, `...` or `*batch`, named if all inputs share them. A stated gradient is one by the user's formula. A variadic
-input is any number of tensors. The rank of a tensor is its number of dims.
+input is any number of tensors. The rank of a tensor is its number of dims. A size is `known` if another input gives it,
+and `asked` for if forward has to test it; an input is `alone` if nothing but a test of its own fixes its rank.
 """
 
 import re
@@ -57,6 +58,7 @@ class Place(NamedTuple):
 
         The last dim, and dims after leading ones, are counted from the end.
         """
+        # `x.shape[-1]` for the last of several dims, `x.shape[0]` for the only one.
         last = self.at == len(self.dims) - 1 > 0
         behind = leading(self.dims[: self.at])
         if self.is_leading:
@@ -200,7 +202,7 @@ def _conditions_needed(
 ) -> tuple[Formula, ...]:
     """Return the conditions on sizes without which the op would be written differently; only these are tested.
 
-    All of them if it has kernels, which may rely on more than the formula.
+    All of them if it has kernels: a kernel may rely on more than the formula does.
     """
     left = spec.require
     if spec.kernels:
@@ -390,6 +392,7 @@ def _known_of_each(
     required = [item for item in declared if not item.optional]
     # As if tensor 0 and one more were inputs of their own.
     *others, known = _known([*required, first, each], ())
+    # Sizes of required inputs are compared by the first item already.
     named = {dim for item in required for dim in item.dims or ()}
     absent = [item for item in declared if item.optional]
     *_, beside = _known([*absent, each._replace(optional=True)], ())
@@ -443,6 +446,7 @@ def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) ->
             continue
         leader = _leader(item, known, alone)
         if leader is not None:
+            # Named leading dims: as many as the leader has, however many these are.
             dims[item.item.name] = (f"*{leader.name}", *own[-1:])
         else:
             dims[item.item.name] = tuple(
@@ -652,6 +656,7 @@ def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
             return Part(Place(other.item, 0), count)
         if count < 2 and not leading(known.dims):  # one size is compared by itself
             continue
+        # `...` may be other dims in each input.
         if ANY_DIMS not in dims[-count:] and dims[-count:] == known.dims:
             return Part(Place(other.item, len(dims) - count), count)
         if dims[:count] == known.dims:

@@ -246,6 +246,7 @@ def _refuse_index(spec: OpSpec) -> None:
     variadic = {item.name for item in spec.tensors if item.variadic}
     for name, formula in spec.gradients:
         if name in variadic and any(each.name == "i" for each in spec.inputs):
+            # The gradient of one tensor is written in a loop over `i`.
             message = f"'i' is an input, and the index in the gradient of '{name}'"
             raise ScaffoldError(message, formula.location, "rename the input")
 
@@ -307,6 +308,7 @@ def element_lines(
         # A gradient is the one name of its line.
         (name,) = written(item) if len(written(item)) == 1 else ("",)
         target = name.removeprefix("grad_")
+        # `name != target`: it begins with `grad_`.
         if isinstance(item, Assign) and name != target and target in variadic:
             elements.append(Element(target, tuple(inside), item.value))
         elif line.serves <= variadic and read_names(item) & by_index:

@@ -76,6 +76,7 @@ class JoinedInput(NamedTuple):
             results = tuple(graph.rewrite(item, original.get) for item in forward[1])
             forward = over(forward[0]), results
         again = None if found.again is None else over(found.again)
+        # A test draws no values for an input that the op does not have.
         domains = tuple(item for item in found.domains if item[0] != self.name)
         return found._replace(
             statements=tuple(lines), forward=forward, again=again, domains=domains
@@ -187,6 +188,7 @@ def _dim(node: Node) -> int | None:
     callee, _, *others = node.args
     if callee.kind == "name":
         return None
+    # With keywords, `others` has their values as well.
     dim = keywords(node).get("dim") or (
         others[0] if others and not node.keywords else None
     )

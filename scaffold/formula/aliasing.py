@@ -4,8 +4,8 @@
 or returns is declared to autograd.
 
 Words: two values *share* memory if one is the other or a view of it (`x` and `x.view(-1)`); a *holder* of some memory is a
-name whose value uses it; a name *from outside* is an input of the forward; a *trace* follows these facts statement by
-statement.
+name whose value uses it; the memory *held* by a name is what its value may use; a name *from outside* is an input of the
+forward; a *trace* follows these facts statement by statement.
 
 In: expressions and statements as nodes. Out: the names an expression changes or shares memory with; the memory each
 name may hold after statements. Invariant: in doubt two names share memory, and a call by PyTorch's convention for names
@@ -61,6 +61,7 @@ def written_to(node: Node) -> Iterator[Node]:
     first = args[0] if args else named.get("input")
     if is_in_place(callee.label) or _is_true(named.get("inplace")):
         changed = callee.args[0] if _is_method(callee) else first
+        # A plain name, `scale_(x)`, is no function of PyTorch: its convention does not apply.
         if callee.kind == "attribute" and changed is not None:
             yield changed
 
@@ -118,10 +119,12 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
             return tuple(inner)
         case Node("boolean" | "starred" | "tuple" | "list", _, args):
             return args
+        # `+x` may be x itself; `-x` is new.
         case Node("unary", "+", (inner,)):
             return (inner,)
         case Node("attribute", label, (inner,)) if _attribute_shares(label, views):
             return (inner,)
+        # An item of a tuple, `(x, y)[0]`, is the tensor itself; of a tensor, `x[0]`, it is a view.
         case Node("subscript", _, (inner, _)) if views or holds_several(inner):
             return (inner,)
         case Node("call", _, (Node("name", name), *args)) if views and name in HOLDERS:
@@ -133,6 +136,7 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
                 if args and args[0].kind == "constant":  # the equation of `einsum`
                     # Of one operand the result may be a view; a product is new memory.
                     args = args[1:] if len(args) == 2 else []
+                # `torch.atleast_1d(x, y)` returns a view of each argument; other functions work on their first one.
                 first = args if may_be(label, "several") else args[:1]
                 return tuple(first)
             return tuple(written_to(value))  # `out=y` and `y.exp_()` return y
@@ -159,6 +163,7 @@ def _is_method(callee: Node) -> bool:
 
 def _attribute_shares(label: str, views: bool) -> bool:
     """Return whether an attribute may be the tensor itself, `x.real`, or with `views` a view of it: `x.mT`, `x.data`."""
+    # `x.data` is no primitive, so the table has nothing about it.
     if views and label == "data":
         return True
     wanted = ("same", "view") if views else ("same",)
@@ -239,6 +244,7 @@ class Trace:
         names = self.sources(value)
         match value:
             case Node("subscript", _, (Node("name", name), _)) if name in self.groups:
+                # Not among `names` yet if the trace asks for the same tensor only (`sources`): an item of a tensor is a view.
                 names |= {name}
         return frozenset().union(*map(self.of, names))
 
@@ -253,6 +259,7 @@ class Trace:
         changed += [name for part in parts for name in sorted(bound(part))]
         for name in changed:
             self._change(name, position)
+        # After `y += x` the name y still holds the same memory.
         if not item.operator:
             self._assign(item.target, item.value)
 

@@ -75,6 +75,7 @@ class CheckedExpressions(ExpressionParser):
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
         """Return the node of a name; in an error message it may be the builtin `repr`, `str` or `type`."""
+        # A local called `type` is no builtin.
         if self._in_message and item.id in TOLD and item.id not in self.source.locals:
             return self.graph.name(item.id)
         return super()._name(item, present)
@@ -107,6 +108,7 @@ def _with_holes(item: ast.JoinedStr) -> str:
     parts: list[ast.expr] = []
     for part in item.values:
         if isinstance(part, ast.FormattedValue):
+            # The number of holes so far: the hole of a value has the position of its node in the `words` node.
             count = sum(isinstance(other, ast.FormattedValue) for other in parts)
             hole = ast.Name(f"_hole{count}_", ast.Load())
             part = ast.FormattedValue(hole, part.conversion, part.format_spec)
@@ -158,6 +160,7 @@ def _end_in_a_raise(statements: Lines, known: dict[str, object]) -> bool:
             outcome = holds(item.test)
             # One branch if the test is known, both if its outcome is None.
             taken = [item.body] * (outcome is not False) + [item.orelse] * (not outcome)
+            # A copy: an assignment in one branch leaves the other one's names as they are.
             if all(_end_in_a_raise(body, {**known}) for body in taken):
                 return True
         elif is_check(item):

@@ -4,7 +4,8 @@ A rule of the table may hold only for `p == 2`, and a branch only for `mode == "
 call, the generated code needs no such test. Numbers in a gradient are computed here too: `2 * 3 * x` -> `6 * x`.
 
 Words: a test is *settled* if the known values decide it; an operand is *decisive* if it decides the whole `and` (False) or
-`or` (True); a *literal* is a constant written in the text.
+`or` (True); a *literal* is a constant written in the text; names in `there` are never None, names in `nones` always are;
+`short` is said of a number to be printed.
 
 In: an expression and the known values of its names; an operator and its operands; statements in which constants
 replaced parameters. Out: the value, or `UNKNOWN`; the statements without unreachable branches. Invariant: no value is
@@ -112,6 +113,7 @@ def compared(label: str, left: object, right: object) -> bool | None:
     if label in ("is", "is not"):
         if not any(left is item or right is item for item in ONLY_ONE):
             return None  # whether equal literals are one object depends on Python
+    # Of the order of a number and a string, `p < "a"`, nothing is said: Python raises.
     elif left is NO_STRING and _all_text(right):
         return {"==": False, "in": False, "!=": True, "not in": True}.get(label)
     elif any(item is known for item in (left, right) for known in (PRESENT, NO_STRING)):
@@ -276,6 +278,7 @@ def _boolean_value(node: Node, read: Read) -> object:
 def _comparison_value(node: Node, values: list[object]) -> object:
     """Evaluate a chain of comparisons, `a < b < c`, on the `values` of its operands; `UNKNOWN` if they do not settle it."""
     labels = node.label.split(",")
+    # There is one operand more than there are operators: `a < b < c` has two pairs.
     pairs = zip(labels, values, values[1:], strict=False)
     known = [compared(*pair) for pair in pairs]
     if False in known:
@@ -308,6 +311,7 @@ def are_opposite(first: Node, second: Node) -> bool:
             case Node("unary", "not", (inner,)) if inner is other:
                 return True
             case Node("compare", label, args) if args == other.args:
+                # Opposition is mutual, so the second order of the two need not be tried.
                 return other.kind == "compare" and OPPOSITES.get(label) == other.label
     return False
 
@@ -368,6 +372,7 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
     match test:
         case ast.Constant(value):
             return bool(value)
+        # A parameter may have been replaced by its tuple: `if dims:` is now `if (0, 1):`.
         case ast.Tuple(items) if all(isinstance(one, ast.Constant) for one in items):
             return bool(items)
         case ast.UnaryOp(ast.Not(), inner):
@@ -381,8 +386,10 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
                 return decisive
             return None if None in outcomes else not decisive
         case ast.Compare(left, [operation], [right]):
+            # "" if the test is none for None: no name is empty, so it is in neither set.
             name, present = checked_for_none(test) or ("", False)
             if name in there | nones:
+                # `x is not None` is true of a name never None, `x is None` of one always None.
                 return present == (name in there)
             return _compared(left, operation, right)
     return None
@@ -400,6 +407,7 @@ def _literal(item: ast.expr, several: bool = False) -> object:
     match item:
         case ast.Constant(value):
             return value
+        # Python has no negative literals: `-1` is an operation on 1.
         case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
             return -value
         case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts) if several:

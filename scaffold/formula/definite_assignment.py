@@ -101,6 +101,7 @@ class _Walk:
                     self.assign(targets, way)
                 case ast.AugAssign(target, _, value):
                     self.read(value, way)
+                    # `y += x` reads y, though as a target it is no `Load`, so `read` passes it by.
                     if isinstance(target, ast.Name):
                         self.check(target, way)
                     self.assign([target], way)
@@ -145,6 +146,7 @@ class _Walk:
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
             return  # never assigned above: reported elsewhere as an unknown name; or known
+        # A run that has ended in an error comes to no read: it needs no assignment.
         fact = self.facts.uncovered_test(way, [*self.ended, *ways])
         if fact is not None:
             self.found[node.id] = Unassigned(node, *self.facts.seen[fact])

@@ -4,7 +4,8 @@ For `--forward '@file.py:norm'` the maths is a function of the user's file, whic
 functions of it. After this module its text means the same without the file around it.
 
 Words: to *resolve* a name is to replace it by its meaning: `EPS` by `1e-5`, `functional.relu` by `F.relu`, a function of the file
-by `@name`; a *dotted* name is written with dots, `torch.nn.functional`.
+by `@name`; a *dotted* name is written with dots, `torch.nn.functional`; `around` are the locals of enclosing functions; an
+import is *known* if it is of PyTorch's own modules or of `math`.
 
 In: the syntax of a file. Out: `Definitions`: functions, constants, and the names of PyTorch's own modules; a
 `Function`, in which constants replace their names. Invariant: a name bound twice is no constant, and a constant reads
@@ -87,7 +88,9 @@ def definitions_of(module: ast.Module) -> Definitions:
             functions[name] = value
         elif (
             not later_values
+            # `constants` are those found so far, so a constant reads only names above it.
             and is_constant(value, {**dict.fromkeys(constants, ""), **imports})
+            # Of the containers only a list can be changed in place; dicts and sets are no constants.
             and not (isinstance(value, ast.List) and _changes(module, name))
         ):
             constants[name] = value
@@ -230,6 +233,7 @@ def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
         item.arg: value
         for item, value in zip(positional[len(positional) - len(values) :], values)
     }
+    # Of equal length: `kw_defaults` has a None for each parameter without a default.
     pairs = zip(arguments.kwonlyargs, arguments.kw_defaults)
     return found | {item.arg: value for item, value in pairs if value is not None}
 
@@ -311,8 +315,10 @@ class NameResolver(ast.NodeTransformer):
         `F` becomes `new_F`. A parameter keeps its name even then: it is an input, whose name is checked elsewhere.
         """
         arguments, body = node.args, statements_of(node)
+        # Before the parameters become locals: a default is evaluated outside of the function.
         constants = [self.visit(item) for item in arguments.defaults]
         arguments.defaults = constants
+        # None stands for a keyword-only parameter without a default.
         arguments.kw_defaults = [
             item and self.visit(item) for item in arguments.kw_defaults
         ]
@@ -349,7 +355,7 @@ class NameResolver(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """Replace an element of the file's tuple by its value: `SIZES[0]` -> `3` after `SIZES = (3, 4)`.
 
-        Visiting replaces `SIZES` by its value, so before it is asked whether the name is of the file.
+        It asks first whether the name is of the file, since visiting replaces `SIZES` by its value.
         """
         of_file = isinstance(node.value, ast.Name) and node.value.id not in self.locals
         self.generic_visit(node)

@@ -9,7 +9,8 @@ The parser of straight-line statements accepts few forms; this module brings wha
     rows.append(x)                        -> rows = [*rows, x]
 
 Words: a *constant* here is a value without a gradient, as all computed under `torch.no_grad()`; a value is *new* if it is no
-alias of a tensor from outside; a body *closes* if each path through it ends in a return or a raise; a *way* is one branch.
+alias of a tensor from outside; a name is *made* in a block if it is assigned a new value there, and *taken* if no new name may
+be equal to it; a body *closes* if each path through it ends in a return or a raise; a *way* is one branch.
 
 In: the statements of a formula. Out: the same without statements that do nothing; each assigns one target, which either
 is a part of a tensor or contains none; with `result = ...` in each branch that returns. Invariant: the statements
@@ -71,6 +72,7 @@ class _Plain:
                     found += self.block(_split_star(item, targets, values, star))
                 case ast.Assign([target], value):
                     found += self._with_parts_named(item, target, value)
+                # `a = b = x`: the first name keeps the value for the other targets.
                 case ast.Assign([ast.Name(name) as first, *others], value):
                     found.append(_assigned(item, first, value))
                     found += self._each(item, others, name)
@@ -102,6 +104,7 @@ class _Plain:
         """
         parts = list(_parts(target))
         changed = [part for part in parts if isinstance(part, ast.Subscript)]
+        # `v[0] = x` alone, or no part of a tensor at all: nothing to pull apart.
         if target in changed or not changed:
             yield _assigned(item, target, value)
             return
@@ -133,6 +136,7 @@ def _star_targets(
     more = len(targets) - len(values)
     if len(stars) != 1 or len(values) < 2 or more < 0 or not plain:
         return None
+    # `x, n = *x.shape, x.ndim`: the second of two assignments would read another x.
     if names_in(targets) & names_in(values) or not is_pure(values):
         return None
     return slice(stars[0], stars[0] + more + 1)
@@ -232,6 +236,7 @@ def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
     inner = _with_last_resort(last.body)
     if not _closes(inner):
         return body  # no mode: it falls through even if the test holds
+    # Without an `else` the first is []; with one, an `elif` chain, its own end is closed instead.
     orelse = _with_last_resort(last.orelse) or _last_resort(last)
     if not orelse:
         return body
@@ -286,6 +291,7 @@ def _closed_mode(item: ast.stmt, tests: set[str], chained: bool) -> ast.stmt:
     inner = with_modes_closed(item.body, tests)
     if not item.orelse and chained and ast.unparse(item.test) in tests:
         orelse = _last_resort(item)
+    # An `elif` is an `if` that is alone in the `else`.
     elif len(item.orelse) == 1:
         orelse = [_closed_mode(item.orelse[0], tests, True)]
     else:
@@ -304,10 +310,11 @@ def _returns(item: ast.AST) -> bool:
 def _closes(body: Sequence[ast.stmt]) -> bool:
     """Return whether every path ends in a returned value or a raise, and no path needs a copy of another's statements.
 
-    Statements after an `if` that returns must belong to one branch of it: the other one has returned. The body of one that
-    does not close runs on into them.
+    Statements after an `if` that returns must belong to one branch of it: the other one has returned. If the body of that
+    `if` does not close, it runs on into them.
     """
     for at, item in enumerate(body):
+        # With statements below it, or without a value, it is reported by `statements`.
         if isinstance(item, ast.Return):
             return at == len(body) - 1 and item.value is not None
         if isinstance(item, ast.Raise):
@@ -329,6 +336,7 @@ def _result_names(
 
     They are `result`, or `result_0`, `result_1` for tuples of two. `values` are those of the returns.
     """
+    # 0 for one value; a tuple counts only if the text lists its items.
     counts = {
         len(value.elts) if isinstance(value, ast.Tuple) else 0 for value in values
     }
@@ -336,6 +344,7 @@ def _result_names(
         return None
     count = counts.pop()
     stem = NAME
+    # `result_0` must be free too, for a tuple of results.
     while any(name == stem or name.startswith(f"{stem}_") for name in taken):
         stem = f"{stem}_value"
     return [f"{stem}_{at}" for at in range(count)] if count else [stem]
@@ -474,6 +483,7 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
                 lines, known = [_constant(item, target, value)], name in made
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name) as h, method)) as call):
                 recorded = _may_be_recorded(method, call)
+                # A list times False is empty: nothing to detach after `h.scatter_(0, index, 1)`.
                 lines = [item, *[_constant(item, _stored(item, name), h)] * recorded]
                 known = name in made and is_in_place(method)
             case ast.AugAssign(ast.Name(name), _, value):  # `q /= q.sum(0)`
@@ -506,6 +516,7 @@ def _may_be_recorded(method: str, call: ast.Call) -> bool:
     named = ((item.arg, item.value) for item in call.keywords)
     return any(
         place not in without and not isinstance(value, ast.Constant)
+        # From 1, since position 0 is the receiver.
         for place, value in (*enumerate(call.args, 1), *named)
     )
 
@@ -550,8 +561,10 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
     """
     match value:
         case ast.Call(ast.Name(name)):
+            # A function of the user's may return its argument, which keeps its gradient.
             return name in ("float", "int", "len")
         case ast.Call(ast.Attribute(inner, name)) if is_in_place(name):
+            # `torch.empty(3).normal_()`, or `h.mul_(2)` of an h made in the block.
             return _root(inner) in ("torch", *made) and not several
         case ast.Call(ast.Attribute(inner, name)) if may_be_argument(name):
             # `x.float()` of floats is x itself

@@ -90,6 +90,7 @@ def _at(made: ast.expr, place: ast.expr) -> ast.expr:
     its first line, and here the source holds none.
     """
     for node in ast.walk(made):
+        # The arguments of the call are the user's own syntax, and keep their places.
         if isinstance(node, ast.expr) and not hasattr(node, "lineno"):
             ast.copy_location(node, place)
             node.end_lineno = place.lineno + 1
@@ -106,6 +107,7 @@ def _einsum(node: ast.Call) -> ast.expr | None:
             "(" not in pattern and pattern.count("->") == 1
         ):
             words = [word for word in TOKENS.findall(pattern) if word.isidentifier()]
+            # The shorter one counts: with more than 52 axes some get no letter, as the next line sees.
             letters = dict(zip(dict.fromkeys(words), LETTERS, strict=False))
             if len(letters) < len({*words}):
                 return None
@@ -161,6 +163,7 @@ def _groups(side: str) -> list[Group] | None:
                 found.append(Group([], False))
             found[-1].axes.append(word)
         elif word == "1":
+            # In parentheses, `(h 1)`, a size of 1 changes nothing.
             found += [] if inner else [Group([], False)]
         else:
             return None
@@ -214,6 +217,7 @@ class _Moving:
         for at, group in _by_place(left):
             if (
                 MORE in group.axes
+                # One size may be missing: `unflatten` computes it, for -1.
                 or sum(axis not in self.sizes for axis in group.axes) > 1
             ):
                 return False
@@ -231,10 +235,12 @@ class _Moving:
         `function` is the one of einops; only `repeat` may add axes. `reduction` is the method for axes not wanted, such as `mean`,
         "" for none. `...` cannot be added; to be reduced, its dims are merged into one first.
         """
+        # The left side has `...` and the right side does not: these dims are reduced.
         if MORE not in wanted and MORE in self.axes:
             self._merge_ellipsis()
         gone = [axis for axis in self.axes if axis not in wanted]
         new = [axis for axis in wanted if axis not in self.axes]
+        # `...` is still among `new` ones if only the right side has it.
         if MORE in (*gone, *new) or new and function != "repeat":
             return False
         if gone and not reduction or not {*new} <= self.sizes.keys():
@@ -283,6 +289,7 @@ class _Moving:
         It is one `expand` of all dims; with `...`, whose number of dims is unknown, a `repeat_interleave` for each new axis.
         """
         places = _indices(wanted)
+        # Adding dims one by one needs the order opposite to that of a split.
         for at in reversed(_safe_order([places[axis] for axis in new])):
             self._call("unsqueeze", at)
             if MORE in wanted:

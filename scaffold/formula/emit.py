@@ -65,6 +65,7 @@ def _choice(item: If, keyword: str) -> list[str]:
     """Return the lines of an `if`; an `if` alone in the other branch becomes an `elif`."""
     lines = [f"{keyword} {emit(item.test)}:", *_indented(item.body)]
     match item.orelse:
+        # With comments of its own it stays an `if` below `else:`, so that they can stand above it.
         case (If(comments=()) as inner,):
             return lines + _choice(inner, "elif")
         case ():
@@ -78,6 +79,7 @@ def _indented(statements: Lines) -> list[str]:
 
 def _bare(node: Node) -> str:
     """Return the source of an expression without the parentheses of a tuple."""
+    # The empty tuple is written as its parentheses: `x[()]`.
     return _elements(node) if node.kind == "tuple" and node.args else emit(node)
 
 
@@ -107,6 +109,7 @@ def _binary(node: Node) -> str:
     strength = PRECEDENCE[node.label]
     if node.label == "**":  # black: `x**2`, but `f(x) ** 2`
         space = "" if _is_simple(left) and _is_simple(_first(right)) else " "
+        # `(a**b)**c` needs its parentheses, `a ** -b` and `a**b**c` do not.
         base, exponent = _within(left, strength + 1), _within(right, UNARY)
         return f"{base}{space}**{space}{exponent}"
     return f"{_within(left, strength)} {node.label} {_within(right, strength + 1)}"
@@ -140,6 +143,7 @@ def _boolean(node: Node) -> str:
 
 def _compare(node: Node) -> str:
     """Return the source of a comparison, also a chain `a < b < c`: its label has the operators, separated by commas."""
+    # A comparison as an operand, `(a < b) == c`, would else become a part of the chain.
     first, *rest = (_within(arg, COMPARE + 1) for arg in node.args)
     pairs = zip(node.label.split(","), rest, strict=True)
     return first + "".join(f" {operator} {value}" for operator, value in pairs)
@@ -164,7 +168,7 @@ def _call(node: Node) -> str:
 
 
 def _value(node: Node) -> str:
-    """Return the source of a value called, subscripted or has an attribute read: in parentheses if it is an operation.
+    """Return the source of a value that is called, subscripted or read for an attribute, in parentheses if it is an operation.
 
     A number needs them too: `(2).bit_length()`.
     """
@@ -216,6 +220,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "tuple": lambda node: f"({_elements(node)})",
     "list": lambda node: f"[{', '.join(map(emit, node.args))}]",
     "dict": lambda node: f"{{{_items(node)}}}",
+    # Python's grammar allows an operand of `|` after a star; anything looser is put in parentheses.
     "starred": lambda node: f"*{_within(node.args[0], PRECEDENCE['|'])}",
     "unary": _unary,
     "binary": _binary,
@@ -225,6 +230,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "lambda": _lambda,
     "comprehension": lambda node: f"[{node.label} {_within(node.args[0], CONDITIONAL + 1)}]",
     "body": lambda node: node.label,
+    # `_elements` ends one item with a comma, as for a tuple: `assert x` is no `assert x,`.
     "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}",
     "words": lambda node: with_words(node, emit),
 }
@@ -243,6 +249,7 @@ def shown(
     `result`, since the own text would name things shown nowhere.
     """
     own = text.value.strip()
+    # Names are replaced only in the text of a file; a whole backward has no result to write.
     if text.origin is None or result is None or as_written(text, body):
         return own
     several = result.args if result.kind == "tuple" else (result,)

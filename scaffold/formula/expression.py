@@ -3,7 +3,8 @@
 `statements` and `assertions` call it for each expression of the user's text, with the names known there.
 
 Words: an *optional* is an input that may be None, `present` the optionals known not to be None at a place (proved by tests
-around it, or by asserts above); one is read *untested* if nothing proves it; a name is *absent* if it may be None.
+around it, or by asserts above); one is read *untested* if nothing proves it, and is *needed* if an assert is to prove it; a
+name is *absent* if it may be None; an expression is *passed on* if a value may be or contain it unchanged.
 
 In: an `ast` expression. Out: its node; `+`, `-` or `*` with an optional operand becomes a conditional without that
 operand if it is None. Invariant: only the syntax listed here is accepted; everything else is a problem at its place. An
@@ -129,7 +130,7 @@ class ExpressionParser:
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
         """Return the name of an optional input, not known to be present, if the expression is just this name; else None.
 
-        Where such a name is allowed, as an argument or beside `+`, the parser treats it apart.
+        The parser treats such a name apart where it is allowed: as an argument, or beside `+`.
         """
         if isinstance(item, ast.Name) and item.id in self.optional - present:
             return item.id
@@ -147,11 +148,12 @@ class ExpressionParser:
     def needs(self) -> tuple[list[Node], Guarded]:
         """Return asserts for the optionals read untested so far, and the names present after them; forget these reads.
 
-        `assert bias is not None`; for one read under `further` tests, inside the statement, `assert not training or bias is not
-        None`, and as this is sure in some runs only, the name is not among those present.
+        Usually it is `assert bias is not None`. For a read under tests inside the statement (`further`) it is `assert not training
+        or bias is not None`. That proves the name present in some runs only, so it is not among the names returned.
         """
         found, asserted = list[Node](), set[str]()
         for name, tests in self.needed.items():
+            # Tests still open here stand around the assert, too; only the ones inside the statement go into it.
             presence, further = is_present(self.graph, name), tests[len(self.tests) :]
             for test, holds in reversed(further):  # "either the test fails, or ..."
                 other = opposite_of(self.graph, test) if holds else test
@@ -164,6 +166,7 @@ class ExpressionParser:
     def _name(self, item: ast.Name, present: Guarded) -> Node:
         """Return the node of a name; note an optional possibly None here to be asserted, or report it; report an unknown name."""
         if item.id in self.optional - present and self._comes_with_others(item):
+            # The first read decides: the tests are copied, since they end before `needs` is asked.
             self.needed.setdefault(item.id, [*self.tests])
         elif item.id in self.optional - present:
             hint = f"write: ... if {item.id} is not None else ..."
@@ -210,15 +213,18 @@ class ExpressionParser:
         values = [*item.args, *(keyword.value for keyword in item.keywords)]
         keywords = tuple(keyword.arg or "**" for keyword in item.keywords)
         for position, name in enumerate(keywords):
+            # `f(**a, **b)` is fine: several dicts are no repeated keyword.
             if name != "**" and name in keywords[:position]:
                 self.fail(item.keywords[position], f"'{name}' is given twice")
         self._check_callee(item.func)
         # Inputs surely one tensor each, not several.
+        # A name assigned in the formula may be a list by now, `x = [x, y]`.
         single = self.tensors - self.source.locals - self.source.scope.variadic
         if problem := wrong_equation(item, single):
             self.fail(item, *problem)
         # Names of values: `h.f(bias)` is a method of one, no function of the user's.
         known = self.tensors | self.source.locals | BUILTINS
+        # Without optionals there is no None to pass, and the look-up is saved.
         none_allowed = takes_none(item, known) if self.optional else ()
         args = (
             self.parse(item.func, present),
@@ -242,10 +248,12 @@ class ExpressionParser:
                 self.fail(callee, f"'{number}' is a number and cannot be called", hint)
         if (
             not isinstance(callee, ast.Name)
+            # A name assigned anew is no longer the input: after `x = F.relu` a call of x is fine.
             or callee.id not in self.tensors - self.source.locals
         ):
             return
         name, hint = callee.id, f"to multiply: {callee.id} * (...)"
+        # An input may be called `sum`; then `sum(x)` is no call of the builtin.
         if name in BUILTINS:
             hint = f"to call the builtin, rename the input '{name}'"
         self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
@@ -267,6 +275,7 @@ class ExpressionParser:
         left = self.absent_operand(item.left, present)
         right = self.absent_operand(item.right, present)
         # Neither may be None, or both.
+        # `x / bias` without the bias has no one meaning; of a sum, a difference or a product x is left.
         if operator not in ("+", "-", "*") or left is None is right or (left and right):
             args = (self.parse(item.left, present), self.parse(item.right, present))
             return self.graph.node("binary", operator, args)
@@ -341,6 +350,7 @@ def _unmoved(item: ast.expr) -> ast.expr | None:
         case _:
             return None
     moves = {facts.category for facts in found} <= MOVING
+    # An unknown word has no facts, and the empty set is a part of MOVING.
     return value if found and moves else None
 
 

@@ -157,6 +157,7 @@ def arguments_of(call: Node, parameters: Iterable[str]) -> dict[str, Node]:
     """Return the arguments of a call by parameter, given the names of the parameters in order; those not passed are left out."""
     named = keywords(call)
     positional = call.args[1 : len(call.args) - len(named)]
+    # A call may leave out the last parameters.
     return dict(zip(parameters, positional, strict=False)) | named
 
 
@@ -240,6 +241,7 @@ def bound(target: Node) -> frozenset[str]:
 def unpacked(target: Node, value: Node) -> list[tuple[Node, Node]]:
     """Return the pairs of target and value of `a, b = x, y`; any other assignment is one pair."""
     same = target.kind == value.kind == "tuple" and len(target.args) == len(value.args)
+    # A star takes any number of values, so equal counts do not make pairs: `a, *b = x, y`.
     if same and all(part.kind != "starred" for part in (*target.args, *value.args)):
         return list(zip(target.args, value.args, strict=True))
     return [(target, value)]

@@ -132,6 +132,7 @@ class Inliner:
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, *without_empty(item)]
+            # The test of a `while` runs in each round, so no lines above the loop can stand for a call in it.
             case ast.While() | ast.With():
                 item.body = self.block(item.body, dict(known))
                 return [item]
@@ -168,6 +169,7 @@ class Inliner:
         idle = isinstance(item, ast.Expr)
         sites = Sites(self, known, value, target, idle=idle)
         try:
+            # A copy: after a NotHere the value is needed as it was.
             item.value = sites.visit(copy.deepcopy(value))
         except NotHere:
             self.taken, self.made = before  # names made for the attempt are free again
@@ -181,6 +183,7 @@ class Inliner:
                 part.slice = Sites(self, known, conditional=True).visit(part.slice)
         if sites.whole and isinstance(item, ast.Assign):
             return [*sites.before, *assigned_values(item)]
+        # `f(x)` alone: of its lines the effect is left, its value is dropped unless computing it has one.
         if sites.whole and idle and is_pure([item.value]):
             return sites.before
         return [*sites.before, item]
@@ -195,6 +198,7 @@ class Inliner:
         if callee.id.startswith("@"):
             name = callee.id[1:]
             found = resolve(name, self.definitions.functions[name], self.definitions)
+            # With the `@`, to tell it in `running` from a nested function of the same name.
             return found._replace(name=callee.id)
         return known.get(callee.id)
 
@@ -216,6 +220,7 @@ class Inliner:
         arguments = bound_arguments(call, function)
         body = copy.deepcopy(function.body)
         before, body = self._bound(call, function, body, arguments)
+        # Folded again: `_bound` has put in further arguments since, and these may settle a test.
         body, value = returned(function, folded(body, self.there), idle)
         if self._is_without_gradient(function.node):
             body, value = without_gradient(function, body, value)
@@ -260,6 +265,7 @@ class Inliner:
         except NotHere:
             if conditional or not isinstance(value, ast.IfExp):
                 raise
+            # `y = g(x)`: the branches of the new `if` assign y itself.
             own = target.id if isinstance(target, ast.Name) else self.free("result")
             name = ast.copy_location(ast.Name(own, ast.Store()), value)
             item = ast.copy_location(ast.Assign([name], value), value)
@@ -326,6 +332,7 @@ class Inliner:
                 continue
             local = self._fresh(name, function, call)
             later = None
+            # Up to that assignment the argument itself may stand for the parameter; `later` is the name after it.
             if reassigned and replaceable:
                 later = versioned(body, name, value, local, self.there)
             if later is None:
@@ -341,6 +348,7 @@ class Inliner:
         """
         known = self.readable | self.made
         name = value.id if isinstance(value, ast.Name) else ""
+        # "" is a literal; a name with a dot is a local of a called function, so it has a value.
         return is_simple(value) and (not name or "." in name or name in known)
 
     def _fresh(self, name: str, function: Function, call: ast.Call) -> str:
@@ -351,6 +359,7 @@ class Inliner:
         local, owner = own_name(name), own_name(function.name).strip("_")
         choices = [local, f"{owner}_{local}"]
         if local in self.made and call.args and isinstance(call.args[0], ast.Name):
+            # The name was given to the local of another call: the argument tells the two apart.
             choices.insert(1, f"{call.args[0].id}_{local}")
         return self.free(*choices)
 
@@ -369,7 +378,7 @@ def own_name(identifier: str) -> str:
 def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
     """Return the expression of each parameter in a call: an argument, or else the parameter's default.
 
-    Raise a `Refusal` if the arguments do not fit the parameters.
+    Raise a `Refusal` if the arguments do not fit the parameters; a value that is not in `call.args` is that of a `**`.
     """
     params = function.arguments
     shown = own_name(function.name)
@@ -582,6 +591,7 @@ class Sites(ast.NodeTransformer):
         self.depth += 1
         found: ast.expr = super().visit(node)
         self.depth -= 1
+        # For a name or a literal it does not matter when it is evaluated.
         if isinstance(node, ast.expr) and not isinstance(node, ast.Name | ast.Constant):
             self.seen.append(found)
         return found
@@ -604,6 +614,7 @@ class Sites(ast.NodeTransformer):
             word.value = self.visit(word.value)
         if function is None:
             return node
+        # The arguments of an inlined call are a part of its lines, no longer something to the left of them.
         self.seen = earlier
         whole = self.direct and self.depth == 1
         before, value = self.inliner.instance(
@@ -614,6 +625,7 @@ class Sites(ast.NodeTransformer):
             self.conditional,
             whole and self.idle,
         )
+        # A conditional part can have no lines, so its value stays in place.
         if not whole and not self.conditional and not is_pure([value]):
             before, value = self._named(before, value)
         self._check_order(node, function, before)
@@ -725,6 +737,7 @@ class Sites(ast.NodeTransformer):
             case ast.Name(name) if name.startswith("@") or name in self.known:
                 message = f"'{own_name(name)}[...]' launches a kernel"
                 raise Refusal(node, message, IMPORTED)
+        # Asked before the visit, which puts the returned tuple in the place of the call.
         made = isinstance(node.value, ast.Call)
         self.generic_visit(node)
         match node:

@@ -3,7 +3,8 @@
 `parse` calls it before the choice between a derived gradient and autograd.
 
 Words: a *step* is one round of a loop; a loop is *unrolled* if the statements of its steps stand in a row, with the value of
-each step in place of the loop variable; an iterable is *listed* if the text itself shows its elements, or their number.
+each step in place of the loop variable; an iterable is *listed* if the text itself shows its elements, or their number; the
+*known* names of a step are the loop variables with their values; a name is *taken* if it may hide a builtin function.
 
 In: the statements of a formula. Out: the same without loops, or unchanged if one cannot be unrolled. Invariant: a loop
 is unrolled only if the text lists the few values it iterates over.
@@ -86,6 +87,7 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
     for item in body:
         match item:
             case ast.Assign([ast.Name(name)], ast.Tuple(elts) | ast.List(elts)):
+                # `ws = (a, b)` is (a, b) at the loop only if a and b are not assigned in between.
                 fixed = all(counts[other] <= 1 for other in {name, *names_in(elts)})
                 if fixed and name not in changed and all(map(_is_repeatable, elts)):
                     found[name] = elts
@@ -154,7 +156,9 @@ class _Unroller(ast.NodeTransformer):
         names = frozenset(stored([item.target]))
         written = frozenset(stored(item.body))
         inner = (node for line in item.body for node in ast.walk(line))
+        # One of an inner loop counts too: it also stops that loop from being unrolled.
         may_end = any(isinstance(node, ast.Break | ast.Return) for node in inner)
+        # The lines of an `else` run once, after the last step: they belong to no step.
         if not values or item.orelse or may_end:
             return item
         # In `for a in (y, x): x = x + a` the second `a` is the old x.
@@ -185,6 +189,7 @@ class _Unroller(ast.NodeTransformer):
     def visit_Assign(self, item: ast.Assign) -> ast.Assign:
         """Write out `a, b = (f(x) for x in (y, z))` as `a, b = (f(y), f(z))`."""
         self.generic_visit(item)
+        # `g = (f(x) for x in (y, z))` stays a generator, which is no tuple.
         if isinstance(item.targets[0], ast.Tuple | ast.List):
             item.value = self._listed(item.value, ast.Tuple)
         return item
@@ -280,6 +285,7 @@ class _Unroller(ast.NodeTransformer):
         listed = [part for part in parts if part is not None]
         if not listed or len(listed) < len(parts):
             return None
+        # Of another number of arguments, `enumerate(xs, 1)`, nothing is known here.
         if name == "reversed" and len(listed) == 1:
             return listed[0][::-1]
         if name == "enumerate" and len(listed) == 1:
@@ -287,6 +293,7 @@ class _Unroller(ast.NodeTransformer):
             listed = [numbers, listed[0]]
         elif name != "zip":
             return None
+        # Not strict: Python's own `zip` ends with the shortest one, too.
         return [ast.Tuple(list(each), ast.Load()) for each in zip(*listed)]
 
     def _number(self, item: ast.expr) -> int | None:
@@ -370,6 +377,7 @@ class _Known(BranchTaker):
             return item
         value = self.known[item.id]
         number = _integer(value)
+        # An int gets the mark of unrolling, so that `i + 1` is computed.
         return copy.deepcopy(value) if number is None else _constant(number, item)
 
     def visit_BinOp(self, item: ast.BinOp) -> ast.expr:

@@ -4,7 +4,8 @@
 buffers with their elements, as the op declares its inputs.
 
 Words: a function *makes* a tensor of sizes it is told (`torch.ones`, `reshape`), or *keeps* the sizes or the elements of its
-argument; a *word* is the name of a function or method.
+argument (the table of primitives says "kept" of elements); a *word* is the name of a function or method; the *known* locals
+are those assigned once.
 
 In: an expression, and the values of its locals. Out: its sizes, as expressions; the kind of its elements. Invariant:
 nothing is guessed: without an entry in the table of primitives the answer is unknown.
@@ -40,8 +41,10 @@ def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
     match tensor:
         case ast.Name(name) if name in known:
             return sizes_of(known[name], _without(known, name))
+        # The usual product is by a number: `0.02 * torch.randn(n)`.
         case ast.BinOp(left, ast.Mult(), right):
             return sizes_of(left, known) or sizes_of(right, known)
+        # `x > 0`: the other side is a number, so the sizes are those of x.
         case ast.Compare(left, _, [ast.Constant()]) | ast.UnaryOp(_, left):
             return sizes_of(left, known)
         case ast.Call(_, [ast.Tuple(sizes) | ast.List(sizes), *_]) | ast.Call(_, sizes):
@@ -99,11 +102,14 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
     if cast:
         return _of_word(_dtype(cast[0]))
     if word == "full":
+        # `torch.full((n, n), True)`: after the sizes comes the value of all elements.
         return elements_of(rest[0], known) if rest else ""
     if has_shape(word, "range"):
         parts = [part for item in call.args for part in ast.walk(item)]
+        # `torch.arange(0, 1, 0.1)`: a float is the `value` of a literal.
         floats = (isinstance(getattr(x, "value", 0), float | ast.Div) for x in parts)
         return "" if any(floats) else "int"
+    # "kept": the elements are of the argument's kind, `x.tril()`. An unknown function has no kinds at all.
     if kinds(word) <= {"kept"} or word == "to":
         return elements_of(source, known) if source else ""
     return _of_word(word)  # `x.bool()`

@@ -12,7 +12,9 @@ becomes its arguments:
 
 Words: the *owner* is the class; an attribute is of `self`; a *member* is an inner module, kept as an attribute, `self.up`; a
 *layer* is a class of a module, of PyTorch or of the file; `below` is the converter of a member's class; a *number* is a setting
-that is no tensor; a parameter or buffer is *started* by its first values (`nn.init`); `made` is new syntax.
+that is no tensor; a parameter or buffer is *started* by its first values (`nn.init`), and *touched* if an unknown use may change
+them; `made` is new syntax; `own` are the attributes of the class itself, or the parameters of a method itself; what is *known*
+of an attribute are the facts about it; `read` are the attributes that a method reads; the arguments of a call are `given`.
 
 In: the syntax of a file and the class named by '@file.py:Norm'. Out: a function like `forward`, with a keyword-only
 parameter for each attribute it reads, annotated from `__init__`: `weight: Parameter[dim]`, `mean: Buffer`,
@@ -67,7 +69,8 @@ def layers() -> Mapping[str, ast.ClassDef]:
 def _module_defaults() -> Mapping[str, Mapping[str, object]]:
     """Return default arguments of the functions in PyTorch's forwards: `{"F.conv2d": {"stride": 1, "padding": 0, ...}}`.
 
-    An argument equal to its default is left out of generated code. They are the defaults in the `__init__` of the module that calls the function.
+    An argument equal to its default is left out of generated code. They are the defaults in the `__init__` of the module that calls
+    the function.
     """
     found = dict[str, dict[str, object]]()
     for layer in layers().values():
@@ -140,6 +143,7 @@ def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
     for node in ast.walk(around):
         match node:
             case ast.Assign([ast.Name(name)], ast.Dict(keys)):
+                # The key of `**other` in a dict is None.
                 keys_of[name] = {
                     ast.unparse(key).strip("'") if key else "" for key in keys
                 }
@@ -150,6 +154,7 @@ def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
         """Return whether an argument is a passed-on `device` or `dtype`, a None for one, or a dict of nothing else."""
         named = word.value.id if isinstance(word.value, ast.Name) else ""
         if word.arg is None:  # `**factory_kwargs`
+            # {""} for an unknown dict: "" is no factory argument, so the dict stays.
             return keys_of.get(named, {""}) <= FACTORY
         return word.arg in FACTORY and (named in FACTORY or is_none(word.value))
 
@@ -159,6 +164,7 @@ def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
 
 def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
     """Return the class a call makes an instance of: one of the file, or a copy of PyTorch's for `nn.Linear(...)`; else None."""
+    # "" for a callee that has no name, `makers[0](dim)`: no class is called so.
     module, _, name = (dotted_name(call.func) or "").rpartition(".")
     if not module:
         found = [item for item in file.body if isinstance(item, ast.ClassDef)]
@@ -183,6 +189,7 @@ def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     assert isinstance(returned, ast.Return) and returned.value is not None
     for at, made in enumerate(map(copy.deepcopy, call.args)):
         assert isinstance(made, ast.Call)
+        # The input of the first module is not new: `call`, an `nn.Sequential`, counts as a maker of no new tensor.
         before = call.args[at - 1] if at else call
         # In place or not is the same for a new tensor, which nothing else reads.
         if isinstance(before, ast.Call) and _makes_new(before):
@@ -240,9 +247,11 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
         return None if call.args or call.keywords else made
     given = _arguments(init.args, call)
     counts = Counter(node.id for node in stores([init]))
+    # `dim = dim or 64`: the parameter has two values.
     if given is None or counts.keys() & given.keys():
         return None
     filling, body = _Filling(given), list[ast.stmt]()
+    # A generator, so that a local added to `given` below is replaced in the statements after it.
     for item in (new for one in init.body for new in filling.of_statement(one)):
         match item:
             case ast.Assign([ast.Name(name)], value) if counts[name] == 1:
@@ -267,6 +276,7 @@ def _arguments(
 
     `bound` says that the first parameter is `self`, for which the call has no argument.
     """
+    # A truth value as a number: True leaves out the first parameter.
     plain = [*arguments.posonlyargs, *arguments.args][bound:]
     names = [item.arg for item in plain]
     all_names = {*names, *(item.arg for item in arguments.kwonlyargs)}
@@ -277,6 +287,7 @@ def _arguments(
     if arguments.vararg or arguments.kwarg:
         return None
     known = dict(defaults(arguments))
+    # Not strict: a call may give the last parameters by keyword, or leave them out.
     known |= dict(zip(names, call.args, strict=False))
     known |= {str(name): value for name, value in words.items()}
     return known if known.keys() >= all_names else None
@@ -445,6 +456,7 @@ def with_layer_names(module: ast.Module) -> ast.Module:
         match node:
             case ast.arg(name) | ast.Name(name, ast.Store()):
                 own.add(name)
+    # After `import torch.nn as nn` the map has `nn` -> `nn`, which is no change.
     for name in own | {"nn", "math"}:
         names.pop(name, None)
     return _Renamed(names).visit(copy.deepcopy(module)) if names else module
@@ -452,6 +464,7 @@ def with_layer_names(module: ast.Module) -> ast.Module:
 
 def _is_layer(dotted: str) -> bool:
     """Return whether an imported name is a module class of `torch.nn`, or a function of `torch.nn.init` or of `math`."""
+    # Classes begin with a capital letter; `torch.nn.functional` does not.
     layer = dotted.rpartition(".")[2][:1].isupper()
     known = dotted.startswith(("torch.nn.init.", "math."))
     return known or layer and dotted.startswith("torch.nn.")
@@ -498,6 +511,7 @@ class _Returned(ast.NodeTransformer):
         """Return the value of a method's only statement, a return, with the arguments put in; None for other methods."""
         match without_docstring(method.body) if method else ():
             case [ast.Return(ast.expr() as value)] if method:
+                # A static method has no `self` to leave out.
                 given = _arguments(method.args, call, _takes_self(method))
                 if given is not None:
                     filled: ast.expr = _Filling(given).visit(copy.deepcopy(value))
@@ -603,6 +617,7 @@ class _Converter:
         # `weight = self.weight` is dropped, and yet notes the attribute as read.
         read = [(item in aliases, body.visit(item)) for item in node.body]
         node.body = [item for is_alias, item in read if not is_alias]
+        # Only the forward the user named computes numbers; methods and inner modules get them as arguments.
         computed = {} if self.is_member or running else self.computed(body.read, node)
         _rename_locals(node, body.read.keys() | computed.keys(), body.names)
         lines = [ast.Assign([ast.Name(k, ast.Store())], v) for k, v in computed.items()]
@@ -612,6 +627,7 @@ class _Converter:
             shown = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
             default = known.default
+            # An attribute that may be None need not be given.
             if default is None and known.optional:
                 default = ast.copy_location(ast.Constant(None), node)
             arguments.kw_defaults.append(default)
@@ -623,8 +639,7 @@ class _Converter:
     ) -> dict[str, ast.expr]:
         """Return numbers the function can compute itself: `{"scale": dim ** -0.5}`, with `weight.shape[0]` for `dim`.
 
-        Other arguments of `__init__` in such an expression (`added`) become parameters: they replace the computed number in `read`,
-        which maps the attributes read by the method to a node.
+        Other arguments of `__init__` in such an expression (`added`) become parameters, in place of the number in `read` (names -> nodes).
         """
         init = self.init
         given = {item.arg: item for item in parameters(init.args)} if init else {}
@@ -642,12 +657,15 @@ class _Converter:
         found = dict[str, ast.expr]()
         for name, item in known.items():
             value = item.value if name not in self.inputs else None
+            # After `self.p = p` there is nothing to compute: p is a parameter. A size is read: `weight.shape[0]`.
             if value is None or isinstance(value, ast.Name) and value.id not in sizes:
                 continue
             names = sorted(names_in([value]) - filled.keys() - {*NUMBERS, "math"})
             kept = [one for one in names if self.keeps(one)]
             added = [one for one in kept if one not in known]
+            # One with None as its default may be None, and None is no operand: then the number is a parameter itself.
             certain = [o for o in added if o not in values or not is_none(values[o])]
+            # `dim` of `__init__` is a size, but as a parameter of an op it would be read as a dimension.
             unfit = reserved & {*added} or _is_divided(value, {*added} - values.keys())
             if len(kept) < len(names) or len(certain) < len(added) or unfit:
                 continue
@@ -663,6 +681,7 @@ class _Converter:
     def keeps(self, argument: str) -> bool:
         """Return whether an argument of `__init__` can be a parameter of its name: no attribute of another value has this name."""
         known = self.attributes.get(argument, Attribute(argument=argument))
+        # An inner module is no parameter of its own name, only its attributes are: `up_weight` for `self.up`.
         return known.module is not None or known.argument == argument
 
     def known(self, name: str) -> Attribute:
@@ -737,6 +756,7 @@ class _Reader(ast.NodeTransformer):
             hint = "give the value a name, and return it as an output"
             raise Refusal(node, f"the forward changes 'self.{node.attr}'", hint)
         known = self.of.attributes.get(node.attr)
+        # A constant of the user's own module is a setting of the op; one of an inner module is written out.
         if self.of.is_member and known is not None and _is_fixed(known):
             return _constant(known, node)
         if known is not None and known.module is not None:
@@ -797,6 +817,7 @@ class _Reader(ast.NodeTransformer):
         self.generic_visit(node)
         own = {item.arg for item in parameters(method.args)}
         for item in function.args.kwonlyargs:
+            # The method's own keyword-only parameters are given by the call itself.
             if item.arg not in own:
                 value = self.named(item.arg, node)
                 node.keywords.append(ast.keyword(item.arg, value))
@@ -840,6 +861,7 @@ class _Reader(ast.NodeTransformer):
             return self.named(known.argument, node)
         if attribute == "training":  # of the whole module
             name = attribute
+        # `self.up_weight` beside `self.up.weight`, or `self.a_b.c` beside `self.a.b_c`: one name for two attributes.
         elif name in self.of.own or self.of.owners.setdefault(name, owner) != owner:
             message = f"the '{attribute}' of 'self.{owner}' would be called '{name}', but another attribute has that name"
             raise Refusal(node, message, f"rename 'self.{owner}'")
@@ -858,6 +880,7 @@ class _Reader(ast.NodeTransformer):
         return (
             self.of.keeps(name)
             and name not in {item.arg for item in parameters(method.args)}
+            # `Parameter[dim]` of the inner module: there the name is already that of a size.
             and not re.search(rf"\b{name}\b", sizes)
         )
 
@@ -908,6 +931,7 @@ def _instead_of(name: str, made: ast.expr) -> str:
     if isinstance(made, ast.IfExp | ast.BoolOp):
         first = ast.unparse(calls[0])
         return f"let __init__ make one of them, for one op each: self.{name} = {first}"
+    # Every text begins with "", the last key: it has the general advice.
     known = (word for word in INSTEAD if next(iter(makers), "").startswith(word))
     return INSTEAD[next(known, "")]
 
@@ -930,6 +954,7 @@ def _constant(known: Attribute, at: ast.expr) -> ast.expr:
 def _leave_out_defaults(call: ast.Call) -> None:
     """Drop arguments equal to defaults from a call in one of PyTorch's forwards: no `None` for a bias, no stride of 1."""
     name = dotted_name(call.func) or ""
+    # `F.linear(x, weight, None)`: in the functions of F, None is the default of the last positional ones.
     while name.startswith("F.") and call.args and is_none(call.args[-1]):
         del call.args[-1]
     usual = _module_defaults().get(name, {})
@@ -937,6 +962,7 @@ def _leave_out_defaults(call: ast.Call) -> None:
         item
         for item in call.keywords
         if not isinstance(item.value, ast.Constant)
+        # Without a default the argument itself is compared: it equals no value, so the argument stays.
         or usual.get(item.arg or "", item) != item.value.value
     ]
 
@@ -985,6 +1011,7 @@ def _rename_locals(
         for name in sorted({node.id for node in stores([function])} & {*read})
     }
     for node in name_nodes([function]):
+        # By identity: a local and an attribute of one name differ as nodes alone.
         if not any(node is one for one in made):
             node.id = new.get(node.id, node.id)
 
@@ -1029,6 +1056,7 @@ def _attributes(
             unlike = facts.module is not None and name in changed
             optional = known.optional or facts.optional or unlike
             last_value[name] = value
+            # An annotation in the class body, `scale: float`, holds for the assignment without one.
             found[name] = facts._replace(
                 optional=optional, annotation=facts.annotation or known.annotation
             )
@@ -1101,6 +1129,7 @@ def _facts_of(
     """Return the facts about an attribute assigned in `__init__`, whose parameters have `annotations` and defaults (`given`)."""
     match value:
         case ast.Name(name) if name in annotations:
+            # A parameter that `__init__` assigns anew is no longer the argument of its name.
             argument = name if name not in sizes.last else ""
             known = Attribute(annotations[name], given.get(name), argument=argument)
             return known._replace(value=value if argument else None)
@@ -1123,6 +1152,7 @@ def _facts_of(
         case ast.Call(callee):
             dotted = dotted_name(callee) or ""
             last = dotted.rpartition(".")[2]
+            # Before the test for a class: `nn.Parameter` is one, but no module.
             if last in KINDS:
                 kind = "Buffer" if _is_frozen(value) else KINDS[last]
                 tensor = _inside(value)
@@ -1161,6 +1191,7 @@ def _is_frozen(parameter: ast.Call) -> bool:
     It is treated as a buffer. `requires_grad` is the second argument of Parameter.
     """
     keywords = {item.arg: item.value for item in parameter.keywords}
+    # Two more items, so that there is a second one also without arguments.
     stated = keywords.get("requires_grad", [*parameter.args, None, None][1])
     return isinstance(stated, ast.Constant) and stated.value is False
 
@@ -1259,11 +1290,14 @@ class _Sizes:
         """
         match node:
             case ast.Name(name):
+                # Assigned again further down, the name has another value at the end; (0, 0) is before all code.
                 return "" if self.last.get(name, (0, 0)) > _place(node) else name
             case ast.Attribute(ast.Name("self"), name):
+                # Without an assignment the attribute stands for itself, and its size is unknown.
                 value, *others = self.values.get(name, [node])
                 if others or value is node:
                     return ""
+                # `self.hidden = 4 * dim` gives the name `hidden`, unless a parameter or a local has it already.
                 plain = isinstance(value, ast.Name) or name in self.names
                 return self._size_name(value) if plain else name
             case ast.Attribute(ast.Name(owner), name) if owner in self.names:
@@ -1282,6 +1316,7 @@ class _Sizes:
                 if isinstance(operator, ast.FloorDiv) and one and two in (one, "1"):
                     return one if two == "1" else "1"
                 called = f"{one}_{WORDS[type(operator)]}{two}"
+                # `8_dim` is no name; and `a_b_c` is the name of `(a * b) * c`, not of `a * (b * c)`.
                 known = one.isidentifier() and two and not isinstance(right, ast.BinOp)
                 if not known or called in self.names:
                     return ""
@@ -1338,6 +1373,7 @@ def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, st
         below = f"{touched}_" if touched else ""  # `up` touches `up_weight`, "" all
         names = [name for name in found if name == touched or name.startswith(below)]
         found |= dict.fromkeys(names, OTHERWISE)
+    # Last: a fill goes before whatever else touched the parameter.
     found |= {name: _only(texts) for name, texts in reader.filled.items()}
     return {name: start for name, start in found.items() if start}
 
@@ -1420,12 +1456,14 @@ class _Starts(ast.NodeVisitor):
                 for name in dict(_filled(above)):
                     self.filled.setdefault(name, set()).add(OTHERWISE)
                 self.visit(above)
+            # `self.apply(init)` or `self.up.requires_grad_(False)` may change all that is below.
             case ast.Attribute(owner, word) if (
                 word in WALKS or word == "requires_grad_" and _freezes(node)
             ) and _path(owner)[0] == SELF:
                 self.touched.add(_attribute(owner))
             case ast.Attribute(ast.Name("self"), name):
                 self.run(name)  # others create a parameter or a module
+            # `nn.init._calculate_fan_in_and_fan_out(self.weight)` only reads the sizes.
             case callee if not filled and "_calculate_fan" not in ast.unparse(callee):
                 self.visit(callee)
             case _:
@@ -1447,6 +1485,7 @@ class _Starts(ast.NodeVisitor):
             self.touched.add("_".join(names[:-1]))
         elif names[-1] not in READ:
             known = self.attributes.get(names[0])
+            # A setting with a literal value, `self.eps`, is no parameter.
             if known is None or known.module or known.default is None:
                 self.touched.add(_attribute(node))
 
@@ -1496,6 +1535,7 @@ def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         case ast.Assign() | ast.AnnAssign():
             for name, value in _assigned(node):
                 inner = _inside(value)
+                # Only `nn.Parameter(...)` and `nn.Buffer(...)` have a tensor inside; any other value is none.
                 if inner is not value:
                     yield name, inner
 
@@ -1577,7 +1617,7 @@ def _attribute(node: ast.expr) -> str:
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:
-    """Return the parts of a path: `self`, `net`, `2`, `weight` for `self.net[2].weight`; of anything else one that is empty."""
+    """Return the parts of a path: `self`, `net`, `2`, `weight` for `self.net[2].weight`; one empty part for anything else."""
     match node:
         case ast.Attribute(value, name):
             return (*_path(value), name)

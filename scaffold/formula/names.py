@@ -2,6 +2,9 @@
 
 Most modules that rewrite a formula ask it: which names a statement needs and changes, and for a name that clashes with none.
 
+Words: statements *store* a name if they bind it to a value, and *bind* it to a value or a function; a name is *taken* if no new
+one may be equal to it, and *fresh* if it is not taken; a *stem* is a name before a number is added.
+
 In: statements and expressions of `ast`; preferred names, and the names taken. Out: names. Invariant: a name gets a number
 only if it is taken without one.
 """
@@ -78,6 +81,7 @@ def reads(body: Sequence[ast.AST], name: str) -> int:
         else:
             inner = reads(list(ast.iter_child_nodes(item)), name)
             often = isinstance(item, REPEATED)  # a function or a loop
+            # Twice is enough to be more than once: no caller needs the exact number.
             count += 2 * inner if often else inner
     return count
 

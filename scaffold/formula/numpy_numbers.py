@@ -63,6 +63,7 @@ class _Writer(ast.NodeTransformer):
         """
         own = {item.arg for item in parameters(node.args)}
         numbers = own if node.name == "__init__" else _number_parameters(node.args)
+        # A parameter hides a number of the same name outside.
         known = (self.known - own) | set(numbers)
         inner = _Writer(self.aliases, _numbers(node.body, known, self.aliases))
         inner.generic_visit(node)
@@ -121,6 +122,7 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
     counts = Counter(node.id for node in stores(body))
     for name, values in stored.items():
         numbers = (value and _is_number(value, found, aliases) for value in values)
+        # Fewer values than bindings: it is also bound by a loop or in an unknown tuple.
         if len(values) == counts[name] and all(numbers):
             found.add(name)
         else:
@@ -160,6 +162,7 @@ def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
             return root in aliases | {"math"} and name in CONSTANTS
         case ast.Call(ast.Name("float" | "int" | "len")):
             return True
+        # `x.size()` without a dim is a shape.
         case ast.Call(ast.Attribute(_, "size"), [_]):
             return True
         case ast.Call(ast.Attribute(_, name), []) if name in COUNTS:

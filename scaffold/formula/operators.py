@@ -5,7 +5,8 @@ Invariant: an accepted dotted name is in the table `torch_names.txt`, generated 
 module is never a value.
 
 Words: an *operator* is a function, method or attribute that computes a value from values; to *judge* a name is to say whether
-it is one; a *space* is a namespace, `torch` or `torch.nn.functional`, and VALUES that of tensors' methods and attributes; the
+it is one; what is *said* of it is a message and a hint; `own` are the names of the user's functions and values; a *space* is a
+namespace, `torch` or `torch.nn.functional`, and VALUES that of tensors' methods and attributes; the
 *root* of a dotted name is what stands before its first dot.
 
 It stops a repository from running anything but maths by names that look like maths: `torch.save`, `torch.hub.load`,
@@ -72,6 +73,7 @@ def table() -> Mapping[str, Names]:
     spaces = [head for head in parts if not head.startswith("not ")]
     found = {head: Names(parts[head], parts[f"not {head}"]) for head in spaces}
     public = frozenset(name for name in dir(math) if not name.startswith("_"))
+    # All of `math` computes numbers, so no name of it is refused.
     return found | {"math": Names(public, frozenset())}
 
 
@@ -111,6 +113,7 @@ class _Visitor(ast.NodeVisitor):
             self._check(node, value, tuple(reversed(names)))
             return
         self.visit(value)
+        # `f(x).y` of the user's own f: the value may be of any class.
         if root_of(value) not in self.own:
             self._check_values(node, reversed(names))
 
@@ -165,8 +168,8 @@ def root_of(value: ast.expr) -> str:
 def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
     """Return the names assigned a result of the user's own functions (`own`), or a value made from one.
 
-    Such a value may be of any class, so none of its attributes is a problem. A name made from such a name is one too, so the search is repeated
-    until it finds no more.
+    Such a value may be of any class, so none of its attributes is a problem. A name made from such a name is one too, so the
+    search is repeated until it finds no more.
     """
     found = set[str]()
     assigned = [
@@ -228,6 +231,7 @@ def judged(
     if name in known.others:
         return (f"'{shown}' is not an operator of {library}", ELSEWHERE), ()
     misspelt = _elsewhere(name) or _is_near(name, known)
+    # With attributes behind it, `torch.foo.bar`, an unknown name is rather a module.
     if not rest and (imported or not misspelt):
         return None, ()  # it may be in a newer PyTorch; if not, its proof fails
     near = _near_space(f"{space}.{name}") if rest else None
@@ -295,6 +299,7 @@ def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
         match part:
             case ast.Call(ast.Attribute() as callee) if _hangs_on(callee, node):
                 same = written_instead(callee.attr)
+                # No library to import: the general advice on modules follows below.
                 if node.id == "self":
                     break
                 if node.id in NN:
@@ -316,6 +321,7 @@ def _of_nn(name: str) -> str:
     plain_name = name.lower()
     for space in ("torch.nn.functional", "torch"):
         for known in sorted(table()[space].operators):
+            # `MSELoss` is `mse_loss`, but `CrossEntropyLoss` is `cross_entropy`.
             if known.replace("_", "") in (plain_name, plain_name.removesuffix("loss")):
                 return f"a module is not a formula: write {_short(f'{space}.{known}')}(...)"
     return "a module is not a formula: write what its forward computes"
@@ -347,12 +353,14 @@ def _judged_op(names: Sequence[str], shown: str) -> tuple[Said | None, tuple[str
     At most an overload may follow; `names` are the words after `torch.ops`, `shown` the whole name for messages. No names remain.
     """
     hint = "write: torch.ops.<library>.<operator>"
+    # `torch.ops.aten.add`, or with an overload `torch.ops.aten.add.Tensor`.
     if not 2 <= len(names) <= 3:
         return (f"'{shown}' is not an operator of PyTorch", hint), ()
     others = table()["torch"].others | table()[VALUES].others
     if (
         names[1] in others
         or names[0].startswith("_")
+        # PyTorch's library of collectives, `all_reduce` and others; other names with an underscore are internal.
         and names[0] != "_c10d_functional"
     ):
         return (f"'{shown}' is not an operator of PyTorch", ELSEWHERE), ()
@@ -449,6 +457,7 @@ def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stm
         for item in nodes
         if isinstance(item, ast.Assign)
         for name, value in _named_module(item)
+        # One occurrence is the assignment; another one besides the calls would read the module as a value.
         if names[name] == called[name] + 1 and name not in taken
     }
     found = _Functions(made).visit(ast.Module(copy.deepcopy(body), []))
@@ -475,6 +484,7 @@ def made_of(call: ast.Call) -> ast.Attribute | None:
             pass
         case _:
             return None
+    # `nn.Softmax(-1)`: the one positional argument whose meaning is known.
     if call.args and (len(call.args) > 1 or name not in OF_DIM):
         return None
     plain_name = name.lower()

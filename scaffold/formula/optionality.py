@@ -30,6 +30,7 @@ def may_be_none(value: Node) -> bool:
     match value:
         case Node("constant", "None"):
             return True
+        # `x or None` may be None only if x is false; in doubt it may be.
         case Node("conditional", _, (_, *values)) | Node("boolean", _, values):
             return any(map(may_be_none, values))
     return False
@@ -94,6 +95,7 @@ def takes_none(call: ast.Call, values: frozenset[str]) -> set[int]:
     name = root.id if isinstance(root, ast.Name) else None
     if name is not None and name not in values and name not in WELL_KNOWN:
         return set(range(len(call.args) + len(call.keywords)))
+    # A builtin, `len(bias)`, or the result of a call, `f(x)(bias)`: None is not known to be allowed.
     if not isinstance(callee, ast.Attribute) or ast.unparse(callee) in OTHER_ORDER:
         return set()
     return _optional_arguments(call, callee.attr, method=name is None or name in values)

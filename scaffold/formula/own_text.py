@@ -3,7 +3,8 @@
 A proof compares the generated op with it, so a mistake of the parser or of the derivation shows.
 
 Words: the *entry* is the function the user named; a *layer* is an `nn.Module` of the file, whose forward is named; names are
-*bound* around the entry by assignments and definitions; *bare* syntax has no annotations and decorators, which would run.
+*bound* around the entry by assignments and definitions; *bare* syntax has no annotations and decorators, which would run;
+*known* names are imports of PyTorch or `math`; the lines `after` go in the place of a return.
 
 In: the `Text` of a parsed formula, the `Scope` of its names, the names of the inputs. Out: the lines of a function's
 body, () if there are none. Invariant: the text is only read as syntax, here as everywhere. Since it will run, all of it
@@ -93,13 +94,16 @@ def _of_file(
     the last line. For a method (`Norm.forward`) it returns its class, reduced to what is read. `after` are lines in place of
     the return of the user's function, if any.
     """
+    # The function itself may be among the imported ones, but here its own text is wanted.
     definitions = origin.definitions.without(scope.imported - {function})
     entry = definitions.functions.get(function)
+    # An input of such a name would hide the function defined below.
     if not isinstance(entry, ast.FunctionDef) or {FILE, MODULE} & {*inputs}:
         return ()
     names = reachable([function, *names_read(entry)], definitions)
     known = _known(origin, names)
     body = _defined(definitions, names)
+    # Only a check: the lines are written below, after the layer has become a class.
     if not _written(body, known, scope):
         return ()
     owner, _, method = function.rpartition(".")
@@ -199,6 +203,7 @@ def _function(name: str, node: Defined) -> ast.stmt:
 
 
 def _named(name: str, value: ast.expr) -> ast.stmt:
+    # `ast.unparse` asks an assignment for its line.
     return ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)
 
 
@@ -210,6 +215,7 @@ def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
     names = {name.lstrip("*") for name in inputs}
     positional = [*arguments.posonlyargs, *arguments.args]
     passed = []
+    # Only these must go by position: those before `*ys`, and those before a `/`.
     for item in positional if arguments.vararg else arguments.posonlyargs:
         if item.arg not in names:
             return None
@@ -307,6 +313,7 @@ def _is_unread(node: ast.AST) -> bool:
     """Return whether a node is a dunder attribute, `x.__class__`, or a statement no formula has, a class or an import."""
     if isinstance(node, ast.Attribute):
         return node.attr.startswith("__")
+    # `import torch` inside a function binds nothing new.
     return isinstance(node, UNREAD) and ast.unparse(node) not in IMPORTS
 
 
@@ -320,6 +327,7 @@ def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> 
         [f"def own({', '.join(inputs)}):", *(f" {line}" for line in lines)]
     )
     try:
+        # No lines, no function: a `def` without a body is no Python.
         tables = [symtable(text, "<own>", "exec")] if lines else []
     except SyntaxError:  # some syntax errors are not found by `ast`
         return True
@@ -328,9 +336,11 @@ def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> 
         tables += table.get_children()
         for symbol in table.get_symbols():
             name = symbol.get_name()
+            # Global to the function: neither bound by the lines nor an input of it.
             if symbol.is_global() and name not in PURE | scope.names:
                 builtin = getattr(builtins, name, None)
                 is_error = isinstance(builtin, type) and issubclass(builtin, Exception)
+                # Any other global that is no builtin raises a NameError, and runs nothing.
                 if name.startswith("__") or builtin is not None and not is_error:
                     return True
     return False

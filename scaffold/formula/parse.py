@@ -109,6 +109,7 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     match last:
         case ast.Return(ast.Tuple(items)) | ast.Expr(ast.Tuple(items)):
             not_none = [item for item in items if not is_none(item)]
+            # With a None for each input without a gradient there are more values than gradients.
             values = not_none if len(items) != len(targets) else items
         case ast.Return(ast.expr() as value) | ast.Expr(ast.expr() as value):
             values = [value]
@@ -118,6 +119,7 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     returned_names = {item.id for item in values if isinstance(item, ast.Name)}
     if {*stored(body)} & {*targets} - returned_names:
         return body  # it assigns gradients itself; other returned values are reported later
+    # `return grad_x, grad_w`: the body has assigned them, so there is nothing to add.
     if all(_is_name(item, targets) or is_none(item) for item in values):
         return body
     # One call may return all gradients; another wrong number is reported later.

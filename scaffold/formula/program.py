@@ -84,7 +84,7 @@ def _without_functions(
 ) -> list[ast.stmt]:
     """Return the statements of a text with the calls of its nested functions inlined.
 
-    `statements` are the statements; a call that cannot be inlined is added to `problems`.
+    A call that cannot be inlined is added to `problems`.
     """
     # A function around the statements, the one of this text, makes them resolvable.
     (node,) = ast.parse("def body(): pass").body
@@ -94,6 +94,7 @@ def _without_functions(
     body = resolve("", node, definitions, called=False).body
     names = scope.outer
     taken = TAKEN | {*names, *names_in(body)}
+    # A name that the body assigns may be None after it.
     never_none = scope.tensors - scope.optional - {*stored(body)}
     inliner = Inliner(
         definitions,
@@ -173,6 +174,7 @@ def _with_functions_named(
     for item in body:
         match item:
             case ast.Assign([ast.Name(name)], ast.Attribute() as value) if (
+                # Without a call of it, `scale = math.pi` is a value, and stays.
                 name in called - {*inputs}
                 and bound.count(name) == 1
                 and (dotted_name(value) or "").partition(".")[0] in WELL_KNOWN
@@ -207,6 +209,7 @@ def _with_defaults(
     own = {item.arg for item in parameters(function.arguments)}
     for name, value in defaults(function.arguments).items():
         changed = name in stored(body)
+        # An input has its value from the call; a parameter nobody reads needs none.
         if name in names or not (changed or reads(body, name)):
             continue
         meant = did_you_mean(name, set(names) - own)

@@ -118,6 +118,7 @@ class StatementParser:
             raise self._empty()
         result: Node | None = None
         last = body[-1]
+        # In a text an expression at the end is the result; in a function of a file it needs a `return`.
         if isinstance(last, ast.Return) or (
             isinstance(last, ast.Expr)
             and self.scope.wants_result
@@ -135,6 +136,7 @@ class StatementParser:
                 self.fail_without_result(last)
         if self.scope.targets is not None:
             self._check_targets(statements, frozenset(self.scope.targets))
+        # After a problem some names are stand-ins: more messages would only follow from it.
         if not self.problems:
             self._check_assigned(whole)
         raise_all(self.problems)
@@ -271,6 +273,7 @@ class StatementParser:
             if isinstance(item.value, ast.List) and target.kind == "name":
                 self.written_out.add(target.label)
             return Assign(target, value, "", above)
+        # `item.simple`: the target is a plain name, `y: Tensor = x`.
         if isinstance(item, ast.AnnAssign) and item.value and item.simple:
             value = self.expressions.assigned(item.value, present)
             return Assign(self._target(item.target), value, "", above)
@@ -305,6 +308,7 @@ class StatementParser:
         target = self._target(item.target)
         # `y += bias` with an optional bias becomes `if bias is not None: y += bias`.
         name = self.expressions.absent_operand(item.value, present)
+        # `y /= bias` without the bias has no one meaning, as in `x / bias`.
         if name is None or operator not in ("+", "-", "*"):
             return Assign(
                 target, self.expressions.parse(item.value, present), operator, above
@@ -412,6 +416,7 @@ class StatementParser:
         hint = hint or (f"known here: {', '.join(sorted(known))}" if known else nothing)
         of_forward = not any(name.startswith("grad_") for name in known)
         of_sizes = bool(known & self.scope.sizes.keys())  # a condition on sizes
+        # In a backward, or in a condition on sizes, a new input would not help.
         if hint.startswith("known here") and of_forward and not of_sizes:
             hint += f"; if '{node.id}' is an input, name it among the inputs"
         self.fail(node, message, hint)

@@ -4,7 +4,8 @@ Inlining a function puts the arguments of a call in place of its parameters, unr
 is right only if the expression gives the same value there, and is not computed twice.
 
 Words: syntax is *pure* if it changes no tensor and draws no random number, so it may be evaluated at any time; a value is
-*simple* if it may also be written several times.
+*simple* if it may also be written several times; names in `there` are never None; `later` is the name of a parameter from its
+first assignment on.
 
 In: statements of `ast`, and replacements of their names. Out: the same statements; and whether the order of evaluation
 of some syntax matters. Invariant: a substituted expression keeps its own place in the file,
@@ -49,6 +50,7 @@ class _Substitution(ast.NodeTransformer):
         value = self.values.get(node.id)
         if value is None:
             return node
+        # With the context of the replaced one: a target must be a `Store`.
         if isinstance(value, ast.Name):
             return ast.copy_location(ast.Name(value.id, node.ctx), node)
         return copy.deepcopy(value)
@@ -74,6 +76,7 @@ def with_sizes(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
     found = [name for name in scope.sizes if name in unknown & names_in(body)]
     values = {name: ast.parse(scope.sizes[name], mode="eval").body for name in found}
     read_above = [name for name in found if names_in([values[name]]) & bound]
+    # `pop`: these names stay in the text, as locals assigned above it.
     lines = [named(name, _placed(values.pop(name), body[0])) for name in read_above]
     return [*lines, *map(_Sizes(values).visit, body)]
 
@@ -98,7 +101,7 @@ def _placed(value: ast.expr, place: ast.AST) -> ast.expr:
 def versioned(
     body: list[ast.stmt], name: str, value: ast.expr, later: str, there: Names = NONE
 ) -> list[ast.stmt] | None:
-    """Return the body of an inlined function with a parameter (`name`) that it assigns anew split into two versions.
+    """Split a parameter (`name`) that an inlined function assigns anew into two versions, and return the body.
 
     Up to the first assignment the name is replaced by `value`, the argument of the call, from there on by the name `later`:
     `x = x.float()` -> `later = value.float()`. None if the first assignment is not of the whole name, as `x[0] = 1`. Names in
@@ -107,11 +110,13 @@ def versioned(
     values = {name: value}
     # The index of the first statement that assigns the name.
     at = next((k for k, item in enumerate(body) if name in stored([item])), None)
+    # From `_chosen`, or after a settled test: this branch does not assign the name.
     if at is None:
         return [substituted(item, values) for item in body]
     item, rest = body[at], body[at + 1 :]
     if isinstance(item, ast.If):
         # A test settled by the value leaves one branch.
+        # A copy, since the test must keep its name if it is not settled.
         truth = truth_of(substituted(copy.deepcopy(item.test), values), there)
         if truth is not None:
             only = item.body if truth else item.orelse

@@ -65,6 +65,7 @@ class Text(NamedTuple):
         for first, path in reversed(self.files):
             if line >= first:
                 return Location(path, line - first + 1, column + 1)
+        # The first line begins at `location`, which is after the cut columns already.
         return self.location.shifted(line, column + (self.indent if line else 0))
 
 
@@ -110,9 +111,11 @@ def _mended(text: Text, error: SyntaxError) -> str:
     index = (error.lineno or 1) - 1
     line = lines[index].strip() if index < len(lines) else ""
     meant = line.translate(PLAIN)
+    # "invalid decimal literal" is Python's message for `2x`.
     meant = FACTOR.sub(r"\1 * ", meant) if "decimal literal" in error.msg else meant
     if "&&" in meant or "||" in meant:
         meant = _of_each_element(meant)
+    # Only up to this line: further down there may be another error.
     if meant != line and is_python("\n".join([*lines[:index], meant])):
         return f"write: {meant}"
     if len(line) > LONG:
@@ -162,8 +165,10 @@ def parse_source(text: Text) -> ast.Module:
             module = ast.parse(text.value)
     except SyntaxError as error:
         raise syntax_error(text, error) from None
+    # Python's parser raises a MemoryError if its own stack is full, after thousands of minus signs.
     except (RecursionError, MemoryError):
         raise _too_deep(text) from None
+    # A null byte, in Pythons before 3.12.
     except ValueError as error:
         raise ScaffoldError(f"not valid Python: {error}", text.location) from None
     check_depth(module, text)

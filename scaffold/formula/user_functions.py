@@ -278,6 +278,7 @@ def _parameters(
         check_decorators(function, name, imports)
     except Refusal as refusal:
         raise refusal.within(text) from None
+    # An unused `**kwargs` only swallows arguments.
     if arguments.kwarg and arguments.kwarg.arg in names_in(function.body):
         message = f"function '{name}' takes '**{arguments.kwarg.arg}'"
         raise ScaffoldError(message, place, "give each of its parameters a name")
@@ -311,6 +312,7 @@ def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Bindin
             hint = "write the import with the full name of the package"
             message = "a relative import does not work in the op's file"
             raise ScaffoldError(message, place_in(text, item.statement), hint)
+        # `F`, `torch` and `math` are imported by the op's file anyway.
         if item.name not in WELL_KNOWN:
             found[item.name] = item.binding
     return tuple(found.values())
@@ -409,7 +411,7 @@ def lines_of(
 def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:
     """Return the comments of a text by the line (from 1) of the statement they are about.
 
-    `spans` are the first and last lines of all statements. `# Scale it.` is returned as `Scale it.`.
+    `# Scale it.` is returned as `Scale it.`. In the code `spans` are the first and last lines of all statements.
     """
     if "#" not in source:
         return {}
@@ -440,6 +442,7 @@ def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
         return min(below, default=None)
     inner = max(around)
     inside = below and _is_compound(inner, spans) and min(below) <= _end(inner, spans)
+    # On the line of the `if` itself a comment is about the `if`.
     return min(below) if inside and line > inner else inner
 
 
@@ -572,12 +575,15 @@ class OtherFiles:
         """Return the path of a relative import's file, by Python's rules; raise an error if there is none."""
         folder = path.parent
         for _ in range(statement.level - 1):  # `from ..helpers`: one folder up
+            # "" is the name of the folder the path starts from: nothing above it is read.
             if not folder.name or not self._is_there(folder / PACKAGE):
                 message = f"the relative import leaves the package of '{path}'"
                 raise ScaffoldError(message, place_in(self.text, statement))
             folder = folder.parent
         for part in (statement.module or "").split("."):
+            # `from . import x` has no module: the one part is "", and the folder stays.
             folder = folder / part
+        # `from .helpers import x` is a file, or else the `__init__.py` of a folder.
         found = folder.with_name(f"{folder.name}.py") if statement.module else folder
         if statement.module and self._is_there(found):
             return found
@@ -609,6 +615,7 @@ class OtherFiles:
         if path in self.files:
             return self.files[path]
         try:
+            # A byte order mark, as editors on Windows write it.
             source = self.read(str(path)).removeprefix("\ufeff")
         except (OSError, ValueError) as error:
             message = f"cannot read '{path}': {why_unread(error)}"

@@ -93,6 +93,7 @@ def _surely_written_by(item: Statement) -> frozenset[str]:
     if isinstance(item, If):
         going_on = [part for part in (item.body, item.orelse) if not raises(part)]
         assigned = [surely_written(*part) for part in going_on]
+        # Without a path that goes on, nothing after the `if` runs.
         return frozenset.intersection(*assigned) if assigned else frozenset()
     if item.operator or item.target.kind == "subscript":
         return frozenset()
@@ -189,6 +190,7 @@ def reads(node: Node) -> tuple[Read, ...]:
             continue
         seen.add(id(item))
         read = metadata_read(item)
+        # Of its parts only those read for data are visited: the `x` of `x.shape` is none.
         if read is not None:
             found.append(read)
             waiting += _data_parts(item)
@@ -236,7 +238,7 @@ def _read_of(value: Node, *facets: str) -> Read | None:
 
 
 def _data_parts(node: Node) -> tuple[Node, ...]:
-    """Return the parts of an expression reading metadata read for their data: the index `i` of `tensors[i].shape`.
+    """Return the parts of a read of metadata that are read for their own data: the index `i` of `tensors[i].shape`.
 
     So are an argument, `d` of `x.size(d)`, and the receiver `y` of `y.view_as(x)`: only `x` is asked for its shape.
     """

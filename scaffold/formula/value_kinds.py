@@ -76,6 +76,7 @@ class ValueKinds:
             elif self.of(item.target) == "scalar":  # `total += x.sum()`
                 both = self._common_kind((item.target, item.value), "tensor")
                 self.names[item.target.label] = both
+                # Of a number and a tensor the sum is a tensor in every call.
                 if not self.may_be_number(item.value):
                     self.maybe_numbers.discard(item.target.label)
         return self
@@ -102,6 +103,7 @@ class ValueKinds:
                 return "scalar"
             case Node("tuple" | "list"):
                 return self._common_kind(node.args, "group")
+            # `torch.float32` is a Python value; `torch.foo` is a function or unknown, so a tensor in doubt.
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
                 return "scalar" if label in NUMBERS | DTYPES.keys() else "tensor"
             case Node("attribute", label) if label in ATTRIBUTES:
@@ -127,6 +129,7 @@ class ValueKinds:
         match node:
             case Node("name", name) if name in self.maybe_numbers:
                 return True
+            # None is no number: where the value is None, nothing is computed with it.
             case Node("constant", "None"):
                 return False
             case Node("conditional", _, (_, *branches)):
@@ -204,6 +207,7 @@ class ValueKinds:
         for name in after_body.keys() - self.names.keys():
             self.names[name] = after_body[name]
         for name, kind in self.names.items():
+            # A scalar after one branch: the kind after the other one decides.
             self.names[name] = kind if kind != "scalar" else after_body.get(name, kind)
 
     def _learn(self, item: Assign) -> None:
@@ -271,6 +275,7 @@ def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
     callee, *args = call.args
     if callee.kind == "attribute" and not is_made_of_numbers(callee.label):
         tensors = args if is_of_module(callee) else [*callee.args, *args]
+        # The first argument and a mask must be tensors; in other places a number is taken to be allowed.
         places = {0, *mask_positions(callee.label)}
         several = (each for at, each in enumerate(tensors) if at in places)
         doubtful = [each for each in several if each.names() & kinds.maybe_numbers]

@@ -99,6 +99,7 @@ class VerbatimExpressions(CheckedExpressions):
         for generator in item.generators:
             if generator.is_async:
                 self.fail(generator.iter, "async is not allowed in a formula")
+            # `[b * 2 for b in (bias, w) if b is not None]`: the test may sort out each None.
             maybe_tested = self.optional if generator.ifs else frozenset[str]()
             items = self.parse(generator.iter, present | maybe_tested)
             target = self.source.target(generator.target)
@@ -236,6 +237,7 @@ class VerbatimParser(StatementParser):
                 if root in self.lists:
                     self.expressions.parse(target, present)
                     return self._grown(root, [value], present)
+            # `a = b = x`: nothing has split it, since the text is kept.
             case ast.Assign([first, *others], value) if others:
                 node = self.expressions.assigned(value, present)
                 targets = map(self._target, (first, *others))
@@ -248,6 +250,7 @@ class VerbatimParser(StatementParser):
         """Return the sketch of a `for` loop: a step assigns an element of the iterable to the target, then runs the body."""
         items = self.expressions.parse(item.iter, present)
         step = Assign(self._target(item.target), drawn(self.graph, items))
+        # The iterable is read even if the loop has no round.
         start = Assign(self._absent, items)
         return self._loop(self._absent, (start, step), item, present)
 
@@ -299,6 +302,7 @@ class VerbatimParser(StatementParser):
         So after `if bias is None: return x` the optional `bias` is present.
         """
         statement = super()._choice(item, present, above)
+        # With an `else` the lines below may also come from that branch.
         if isinstance(item.body[-1], LEAVES) and not item.orelse:
             self.branches[item] = present | guards(item.test)[1]
         return statement
@@ -353,6 +357,7 @@ def _split(text: str, last: ast.stmt) -> _Code:
     """
     lines = text.encode().split(b"\n")
     before = [*lines[: last.lineno - 1], lines[last.lineno - 1][: last.col_offset]]
+    # `y = x; return y`: the `;` separates two statements of a line.
     above = b"\n".join(before).decode().rstrip().removesuffix(";").rstrip()
     return _Code(above, _returned(ast.get_source_segment(text, last) or ""))
 
@@ -377,6 +382,7 @@ def _lists(module: ast.Module) -> frozenset[str]:
     """Return the names bound to lists by all their assignments: `rows += [x]` and `rows[i] = x` then change a list, no tensor."""
     found: dict[str, bool] = {}
     for name, value in _values(module):
+        # One assignment of anything but a list is enough: the name may then be a tensor.
         found[name] = found.get(name, True) and value is not None and _is_list(value)
     return frozenset(name for name, holds in found.items() if holds)
 
@@ -408,6 +414,7 @@ def _is_list(value: ast.expr) -> bool:
         case ast.List() | ast.ListComp() | ast.Call(ast.Name("list")):
             return True
         case ast.BinOp(left, ast.Mult(), right):
+            # Only of a literal list: about two names, `a * b`, nothing is known.
             return isinstance(left, ast.List) or isinstance(right, ast.List)
         case ast.BinOp(left, ast.Add(), right):
             return _is_list(left) or _is_list(right)

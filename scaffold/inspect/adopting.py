@@ -74,6 +74,7 @@ class Adopted(NamedTuple):
 
     def in_style(self, style: str) -> "Adopted":
         """Return the op in a style, with a vmap rule if the style has one."""
+        # A generated rule for vmap takes neither a combined forward nor a change in place.
         vmap = style != "combined" and "dirty" not in self.keys
         return self.stating({"style": style, "transforms": True if vmap else None})
 
@@ -110,7 +111,7 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
     place = f"{wanted.package}.{file}" if wanted.package else file
     calls = _Calls(facts, outputs, passed)
     keys: dict[str, Value] = {}
-    if base not in (camel_name(name), name):
+    if base not in (camel_name(name), name):  # else it is the default
         keys["class-name"] = base
     keys["inputs"] = ", ".join(_declared(facts, wanted, wrapper, calls.names))
     if declared := declared_outputs(facts, outputs):
@@ -214,6 +215,7 @@ def _declared(
         declared_input(facts, item, defaults.get(item.name, ""), wanted.kinds)
         for item in items
     ]
+    # `mask?` may be None and `n: float = 2.0` has a default: a call may leave them out.
     required = [not ("?" in entry or " = " in entry) for entry in entries]
     for at, (item, entry) in enumerate(zip(items, entries, strict=True)):
         # Python allows no default before a parameter without one, so a required one further on takes it away.

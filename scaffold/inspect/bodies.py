@@ -8,7 +8,8 @@ so comments and layout stay:
         return x * n                      def scale_backward(grad, x): ...
 
 Words: *passed* are the values on ctx (`Handed`), each with the op's argument for it (`given`) and perhaps a *local* of forward
-that holds it, returned beside the outputs; *elements* are those of a tuple on ctx, saved tensors or `ctx.pair`.
+that holds it, returned beside the outputs; *elements* are those of a tuple on ctx, saved tensors or `ctx.pair`; what is
+*gone* is removed from the text; a file's *own* names are defined in it, not imported.
 
 In: the facts of a Function and the values passed by ctx. Out: the text of a file of two functions, with the imports they need.
 Invariant: the statements are those of the Function, in their order, comments included; uses of ctx become parameters and
@@ -95,10 +96,10 @@ def backward_body(
         known[attribute] = f"{brackets[0]}{listed}{brackets[1]}"
     for item in passed:
         if item.attribute in known or item.attribute not in read:
-            continue
+            continue  # part of a tuple, a saved tensor (""), or not read
         constant = _reads_nothing(facts, item.given)
         atom = isinstance(ast.parse(item.given, mode="eval").body, ast.Constant)
-        value = item.given if atom else f"({item.given})"
+        value = item.given if atom else f"({item.given})"  # `2`, `(n * 2)`
         if not constant:
             value = _parameter(text, item.attribute, item.attribute, taken)
             pairs.append((value, item.given))
@@ -108,7 +109,7 @@ def backward_body(
         pairs.append((known[NEEDS], NEEDS))
     text.replace_attributes(known)
     own = [parameter for parameter, _ in pairs]
-    several = any(item[0] == "*" for item in gradients)
+    several = any(item[0] == "*" for item in gradients)  # it must be last
     parameters = [*own, *gradients] if several else [*gradients, *own]
     function = text.function(name, ", ".join(parameters))
     return Body(function, tuple(given for _, given in pairs), several)
@@ -155,11 +156,13 @@ def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
     if backward.variadic is not None:
         positional = positional[:outputs]
     kinds = output_kinds(facts, outputs)
+    # A trivial backward is not written: the op has a forward alone.
     if len(positional) > outputs and not facts.is_trivial:
         message = f"backward takes {len(positional)} gradients, and forward gives {outputs} outputs"
         raise Unfit(backward.node, message)
     read = names_in([backward.node])
     found = []
+    # Fewer names than outputs if `*grads` takes the rest; more only if backward is trivial.
     for name, kind in zip(positional, kinds, strict=False):
         if kind and name in read:
             raise Unfit(backward.node, f"'{name}' is of an output without a gradient")
@@ -236,6 +239,7 @@ def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
     return [
         f"{item.local} = None"
         for item in passed
+        # An input is set in every branch: it is a parameter.
         if item.guarded and item.local and item.local not in given
     ]
 
@@ -252,7 +256,7 @@ def _rewrite_context(
     captured = [
         f"{item.local} = {text.source(item.kept)}"
         for item in passed
-        if item.kept is not None and not item.attribute
+        if item.kept is not None and not item.attribute  # a saved tensor
     ]
     loads = {n.attr for n in text.attributes() if isinstance(n.ctx, ast.Load)}
     lists = {name: items for name, items in _lists(passed).items() if items}
@@ -275,10 +279,10 @@ def _rewrite_context(
             taken_by = [locals_[name] for name in names if name in locals_]
             gone = not set(names) & loads and set(taken_by) <= {
                 ast.unparse(statement.value)
-            }
-            if len(names) == len(statement.targets) and gone:
+            }  # forward does not read it, and its local is the value itself
+            if len(names) == len(statement.targets) and gone:  # no `y = ctx.y = h`
                 text.remove(statement)
-    for step in reversed(method.flow.steps):
+    for step in reversed(method.flow.steps):  # inner ifs first
         text.remove_if_empty(step.statement)
     for node in text.attributes():
         if isinstance(node.ctx, ast.Store):
@@ -299,6 +303,7 @@ def _assigned(text: "_Text", items: Iterable[Handed], value: ast.expr) -> Iterat
     """
     texts = map(text.source, value.elts)  # type: ignore[attr-defined]
     pairs = [(item.local, one) for item, one in zip(items, texts, strict=True)]
+    # "": backward computes it again. Equal texts: the element is this local already.
     made = [(local, one) for local, one in pairs if local not in ("", one)]
     if made:
         yield " = ".join(map(", ".join, zip(*made, strict=True)))
@@ -377,16 +382,19 @@ class _Text:
         owners = set()  # the uses of ctx as the owner of an attribute
         for node in self.attributes():
             owners.add(id(node.value))
+            # Removed with its statement, or replaced together with its index, `ctx.pair[0]`.
             if id(node) in gone | self.replaced:
                 continue
             if (
                 node.attr not in known
+                # `ctx.n = 1` in backward: the values of ctx are parameters there.
                 or self.method is self.facts.function.backward
                 and not isinstance(node.ctx, ast.Load)
             ):
                 raise Unfit(node, f"ctx.{node.attr} is not set in sight")
             self._edit(node, known[node.attr])
         for name in self.nodes(ast.Name):
+            # `helper(ctx)` or `c = ctx`: what is done with ctx there is out of sight.
             if name.id == self.method.ctx and id(name) not in owners | gone:
                 raise Unfit(name, "ctx itself is handed on")
 
@@ -399,6 +407,7 @@ class _Text:
             if not saved or value.attr != attribute or id(node) in gone:  # type: ignore[attr-defined]
                 continue
             at = index.value if isinstance(index, ast.Constant) else None
+            # With another index the attribute becomes the whole tuple later: `(x, w)[i]`.
             if isinstance(at, int) and at < len(names):
                 self.replaced.add(id(value))
                 self._edit(node, names[at])
@@ -445,6 +454,7 @@ class _Text:
         """
         first, last = self.body[0], self.body[-1]
         start, stop = first.lineno, last.end_lineno or last.lineno
+        # Comments above the first statement belong to the body.
         while self.lines[start - 2].strip().startswith("#"):
             start -= 1
         rows = {at: self.lines[at - 1].encode() for at in range(start, stop + 1)}
@@ -456,10 +466,12 @@ class _Text:
             self.edits, reverse=True
         ):
             left, right = rows[row][:column], rows[end_row][end_column:]
-            for at in range(row + 1, end_row + 1):
+            for at in range(row + 1, end_row + 1):  # they become one line
                 del rows[at]
+            # Beside other code, `if c: ctx.n = n`, or alone in its block: a statement has to remain.
             if not text and (left.strip() or b";" in right or row in needed):
                 text = "pass"
+            # A comment behind a removed statement goes with it.
             emptied = not text and right.strip()[:1] in (b"", b"#")
             rows[row] = left + text.encode() + right
             if emptied:
@@ -536,6 +548,7 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     the old file: its own, and those it has by a relative import. Raise Unfit for a name it does not define, or if it is no module.
     """
     own = module_names(facts, own=True)
+    # `max` is Python's, unless the file defines a `max` of its own.
     free = _free_names(facts, text) - (set(dir(builtins)) - own)
     imported: dict[str, ast.stmt] = {}
     for node in ast.walk(facts.module.tree):
@@ -544,6 +557,7 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
                 name = alias.asname or alias.name.split(".")[0]
                 if isinstance(node, ast.Import):
                     imported[name] = ast.Import([alias])
+                # A relative import may mean another module in the new file: the old file passes its name on.
                 elif not node.level:
                     imported[name] = ast.ImportFrom(node.module, [alias], 0)
     theirs = [name for name in sorted(free) if name in own or name not in imported]
@@ -557,6 +571,7 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
         raise Unfit(facts.function.node, f"'{module}' cannot be imported from")
     if theirs:
         lines.append(f"from {module} import {', '.join(theirs)}")
+    # `import` lines stand before `from` lines.
     yield from sorted(lines, key=lambda line: (line.startswith("from"), line))
 
 
@@ -568,6 +583,7 @@ def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
     """
     tree = ast.parse("\n".join(given))
     read = names_in([tree])
+    # Formulas of an op read torch and math without an import.
     read -= {"torch", "math", *(item.name for item in facts.inputs)}
     own = module_names(facts, own=True)
     found = [f"{module}:{name}" for name in sorted(read & own)]
@@ -608,6 +624,7 @@ def module_names(facts: Facts, own: bool = False) -> set[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
             continue
+        # What a lambda binds by `:=` is no name of the module.
         if isinstance(node, ast.Lambda | ast.expr_context):
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -180,6 +180,7 @@ class _Finder:
             return None
         direct = [self._is_torch(name) for name in dotted]
         remote = [
+            # A base found in this file, or torch's own, is not one of another file.
             not (parent or torch or name.startswith("torch."))
             and name.split(".")[-1] in self.known
             for name, parent, torch in zip(dotted, parents, direct, strict=True)
@@ -192,6 +193,7 @@ class _Finder:
             node,
             tuple(parent for parent in parents if parent is not None),
             all(
+                # `object` has no methods of a Function; another unknown base may.
                 torch or name == "object" or parent is not None and parent.complete
                 for torch, parent, name in resolved
             ),
@@ -220,6 +222,7 @@ class _Finder:
         Its base (`bases` are dotted names) may be a subclass of Function elsewhere. If the base's name does not end in Function,
         the method must be a backward or setup_context; a Module never counts.
         """
+        # "" is a base such as `make()`; a base in this file is known, and no Function.
         outside = [b for b in bases if b and b.split(".")[0] not in self.by_name]
         if not outside or any("Module" in base for base in outside):
             return False
@@ -228,6 +231,7 @@ class _Finder:
             if isinstance(item, ast.FunctionDef) and item.name in METHODS:
                 method = read_method(item, self.names)
                 telling = named or item.name in ("backward", "setup_context")
+                # Methods of Functions are static; `forward(self, x)` is that of a layer.
                 if telling and method.binding != "plain" and method.ctx in CTX:
                     return True
         return False
@@ -256,6 +260,7 @@ class _Finder:
             node=node,
             methods=methods,
             parents=parents,
+            # A metaclass or a decorator may add methods.
             complete=complete and not node.keywords and not node.decorator_list,
             generate_vmap_rule=_generates_vmap_rule(node)
             or any(parent.generate_vmap_rule for parent in parents),
@@ -278,6 +283,7 @@ def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> 
     elif "classmethod" in found:
         binding = "class"
     parameters = list(parameters_of(node))
+    # Without `cls`, the first one; `def forward(*args)` has none.
     if binding == "class" and parameters and parameters[0].passing == "positional":
         del parameters[0]
     ctx = None
@@ -333,6 +339,7 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
                 continue
             name = decorator.args[0] if decorator.args else None
             call = registered.get(node.name)
+            # Registered under the operator's name, "mylib::f", not on the function `f`.
             if call is None and isinstance(name, ast.Constant):
                 call = registered.get(str(name.value))
             backward = call.args[0] if call and call.args else None

@@ -8,8 +8,8 @@ over inputs and outputs that the call of backward computes again, or else a loca
 
 Words: the *saver* is the method with ctx and the inputs: a *combined* `forward(ctx, x, n)`, or else
 `setup_context(ctx, inputs, output)`, and locals of the latter the op's forward cannot return; a *counterpart* is a `Handed`;
-a name is *overwritten* if its tensor is changed in place; a value is *steady* if computing it again gives the same; `reaching`
-and `definite` bindings are of `inspect.flow`.
+a value is *kept* by `ctx.n = n`; a name is *overwritten* if its tensor is changed in place; a value is *steady* if computing
+it again gives the same; `reaching` and `definite` bindings are of `inspect.flow`.
 
 In: the facts of a Function and the names of its outputs. Out: a `Handed` for each, in the order of `ctx.saved_tensors`, then by attribute.
 Invariant: a value is the one at the time of keeping, even if its name is rebound later; a value that is neither an input, an output nor a
@@ -98,6 +98,7 @@ class _Keeper:
         for item in calls:
             for node in item.call.args:
                 found = self._saved(node, item.step)
+                # In a branch the local may stay unset: the new forward then begins with `h = None`.
                 yield found._replace(guarded=bool(item.step.guards))
         kept: dict[str, list[tuple[ast.expr, Step]]] = {}
         for one in self.facts.kept(self.saver):
@@ -106,7 +107,9 @@ class _Keeper:
         read = _attributes(backward, ast.Load) if backward else []
         stored = _attributes(self.saver, ast.Store)
         for name, values in kept.items():
+            # An attribute that backward does not read needs no counterpart.
             if name in read:
+                # It is set in another way too, `ctx.n += 1`: `kept` lists plain assignments alone.
                 if stored.count(name) != len(values):
                     raise Unfit(
                         values[0][0], f"ctx.{name} has a value that is not told"
@@ -121,10 +124,12 @@ class _Keeper:
         """
         if known := self._unchanged(node, step):
             return Handed("", known)
+        # None is written out in the call; a local of setup_context has to be computed again there.
         if not self.combined or is_none(node):
             return Handed("", self._recomputed(node, step, "what is saved"))
         if isinstance(node, ast.Name) and self._lasts(node.id, [(node, step)]):
             return Handed("", self._op_name(node.id), node.id)
+        # `save_for_backward(x + 1)` saves no name.
         stem = node.id if isinstance(node, ast.Name) else "tensor"
         local = take(self.locals, f"{stem}_saved")
         return Handed("", self._op_name(local), local, node)
@@ -143,6 +148,7 @@ class _Keeper:
             lists = [value for value, _ in values]
             read_here = self.combined and name in _attributes(self.saver, ast.Load)
             forms = {_form(value) for value in lists}
+            # Not element by element if forward reads the tuple, or if its assignments differ in form.
             if read_here or None in forms or len(forms) > 1:
                 raise
             elements = zip(*(value.elts for value in lists), strict=True)  # type: ignore[attr-defined]
@@ -165,6 +171,7 @@ class _Keeper:
         """
         (value, step), *more = values
         guarded = any(at.guards for _, at in values)
+        # With several assignments the value depends on the branch, unless all are equal.
         if not more:
             if known := self._unchanged(value, step):
                 return Handed(name, known)
@@ -180,6 +187,7 @@ class _Keeper:
             is_none(one) or tensors.is_tensor(one, at) for one, at in values
         ):
             if isinstance(value, ast.Name) and self._lasts(value.id, values):
+                # Not `guarded`: by `_lasts` the local is set at each return.
                 return Handed(name, self._op_name(value.id), value.id, value)
             local = take(self.locals, name)
             return Handed(name, self._op_name(local), local, value, guarded)
@@ -187,7 +195,7 @@ class _Keeper:
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
 
     def _same_always(self, values: list[tuple[ast.expr, Step]]) -> str:
-        """Return the one expression over inputs and outputs that all assignments are equal to, so the branch is no matter; else ""."""
+        """Return the expression over inputs and outputs that all assignments equal, so that the branch makes no difference; else ""."""
         found = [self._resolved(copy.deepcopy(one), at, DEPTH) for one, at in values]
         texts = {ast.unparse(one) if one is not None else "" for one in found}
         steady = all(one is not None and _is_steady(self.facts, one) for one in found)
@@ -200,9 +208,12 @@ class _Keeper:
         reads the value only then.
         """
         text = ast.unparse(value)
+        # From the innermost branch outwards: the outermost test is then asked first.
         for guard in reversed(step.guards):
+            # In a loop or a `try` no test tells whether the value was set.
             if not isinstance(guard.node, ast.If):
                 return ""
+            # Names in the test have their values at the `if`, not at the assignment.
             at = next(s for s in self.flow.steps if s.statement is guard.node)
             test = self._resolved(copy.deepcopy(guard.node.test), at, DEPTH)
             if _asks_need(guard.node.test):
@@ -226,6 +237,7 @@ class _Keeper:
 
     def _op_name(self, local: str) -> str:
         """Return a name in the op for a local of forward, not that of an input or output: `h`, else `h_kept`."""
+        # `__h` is no name an op may use.
         name = local if is_free(local) else f"{local.strip('_')}_kept"
         return take(self.taken, name, f"{name}_kept")
 
@@ -264,7 +276,7 @@ class _Keeper:
         return names.index(name) if known else None
 
     def _lasts(self, name: str, values: list[tuple[ast.expr, Step]]) -> bool:
-        """Return whether `name` is what all assignments to ctx keep, and at each return it still has the value kept.
+        """Return whether all assignments to ctx keep this name, and it still has the kept value at each return.
 
         Then forward can return this local itself, without a new name for the kept value.
         """
@@ -290,8 +302,10 @@ class _Keeper:
             keeper = copy.copy(self)
             keeper.overwritten = frozenset()
             return keeper._resolved(node, step, depth)
+        # Before its parts are rewritten: `inputs[0]` has a name in the op, `inputs` alone has none.
         if known := self._element(node, step):
             return ast.Name(known, ast.Load())
+        # The op's backward has `ctx.needs_input_grad` under this very name.
         if self.facts.values(self.saver).is_ctx(node, NEEDS):
             return ast.Name(NEEDS, ast.Load())
         if isinstance(node, ast.Name):
@@ -333,6 +347,7 @@ class _Keeper:
             return node  # a name of the module
         if node.id in self.overwritten:
             return None
+        # An input by its name; a keyword parameter by its default, which `apply` cannot change.
         if self.combined and self.flow.is_parameter(node.id, step):
             return node if node.id in self.inputs else self.defaults.get(node.id)
         if self.combined and (known := self._output_of(node.id, step)):
@@ -343,6 +358,7 @@ class _Keeper:
         earlier = self.flow.steps[bound.order]
         if bound.element is None:
             return self._resolved(copy.deepcopy(bound.value), earlier, depth - 1)
+        # With a star, `x, *rest = inputs`, positions are not sure.
         names = () if bound.starred else self._all_names(bound.value, earlier)
         known = "".join(names[bound.element :][:1])  # "" if there are fewer
         return ast.Name(known, ast.Load()) if known else None
@@ -368,6 +384,7 @@ class _Keeper:
 
     def _is_argument(self, node: ast.expr, position: int, step: Step) -> bool:
         """Return whether an expression is still setup_context's parameter at a position: 0 for the inputs, 1 for the output."""
+        # A combined forward has no tuples of inputs and outputs.
         parameters = () if self.combined else self.saver.positional
         return (
             isinstance(node, ast.Name)
@@ -394,6 +411,7 @@ def _overwritten(facts: Facts, saver: Method) -> frozenset[str]:
     found, values = set[str](), facts.values(saver)
     while pending:
         name = pending.pop()
+        # ctx is among the names in `ctx.h.mul_(2)`, but it is no tensor.
         if name in found or name == saver.ctx:
             continue
         found.add(name)
@@ -402,6 +420,7 @@ def _overwritten(facts: Facts, saver: Method) -> frozenset[str]:
             root = values.root(value, at) if value is not None else None
             # A fresh tensor shares no memory with the names its expression reads.
             fresh = root is not None and root.origin == "fresh" and not root.views
+            # Of a fresh `h` also `h[0]` has a fresh root, though the two share memory.
             if value is not None and (isinstance(value, ast.Subscript) or not fresh):
                 pending += names_in([value])
     return frozenset(found)
@@ -441,6 +460,7 @@ def _is_pure(facts: Facts, call: ast.Call) -> bool:
     if is_shapely(call):
         return True
     name = torch_call(call, facts.names) or method_call(call, facts.names)
+    # A word of torch or a method: steady only if the table of primitives says so.
     if name:
         return is_tensor_call(name) and is_steady_call(name)
     dotted = facts.names.resolve(call.func)

@@ -55,6 +55,7 @@ def declared_input(
             f"{item.name}{optional}" if plain else f"{item.name}[...; {kind}]{optional}"
         )
     kind = annotation if annotation in TYPES else _type_of(default)
+    # Nothing states the type; an annotation such as `Config` does, so it stays an object.
     if kind == "object" and not annotation and not default:
         kind = known.get(item.name) or type_by_name(item.name)
     assigned = f" = {default}" if default else ""
@@ -146,6 +147,7 @@ def _uses(node: ast.AST, name: str) -> Iterator[str]:
             index = inner.slice
             parts = index.elts if isinstance(index, ast.Tuple) else [index]
             if any(map(is_it, parts)):
+                # `x[i]` reads the same for an index and a mask: the name decides.
                 yield "bool" if "mask" in name else "int"
         elif isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.Invert):
             if is_it(inner.operand):
@@ -154,6 +156,7 @@ def _uses(node: ast.AST, name: str) -> Iterator[str]:
             given = [*inner.args, *(item.value for item in inner.keywords)]
             if takes_index(inner.func.attr) and any(map(is_it, given)):
                 yield "int"
+            # Of `x.masked_fill(mask, 0)` the first argument alone is the mask.
             if takes_mask(inner.func.attr) and given and is_it(given[0]):
                 yield "bool"
 
@@ -187,6 +190,7 @@ def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
 
     "" for a single `output`, the default of the key.
     """
+    # The output of a trivial Function has a kind, so it must be declared.
     if names == ("output",) and not facts.is_trivial:
         return ""
     return ", ".join(
@@ -212,6 +216,7 @@ def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
         plain = not (names & marked or facts.is_trivial)
         whole = any(_is_index(facts, name) for name in names)
         found.append("" if plain else "int" if whole else "const")
+    # It has one name where it is marked and another where it is returned: `z`, then `return y`.
     if marked and not any(found):
         raise Unfit(facts.function.node, "which output has no gradient cannot be told")
     return tuple(found)
@@ -227,6 +232,7 @@ def _is_index(facts: Facts, name: str) -> bool:
     """Return whether an output holds positions, by its name, `indices`, or since forward returns a call such as `x.argmax()`."""
     if re.search(r"ind(ex|ices)|idx|arg(min|max|sort)", name):
         return True
+    # `x.isnan()` gives whole values too, but no positions.
     return any(
         isinstance(item.node, ast.Call)
         and isinstance(item.node.func, ast.Attribute)
@@ -245,6 +251,7 @@ def output_names(facts: Facts) -> tuple[str, ...]:
     count, backward = facts.output_count, facts.function.backward
     forward = facts.function.forward
     annotated = facts.names.resolve(forward.node.returns) if forward else ""
+    # `-> Tensor` tells it of `return helper(x)`, too.
     if annotated in ("torch.Tensor", "Tensor"):
         count = 1
     if count is None and backward is not None and backward.variadic is None:
@@ -255,6 +262,7 @@ def output_names(facts: Facts) -> tuple[str, ...]:
     if count == 1:
         return ("result" if "output" in taken else "output",)
     found = [_name_at(facts.outputs[0].values, at) for at in range(count)]
+    # All different, each a name (not ""), and none an input's.
     fit = len(set(found) - taken - {""}) == count and all(map(is_free, found))
     own = fit and len(facts.outputs) == 1
     return tuple(found) if own else tuple(f"output_{n}" for n in range(1, count + 1))

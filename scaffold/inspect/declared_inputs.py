@@ -87,6 +87,7 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
         _with_vectors(ways[0], "N, D", "D"),
         _with_halves(facts, ways[0]),
     )
+    # () among them: shapes that do not suit this Function.
     return (*filter(None, with_shapes), *_with_layers(facts, ways[0]), *ways)
 
 
@@ -109,6 +110,7 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
             "weight": f"{weight}, {kernel}",
             "bias": bias,
         }
+        # Numbers get dims too, which `Entry.text` does not show.
         yield tuple(one._replace(dims=dims[role_of(one.name)]) for one in way)
 
 
@@ -129,7 +131,8 @@ def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
 def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry, ...]:
     """Return the way with the dims `vector` for parameters, by their names, and `data` for other tensors; () unless it has both.
 
-    () too for a way with an integer or bool tensor, or with `*xs`. With `data` "N, D" and `vector` "D": `x[N, D], weight[D]`, as of a layer norm.
+    () too for a way with an integer or bool tensor, or with `*xs`. With `data` "N, D" and `vector` "D" it is `x[N, D], weight[D]`, as
+    of a layer norm.
     """
     tensors = [one for one in way if not one.value and not one.called]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
@@ -156,7 +159,7 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
     elif stated.kind in ("tensor", "optional"):
         yield Entry(item.name, optional=stated.kind == "optional")
     elif stated.kind == "value" and stated.text == "None":
-        if item.type in ("int", ""):
+        if item.type in ("int", ""):  # `dim_size=None`: a number by its name
             numbers = (x for x, names in WHOLE.items() if names.fullmatch(item.name))
             yield from (Entry(item.name, value=number) for number in numbers)
         yield from (Entry(item.name, kind, True) for kind in kinds_of(facts, item))
@@ -170,6 +173,7 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
         kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
         typed = TYPED.get(item.type, VALUES)
         values = [Entry(item.name, value=value) for value in typed]
+        # Neither a guess nor the annotation makes it a tensor.
         no_tensor = stated.kind != "constant" and "Tensor" not in item.type
         # Unless it is surely a tensor, a number is likelier than a floating one without a gradient.
         if no_tensor and kinds[0].trait == "const":
@@ -218,6 +222,7 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
     """
     found: dict[str, list[Any]] = {}
     for one in way:
+        # By the name first: `stride = 2` is a number too, but 1 makes its windows overlap.
         if one.value and one.name in BRANCHES:
             found[one.name] = BRANCHES[one.name]
         elif FLOAT.fullmatch(one.value):
@@ -254,6 +259,7 @@ def numbers_in(facts: Facts) -> tuple[float, ...]:
     At a number of the text the derivative may jump, as at 3 in `x.clamp(max=3)`, so both sides are tried; large ones may overflow.
     """
     nodes = [inner for method in facts.function.own for inner in ast.walk(method.node)]
+    # Bools are left out, though True is an instance of int.
     values = {
         abs(float(node.value))
         for node in nodes

@@ -56,6 +56,7 @@ def _changed_by(values: Values, step: Step) -> Iterator[Change]:
     statement = step.statement
     if isinstance(statement, ast.AugAssign):
         target = unsubscripted(statement.target)
+        # Of attributes `x.data += 1` alone; `ctx.n += 1` is not followed.
         if isinstance(target, ast.Name) or _is_data(target):
             sure = values.is_tensor(target, step)
             yield Change(statement, target, step, "augmented assignment", sure)
@@ -74,6 +75,7 @@ def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Cha
     """
     name = torch_call(node, values.names)
     for keyword in node.keywords:
+        # `name` is "" unless a function of torch is called.
         if name and keyword.arg == "out":
             yield Change(node, keyword.value, step, f"{name}(out=...)", True)
         elif name and keyword.arg == "inplace" and _is_true(keyword.value):
@@ -121,6 +123,7 @@ class Kept(NamedTuple):
     def parts(self) -> Iterator[tuple[str, ast.expr]]:
         """Yield the name with the value, then each element of a tuple or list: for `ctx.pair = x, n` `pair`, `pair[0]`, `pair[1]`."""
         yield self.name, self.value
+        # None if it is no written tuple or list, or has a star.
         for at, item in enumerate(_elements(self.value, ast.List) or ()):
             yield f"{self.name}[{at}]", item
 
@@ -207,6 +210,7 @@ class Facts:
             for kept in _ctx_attributes(saver):
                 for name, value in kept.parts:
                     sure = values.is_tensor(value, kept.step)
+                    # With one `ctx.h = None` among the assignments `ctx.h` is not surely a tensor.
                     tensors[name] = sure and tensors.get(name, True)
         yield from (name for name, sure in tensors.items() if sure)
 
@@ -282,6 +286,7 @@ class Facts:
             bound = method.flow.definite(shown.id, step)
             if bound is None or bound.value is None or bound.element is not None:
                 break
+            # Without a count the value may have grown since: its text does not list all.
             if not isinstance(bound.value, ast.Tuple | ast.Name) or count is None:
                 break
             step_of = method.flow.steps[bound.order]
@@ -319,6 +324,7 @@ class Facts:
         if self.function.backward is None:
             return True
         return not any(
+            # None: a bare `return`.
             item.node is not None and not _all_none(item.node)
             for item in self.gradients
         )
@@ -332,6 +338,7 @@ class Facts:
         if forward is None:
             return None
         order = [item.name for item in forward.positional]
+        # A keyword parameter, or part of `*xs`: its gradient has no known place.
         if name not in order:
             return None
         position, found = order.index(name), []
@@ -349,6 +356,7 @@ class Facts:
         backward = self.function.backward
         if not isinstance(node, ast.Name) or backward is None:
             return node
+        # A nested function may rebind it.
         if node.id in backward.flow.outer:
             return node
         # Without a binding (None) on some path a local would fail; a parameter may be anything.
@@ -371,6 +379,7 @@ class Facts:
     def marked(self, name: str) -> frozenset[str] | None:
         """Return the names forward or setup_context gives to a method of ctx: `x` for `ctx.mark_dirty(x)`; None if one is no name."""
         calls = [*self._context_calls(name)]
+        # Fewer names than arguments: one is another expression, as in `ctx.mark_dirty(x.t())`.
         if any(item.starred or len(item.names) < len(item.call.args) for item in calls):
             return None
         return frozenset().union(*(item.names for item in calls))
@@ -412,6 +421,7 @@ def _ctx_targets(
 ) -> Iterator[Kept]:
     """Yield the assignments of attributes of ctx in one statement: `ctx.a, ctx.b = x, y` has two."""
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        # Of unequal lengths one has a star, `ctx.a, *rest = x, y, z`.
         if len(target.elts) == len(value.elts):
             for one, item in zip(target.elts, value.elts, strict=True):
                 yield from _ctx_targets(method, one, item, step)

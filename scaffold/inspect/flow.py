@@ -28,7 +28,7 @@ class Guard(NamedTuple):
     branch: str
 
     def excludes(self, other: "Guard") -> bool:
-        """Return whether the two branches never run both: those of one `if` or `match`, not of a loop or a `try`."""
+        """Return whether the two branches never both run: those of one `if` or `match`, not of a loop or a `try`."""
         both = isinstance(self.node, ast.If | ast.Match)
         return both and self.node is other.node and self.branch != other.branch
 
@@ -133,6 +133,7 @@ class Flow:
                     self._name(step, node.id, None)
             elif isinstance(node, ast.NamedExpr):
                 self._name(step, node.target.id, None)
+            # `case _:` has no name.
             elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
                 self._name(step, node.name, None)
 
@@ -165,6 +166,7 @@ class Flow:
         starred = any(isinstance(t, ast.Starred) for t in targets)
         if isinstance(value, ast.Tuple | ast.List) and not starred:
             stars = any(isinstance(v, ast.Starred) for v in value.elts)
+            # With a starred part, `a, b = (x, *rest)`, which value goes where is unknown.
             if len(value.elts) == len(targets) and not stars:
                 for target, one in zip(targets, value.elts, strict=True):
                     self._target(step, target, one)
@@ -190,6 +192,7 @@ class Flow:
         later = [bound for bound in bindings if self._loops_back(bound, at)]
         before: list[Bound] = []
         for bound in reversed(bindings):
+            # `x = x + 1` binds `x` only after it has read it.
             if bound.order >= at.order or self._cannot_reach(bound, at):
                 continue
             before.append(bound)
@@ -211,9 +214,11 @@ class Flow:
 
         After `if c: y = 1; return y` a step below the `if` never sees this `y`.
         """
+        # One of the two may be nested deeper.
         for mine, other in zip(bound.guards, at.guards, strict=False):
             if mine.excludes(other):
                 return True
+            # Other statements from here on, or branches of one loop or `try`, which may both run.
             if mine != other:
                 break
         common = sum(1 for _ in _shared(bound.guards, at.guards))
@@ -230,9 +235,11 @@ class Flow:
         if at in bindings:
             return True
         # The statements of the block with bindings further inside.
+        # Each of these has a guard more than `at`: equal ones were met above.
         deeper = (g[len(at)].node for g in bindings if g[: len(at)] == at)
         return any(
             all(
+                # False: an `if` without `else` has no such branch.
                 self._exits.get((id(node), branch), False)
                 or self._settled(bindings, (*at, Guard(node, branch)))
                 for branch in ("body", "orelse")
@@ -306,6 +313,7 @@ def always_exits(body: Sequence[ast.stmt]) -> bool:
             always_exits(branch) for branch in (statement.body, statement.orelse)
         ):
             return True
+        # The block of a `with` runs whenever the statement does.
         if isinstance(statement, ast.With) and always_exits(statement.body):
             return True
     return False

@@ -4,7 +4,7 @@ These are the plain data of a parsed file, made once by `inspect.classes`; `fact
 lint, test stubs and `adopt` read both.
 
 Words: a Function of *style* setup-context keeps ctx out of forward, in a method `setup_context`, a *combined* one has
-`forward(ctx, ...)`; its *saver* is the method with both ctx and the inputs.
+`forward(ctx, ...)`; its *saver* is the method with both ctx and the inputs; its *own* methods are written in the class itself.
 
 In: `inspect.classes` and its siblings fill it. Out: the data of lint rules and test stubs.
 Invariant: every field is a fact of the syntax; unknowns are None or absent, never assumed.
@@ -135,6 +135,7 @@ class Function:
 
     @property
     def backward(self) -> Method | None:
+        # `vjp` is torch's other name for backward.
         return self.method("backward") or self.method("vjp")
 
     @property

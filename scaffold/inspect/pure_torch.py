@@ -2,6 +2,8 @@
 
 `test-stub` and `adopt` call such a Function with guessed arguments; one with a kernel or a file's own objects might do anything.
 
+Words: an *own* function is one of the file, or a method of the class; *known* are the functions of the file by name.
+
 In: the facts of a Function. Out: a bool.
 Invariant: yes only if every call in it, and in the functions of the file it calls, is one of torch, of a tensor or of Python
 itself; a call by a name that the file does not explain makes it no.
@@ -47,6 +49,7 @@ def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
     nodes = reached(facts, [m.node for m in methods if m is not None])
     known = _functions(facts)
     return all(
+        # A function of the file may be called: its own calls are among those asked.
         _own(call, facts, known) is not None or _is_known(call, facts, contexts, also)
         for node in nodes
         for call in _calls(node)
@@ -113,6 +116,7 @@ def _is_known(
     A method of anything else, `x.exp()`, is known if tensors or Python's values have one of this name.
     """
     function = call.func
+    # An imported name, `exp` of torch, is looked up below by its dotted name.
     if isinstance(function, ast.Name) and function.id not in facts.names.imported:
         return function.id in PYTHON
     owner = function.value if isinstance(function, ast.Attribute) else None

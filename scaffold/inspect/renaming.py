@@ -98,6 +98,7 @@ def _replacements(
             new = _in_string(token.string, renaming)
         elif token.type != tokenize.NAME:
             continue
+        # In an import of the op's file each of these words is the op's.
         elif token.string in words and (imports or _is_op(line, position, renaming)):
             new = words[token.string]
         else:

@@ -78,6 +78,7 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
         return Call(recorded[0], "", recorded=recorded)
     needs = missing(facts)
     given = arguments(facts)
+    # All is stated, and one shape does for the tensors.
     if not needs and not _may_differ(given):
         return Call(given, "")
     ways = (
@@ -160,6 +161,7 @@ def missing(facts: Facts) -> str:
     given = arguments(facts)
     lacking = [argument.text for argument in given if argument.kind == "missing"]
     tensors = [a.name for a in given if a.kind in TENSORS]
+    # All arguments are numbers and the like: nothing to differentiate by.
     if not tensors and not lacking:
         return "arguments: which of them are tensors is not stated"
     if not is_plain(facts) and tensors:
@@ -224,6 +226,7 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
         parameter, case = "", f"fitting(apply, {stem}_arguments, {needs!r})"
     function = f"load({facts.function.qualname!r})"
     given = f"apply, {stem}_arguments, {case}, {', '.join(names)!r}, {function}"
+    # None, unknown, counts as changed, too.
     if facts.marked("mark_dirty") != frozenset():
         given += ", changed=True"
     given += ", searched=True" if call.choices else ""
@@ -331,6 +334,7 @@ def _subsets(call: Call) -> tuple[str, str, str]:
     For `f(x, y, n)` that is `needed`, `[(0, 1), (0,), (1,)]`. A backward may be wrong only if it computes one gradient alone.
     """
     places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
+    # Of a single input it would be the first set again.
     alone = [(place,) for place in places] if len(places) > 1 else []
     return "needed", repr([tuple(places), *alone]), "tuple[int, ...]"
 
@@ -355,6 +359,7 @@ def _wrapper(function: Function) -> str:
         own = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
         given = [a.id for a in item.call.args if isinstance(a, ast.Name)]
         plain = not node.args.vararg and not node.args.kwonlyargs
+        # A decorator may make another call of it.
         if plain and not node.decorator_list and own == wanted == given:
             last = node.body[-1]
             if isinstance(last, ast.Return) and last.value is item.call:
@@ -366,6 +371,7 @@ def _body(stem: str, call: Call, rough: bool) -> Iterator[str]:
     """Yield the lines of the test of gradients; `rough` ones are surrogates, so they are only asked to be finite."""
     yield f"    asked = {_asked_call(stem, call)}"
     yield "    given = asked.inputs(needs=[asked.names[place] for place in needed])"
+    # A case that leaves an optional tensor out may leave out the one to differentiate by.
     if not call.choices and call.cases > 1:
         yield "    if all(given[place] is None for place in needed):"
         yield '        pytest.skip("the one input that needs a gradient is left out")'
@@ -502,6 +508,7 @@ def write_stub(
             (tried if call.choices else ready).append(function.qualname)
     body = "\n\n".join(parts)
     texts = [FITTING] * ("fitting(" in body)
+    # Behind a comma, or first in its row; `my_recorded(x)` is another function.
     texts += [RECORDED] * (" recorded(" in body or "(recorded(" in body)
     asked = definitions(questions, f"{ASKED}\n{body}")
     head = HEAD.format(module=source.module, path=_path(source))

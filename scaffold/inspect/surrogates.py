@@ -1,7 +1,9 @@
 """Surrogates: decide whether a Function's gradient is meant to differ from the derivative.
 
 A straight-through `round` or a gradient reversal is right as its author wrote it: so `verify` and `test-stub` do not compare such
-a gradient with the derivative, and `adopt` accepts it. `rough` means: a surrogate by the text.
+a gradient with the derivative, and `adopt` accepts it.
+
+Words: a gradient is *rough* if it is a surrogate by the text; a *step* is a jump in a function's values, as of `x.round()`.
 
 In: the facts of a Function. Out: a bool.
 Invariant: yes if forward is piecewise constant, random or returns its input, or if the text says so.
@@ -103,6 +105,7 @@ def _returns_inputs(facts: Facts) -> bool:
     given = {item.name for item in facts.inputs}
     nodes = [_stripped(item.node) for item in facts.outputs]
     same = [isinstance(node, ast.Name) and node.id in given for node in nodes]
+    # `x.add_(1)`, then `return x`: the name is the input's, the values are new.
     changed = forward is not None and facts.changes(forward)
     return bool(same) and all(same) and not changed
 

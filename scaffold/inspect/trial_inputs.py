@@ -64,6 +64,7 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
     A missing one has a description instead of a value, for the message to the user: "a value of size (int)". `known` is the
     default as a test may write it, `stated` the value in a call of the file, `f(x, 0.5)`.
     """
+    # `*xs`, `**options`, or a keyword without a default: the text gives no value.
     if item.passing != "positional":
         star = {"variadic": "*", "keywords": "**", "keyword": "keyword "}
         return Argument(item.name, "missing", f"{star[item.passing]}{item.name}")
@@ -78,6 +79,7 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
     stated = next(_stated(facts, item.name), None)
     if stated is not None:
         return Argument(item.name, "value", stated)
+    # Only if no call of the file passes a value: `apply(x, 0.5)` tells more than `eps=None`.
     if optional:
         return Argument(item.name, "value", "None")
     if item.name in USUAL_VALUES and not facts.is_tensor(item.name):
@@ -121,6 +123,7 @@ def _stated(facts: Facts, name: str) -> Iterator[str]:
     position = order.index(name) if name in order else -1
     for item in facts.function.applications if facts.function.unique else ():
         given = item.call.args
+        # -1: no positional parameter. With `*args` in the call positions are not sure.
         if position < 0 or any(isinstance(a, ast.Starred) for a in given):
             continue
         if position < len(given):
@@ -249,11 +252,13 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
     if item.passing != "positional":
         return stated
     whole = next((x for x, names in WHOLE.items() if names.fullmatch(item.name)), "")
+    # Before CODES, which matches `dim_size` as well: a size is 2, an index stays unknown.
     if whole and item.type in ("int", "") and not facts.is_tensor(item.name):
         return Argument(item.name, "value", whole)
     if CODES.search(item.name):
         return stated
     if facts.is_tensor(item.name):  # by the code, or annotated
+        # None: backward does not tell, so it may have a gradient; a mask has none.
         if facts.has_gradient(item.name) is None and "mask" not in item.name:
             return Argument(item.name, "tensor")
         return Argument(item.name, "constant", "mask" if "mask" in item.name else "")

@@ -49,13 +49,14 @@ OF_OTHERS = frozenset(
 
 
 def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
-    """Yield a method's parameters annotated as a tensor, or used as only a tensor can be; other names of such use may be among them.
+    """Yield the parameters of a method that are annotated as tensors, and every name that is used as only a tensor can be.
 
     A name the code itself tests for its type, `isinstance(x, Tensor)` (`asked`), does not count by its use: it may be something
     else.
     """
     arguments = flow.node.args
     for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        # A `Tensor` not imported by name resolves to itself, as after `from torch import *`.
         if names.resolve(item.annotation) in ("torch.Tensor", "Tensor"):
             yield item.arg
     nodes = list(ast.walk(flow.node))
@@ -77,6 +78,7 @@ def _evident_by_attributes(nodes: list[ast.AST]) -> Iterator[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             read.setdefault(node.value.id, set()).add(node.attr)
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            # `x[:, None]` is a tensor's; `pairs[i, j]` may be a dict's.
             sliced = any(isinstance(part, ast.Slice) for part in node.slice.elts)
             if sliced and isinstance(node.value, ast.Name):
                 yield node.value.id
@@ -92,6 +94,7 @@ def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
     function = node.func
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
         owner = function.value.id
+        # `torch.exp(x)` has the form of a method call too, but `torch` is a module.
         if owner not in names.imported and _is_of_tensors(function.attr):
             yield owner
         if function.attr in ("save_for_backward", "mark_dirty"):
@@ -103,6 +106,7 @@ def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
 
 def _is_of_tensors(method: str) -> bool:
     """Return whether only a tensor has a method of this name, so that `x.exp()` shows a tensor; `x.copy()` may be a list's."""
+    # These give numbers, so `is_tensor_call` does not know them.
     if method in ("size", "dim", "numel", "stride"):
         return True
     return method not in OF_OTHERS and (is_tensor_call(method) or changes(method))
@@ -110,6 +114,7 @@ def _is_of_tensors(method: str) -> bool:
 
 def _takes_tensor_first(function: str) -> bool:
     """Return whether the first argument of a torch function is one tensor, not a number, size or sequence: not of `zeros`, `cat`."""
+    # Their first argument is data, an equation, a mean (perhaps a number), a condition.
     if function in ("as_tensor", "einsum", "normal", "where"):
         return False
     return not is_made_of_numbers(function) and not may_be(function, "joins")
@@ -173,8 +178,10 @@ class Values:
             if is_view_attribute(node.attr):
                 found = self.possible_root(node.value, at, depth - 1)
                 return found and self._through(found, node.attr)
+            # `ctx.h`; the origin of any other attribute, `self.h`, is unknown.
             known = self.is_ctx(node, node.attr) and node.attr in self.attributes
             return Root("kept", node.attr) if known else None
+        # Arithmetic makes a new tensor; of lists or numbers, `a + b`, there is no tensor at all.
         if isinstance(node, ast.BinOp | ast.Compare | ast.UnaryOp):
             return Root("fresh") if self.is_tensor(node, at) else None
         if isinstance(node, ast.Subscript):
@@ -201,6 +208,7 @@ class Values:
         # After a star, `*more, x = ctx.saved_tensors`, the position is not sure.
         if self.is_saved(bound.value, step) and not bound.starred:
             return Root("saved", element=bound.element)
+        # `x, n = ctx.pair` reads `ctx.pair[0]` and `ctx.pair[1]`.
         return None if bound.starred else self._kept(bound.value, bound.element)
 
     def _kept(self, node: ast.expr, element: int | None) -> Root | None:
@@ -230,6 +238,7 @@ class Values:
         if not _is_basic(node.slice):
             return None
         found = self.possible_root(node.value, at, depth - 1)
+        # A part of a fresh tensor is as fresh: it is returned below, without a view.
         if found is None or found.origin != "fresh":
             # `x[0]` of a parameter may be of a list: then it is no view.
             known = found is not None and self.is_tensor(node.value, at)
@@ -242,6 +251,7 @@ class Values:
         An in-place method, `x.add_(1)`, returns its own tensor; `x.float()` may, so its origin is not sure (`sure=False`).
         """
         name = torch_call(node, self.names)
+        # `torch.exp(x, out=y)` returns `y`, which need not be fresh.
         if has_memory(name, "fresh") and not _has_out(node):
             return Root("fresh")
         if has_memory(name, "view") and node.args:
@@ -257,11 +267,14 @@ class Values:
             return found and self._through(found, name)
         if changes(name) or name == "requires_grad_":
             return self.possible_root(base, at, depth - 1)
+        # `x.exp()`: another object than a tensor may return anything from a method of this name.
         if has_memory(name, "fresh") and self.is_tensor(node, at):
             return Root("fresh")
         if is_one_tensor(name) and may_share_memory(name):
             found = self.possible_root(base, at, depth - 1)
+            # `x.to(dtype, copy=True)` always copies; the value of `copy` is not looked at.
             copies = any(keyword.arg == "copy" for keyword in node.keywords)
+            # Of a fresh tensor the result is fresh either way: itself or its copy.
             fresh = found is not None and found.origin == "fresh"
             if fresh or copies:
                 return Root("fresh")
@@ -325,6 +338,7 @@ class Values:
                 return False
             return any(self.is_tensor(side, at, depth - 1) for side in sides)
         if isinstance(node, ast.UnaryOp):
+            # `-x` and `~x` are tensors, `not x` is a bool.
             inverts = not isinstance(node.op, ast.Not)
             return inverts and self.is_tensor(node.operand, at, depth - 1)
         if isinstance(node, ast.Subscript):
@@ -336,6 +350,7 @@ class Values:
         if isinstance(node, ast.Attribute):
             if self.is_ctx(node, node.attr):
                 return node.attr in self.attributes
+            # Of a real tensor `x.real` is x itself, so it is no view; `x.grad` is another tensor.
             known = is_view_attribute(node.attr) or node.attr in ("grad", "real")
             return known and self.is_tensor(node.value, at, depth - 1)
         if isinstance(node, ast.IfExp):
@@ -361,6 +376,7 @@ class Values:
     def _tensor_name(self, name: str, at: Step, depth: int) -> bool:
         """Return whether a name is surely a tensor at a step: every binding that reaches it makes it one."""
         found = self.flow.reaching(name, at)
+        # A nested function may rebind the name by `nonlocal`, to anything.
         if name in self.flow.outer:
             return False
         return bool(found) and all(
@@ -404,6 +420,7 @@ class Values:
         name = method_call(node, self.names)
         if name and is_several_tensors(name):
             return self.is_tensor(node.func.value, at)  # type: ignore[attr-defined]
+        # None: `**options`, which may hold allow_unused.
         unused = any(item.arg in (None, "allow_unused") for item in node.keywords)
         dotted = self.names.resolve(node.func)
         return dotted == "torch.autograd.grad" and not unused
@@ -471,9 +488,11 @@ def how_many(
     if isinstance(node, ast.List):
         return None  # for autograd it is one value, and no tensor
     if isinstance(node, ast.Name):
+        # A name with an `element` is a part of an unpacked value: no text says how long it is.
         bound = values.flow.definite(node.id, at)
         if bound and bound.value is not None and bound.element is None:
             step = values.flow.steps[bound.order]
+            # Asked before `_grows`, which takes any `grad.shape` in between for growth.
             if values.is_tensor(bound.value, step):
                 return 1
             if not _grows(values, node.id, step, at):
@@ -528,6 +547,7 @@ def _grows(values: Values, name: str, since: Step, until: Step) -> bool:
 
     If it may, the items of its literal are not all it holds. Any attribute or item of it counts, to be on the safe side.
     """
+    # The order of a step is its index in `steps`.
     for step in values.flow.steps[since.order + 1 : until.order]:
         for node in step.expressions():
             if isinstance(node, ast.Attribute | ast.Subscript | ast.AugAssign):
@@ -546,6 +566,7 @@ def _sum_length(values: Values, node: ast.BinOp, at: Step, depth: int) -> int | 
     if isinstance(node.op, ast.Mult):
         for one, times in ((node.left, node.right), (node.right, node.left)):
             if isinstance(one, ast.Tuple | ast.List):
+                # `type`, since True is an instance of int, too.
                 if isinstance(times, ast.Constant) and type(times.value) is int:
                     inner = _display_length(values, one, at, depth)
                     return None if inner is None else inner * times.value

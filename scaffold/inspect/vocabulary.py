@@ -3,9 +3,9 @@
 The other modules of `inspect` see calls of unknown objects (`x.exp()`) in a user's text, and ask here, by the word alone, if the
 result is a tensor or if the call changes its object.
 
-In: the last word of a call or an attribute, `exp` for `torch.exp(x)`. Out: a bool. Invariant: yes only if it is so for every tensor; a call that sometimes
-returns several tensors does not count as making one, and one that may return its argument does not make a fresh one. The facts about
-each word stand in the table of primitives.
+In: the last word of a call or an attribute, `exp` for `torch.exp(x)`. Out: a bool.
+Invariant: yes only if it is so for every tensor; a call that sometimes returns several tensors does not count as making one, and one
+that may return its argument does not make a fresh one. The facts about each word stand in the table of primitives.
 """
 
 from functools import cache

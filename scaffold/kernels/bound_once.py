@@ -2,6 +2,9 @@
 
 In: an `OpSpec`. Out: the op with `new_x = x + residual` for `x = x + residual`, and without names of numbers and dtypes, like
 `dtype = x.dtype`. Invariant: it computes the same; a formula with branches or with other targets than names is left as it is.
+
+Words: a value is *static* if it reads attributes, and of tensors only METADATA: no number of a tensor. A whole shape, `s = x.shape`, is
+static and no number, so it keeps its line. `word` is the new name of a bound one.
 """
 
 from dataclasses import replace

@@ -119,6 +119,7 @@ class Printer:
         choices = (x for value in chosen for x in inner(value))
         rest |= {x.text for x in choices if isinstance(x, Number)}
         self.computed = _names_in(rest) - {program.width}
+        # Of an attribute that is a constant anyway, the compiler computes `1 - alpha` too.
         given = [x for x in words if x in texts and not _names_in([x]) & self.computed]
         self.complements = {x: fresh(words[x], self.taken) for x in given}
         self.taken |= {*self.complements.values()}
@@ -180,6 +181,7 @@ class Printer:
         for steps in (self._operands_of_reductions, _reductions):
             if len(f"{name} = {text}") <= LONGEST:
                 break
+            # Take back the lines that `text` appended: it is asked again, with names for the steps.
             del self.lines[before:]
             for word, item in steps(value):
                 given = self._named(word, item, self.node(item)).id
@@ -224,7 +226,8 @@ class Printer:
         kinds = {x.kind for x in inner(value) if not isinstance(x, Number)}
         written = _filled(end, known)
         if value.kind == "real" and kinds <= {"bool"}:
-            # Of numbers alone it would be float32.
+            # Triton would make `where(condition, 2.0, 3.0)`, of numbers alone, float32.
+            # `where(condition, 1.0, 0.0)` is the condition, cast.
             if inner(value)[1:] == (Number("1.0"), Number("0.0")):
                 written = known["condition"]
             return _parsed(f"({ast.unparse(written)}).to({self.own.DTYPE})")
@@ -326,6 +329,7 @@ class Printer:
                 load = self.loaded[text]
                 space, absent = load.space, self.absent.get(load.source, "0.0")
                 there = space.rows if rows else space.has_columns
+                # A block of an absent weight holds its number, 1.0, past the end too.
                 return there and not load.single and absent == "0.0"
             case Name(text):
                 return text in self.values and zeros(self.values[text])
@@ -357,6 +361,7 @@ class Printer:
         """
         if isinstance(value, Name):
             load = self.loaded.get(value.text)
+            # What a saved number is, the forward tells; any other load is data, finite as the row is.
             known = load.saved if load else self.values.get(value.text)
             return self._is_bounded(known) if known else load is not None
         if not isinstance(value, Apply) or value.primitive in SUMS or _is_mean(value):
@@ -457,6 +462,7 @@ def _holds(test: ast.expr, value: Apply) -> bool:
     """Return whether `exponent == 2` or `exponent % 2 != 0` holds for the arguments of a call; False if the argument is no literal number."""
     assert isinstance(test, ast.Compare)
     left, divisor = test.left, None
+    # `exponent % 2 != 0`.
     if isinstance(test.left, ast.BinOp):
         left, divisor = test.left.left, ast.literal_eval(test.left.right)
     assert isinstance(left, ast.Name)
@@ -469,4 +475,5 @@ def _holds(test: ast.expr, value: Apply) -> bool:
         case _:
             return False
     rest = known % divisor if divisor and isinstance(known, int | float) else known
+    # A test is one by `==` or by `!=`.
     return bool(rest == wanted) is isinstance(test.ops[0], ast.Eq)

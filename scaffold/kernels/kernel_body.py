@@ -2,6 +2,10 @@
 
 In: a `RowProgram`, and the names of an op. Out: text. Invariant: each input is read once and each result written once in a walk over a
 row; what only one of several gradients needs is computed if that one is asked for.
+
+Words: a result is *summed* if it is a sum over all rows; a *flag* is the constant that asks for one of several gradients; the *sole*
+reader of a load or line is the one gradient that needs it; a load is *single* if it is one number for all rows, *gathered* if it is read
+at one column; a row is *kept* if the condition of the op selects it; *own* names are those of the kernels' file.
 """
 
 import ast
@@ -48,6 +52,7 @@ class KernelBody:
             program = pair.backward
             grads = (grad_name(spec, item.name) for item in spec.outputs)
             read = (load.source for load in program.loads)
+            # The incoming gradients come first among its parameters.
             tensors = [*dict.fromkeys((*grads, *read))]
         self.width, self.tensors = program.width, tensors
         loads = sorted(program.loads, key=lambda x: tensors.index(x.source))
@@ -65,6 +70,7 @@ class KernelBody:
         self.constants = {x: fresh(x.upper(), printer.taken - {x}) for x in fixed}
         printer.constants = {x: ast.Name(y) for x, y in self.constants.items()}
         # The argument for each parameter: float32 would spoil `1 - alpha` for an alpha near 1.
+        # (An argument read in `1 - alpha` alone has a parameter for that, but none of its own.)
         self.given = {name: name for name in self.floats if name in printer.texts}
         self.given |= {name: text for text, name in printer.complements.items()}
         # Names read at all columns, and loads read at one column: a load only gathered from needs no line.
@@ -74,6 +80,7 @@ class KernelBody:
         self.shared = next((x for x in loads if x.space == (False, self.width)), None)
         self._find_readers(spec, pair.total)
         # The condition of the rows that are kept, and what it depends on.
+        # "" is the name of the condition in a program that has none.
         self.tests = self._reached(Name(program.kept, NUMBER)) - {""}
         self._refuse()
 
@@ -92,6 +99,7 @@ class KernelBody:
         often = Counter(name for _, name in needed)
         self.sole = {y: x for x, y in needed if self.flags and often[y] == 1}
         whole = filter(self._is_whole, self.program.loads)
+        # Last those that one gradient alone reads: as that may make them None, they tell no shape.
         choice = lambda x: (x.part is None, x.name in self.sole)
         self.lead = min(whole, key=choice, default=None)
         # A mean may be divided by the sum of an input.
@@ -103,6 +111,7 @@ class KernelBody:
     def _sole_reader(self, source: str) -> str | None:
         """Return the name of the one gradient that reads the rows of an input; None if there are several, or if it tells how many rows there are."""
         rows = [x for x in self.loads(source) if x.space.rows and not x.single]
+        # Of a load that several gradients need it has None.
         readers = {self.sole.get(x.name) for x in rows}
         return readers.pop() if len(readers) == 1 and self.lead not in rows else None
 
@@ -144,7 +153,9 @@ class KernelBody:
     def sizes(self) -> list[str]:
         """Return the sizes of leading dims among the kernel's parameters: those needed to find the row of an input without some dims."""
         repeats = [load.repeat for load in self.program.loads if load.repeat]
+        # `every` is needed only if rows begin again; the sizes of `within` are among `times`.
         every = [y for x in repeats for y in (*x.times, *(x.every * x.again))]
+        # A size declared as a number, 4, is written into the kernel.
         return [size for size in dict.fromkeys(every) if size.isidentifier()]
 
     @property
@@ -200,6 +211,7 @@ class KernelBody:
     def _read(self) -> list[str]:
         """Return the lines to load values, and to compute those lines of the program no single result has to itself."""
         read = [x for x in self.program.loads if x.name not in self.sole]
+        # Masked by the condition of the kept rows, which must be computed before.
         late = [x for x in read if self._is_masked(x)]
         loads = self._loads_of(x for x in read if x not in late)
         lines = self.program.lines
@@ -253,6 +265,7 @@ class KernelBody:
         if number is None:
             yield from lines
             return
+        # Any other is one number for each row, and Python's number broadcasts.
         if load.space.has_columns or not self.width and load.space.rows:
             shape = f"(1, {self.own.BLOCK})" if self.width else f"({self.own.BLOCK},)"
             number = f"tl.full({shape}, {number}, {self.own.DTYPE})"
@@ -267,11 +280,13 @@ class KernelBody:
         """
         begin, line = self._begin(load.source), self._loaded(load)
         several = len(self.loads(load.source)) > 1 or load.name in self.gathered
+        # A line of the file has 88 columns: 4 are indentation, 8 in the loop over rows of a sum.
         long = len(line) > LONGEST + 4 - 4 * self.summed
         row = load.space.is_row and not load.single
         if row and (long or several) and begin not in self.begun:
             yield f"{begin} = {self._start(load)}"
             self.begun.append(begin)
+        # Written anew: it now reads the start by its name.
         yield self._loaded(load)
 
     def _loaded(self, load: Load) -> str:
@@ -316,6 +331,7 @@ class KernelBody:
             row += f" // {_product(repeat.times)}"
         if repeat.again:
             row += f" % {_product(repeat.every)}"
+        # The position within a stretch of rows that lie together in the input.
         if repeat.within:
             rows = _product(repeat.within)
             row = f"{row} * {rows} + {self.own.row} % {rows}"
@@ -386,6 +402,7 @@ def _flags(program: RowProgram) -> dict[str, str]:
     Names keep their case if they differ only by it.
     """
     names = [item.name for item in program.results]
+    # Also False of a single result, which has no flag.
     apart = len({name.upper() for name in names}) == len(names) > 1
     flags = {name: f"NEEDS_{name.upper() if apart else name}" for name in names}
     return flags if len(names) > 1 else {}

@@ -1,6 +1,10 @@
 """The launch of a kernel: a function registered as a PyTorch op, which makes the output tensors and calls the kernel.
 
 In: a `Pair`. Out: a `Kernel`, which the template shows. Invariant: nothing is allocated for a gradient that is not asked for.
+
+Words: an input is *there* if the op gets it as an argument that cannot be None; a result is *saved* if it is for the backward alone;
+`own` has the names of the file's variables; the `total` of an op is a mean or sum of everything at its end, which PyTorch computes after
+the kernel.
 """
 
 from collections.abc import Iterator
@@ -34,9 +38,11 @@ class Kernel:
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
         self.parts = part.of if part else 1
+        # Times a bool: of rows of one part there is nothing to divide by.
         self.last = f"{self.first}.shape[-1]" + f" // {self.parts}" * (self.parts > 1)
         self.computed, self.floats = self._computed(), body.floats
         sources = [x.source for x in self.results if not self._is_there(x.source)]
+        # Without "", the source of a result that is no gradient: of an output, or a saved number.
         self.dtypes = {x: (f"{x}_dtype", f"{x}.dtype") for x in sources if x}
         for x in self.dtypes.keys() & body.absent.keys():
             self.dtypes[x] = (f"{x}_dtype", f"None if {x} is None else {x}.dtype")
@@ -69,6 +75,7 @@ class Kernel:
             given.append(f"{name}: torch.dtype{' | None' * (source in body.absent)}")
         given += [f"needs_{name}: bool" for name in body.flags]
         if self.direction == "forward":
+            # Once each: outputs that share a dtype have one parameter for it.
             names = dict.fromkeys(map(self.pair.dtype_of, self.pair.dtypes))
             given += [f"{name}: torch.dtype" for name in names]
         return given
@@ -85,6 +92,7 @@ class Kernel:
                 yield self._rows_of(name)
                 yield self._if_there(name, f"{self._rows_of(name)}.stride(0)", "0")
             else:
+                # Of these the kernel reads one number of each row, or the same numbers in all rows.
                 yield self._if_there(name, f"{name}.contiguous()")
         yield from (item.name for item in self.results)
         yield from body.counts if self.width else [f"{self.first}.numel()"]
@@ -101,6 +109,7 @@ class Kernel:
             return f"{self.first}.shape[0]"
         if total.over:
             return total.over
+        # "": the mean of all losses, of which there is one for each number or for each row.
         if not self.width:
             return f"{self.first}.numel()"
         rows = self.own.rows
@@ -108,6 +117,7 @@ class Kernel:
 
     def _computed(self) -> str:
         """Return the line `compute_dtype = precision(x, weight)`: the dtype of the kernel, from the floating-point tensors it reads."""
+        # A saved statistic has this dtype because the forward computed it so: it decides nothing.
         given = [x for x in self.read if x not in self.pair.statistics]
         real = [x for x in given if self.body.loads(x)[0].kind == "real"]
         return f"{self.own.compute_dtype} = {self.own.precision}({', '.join(real)})"
@@ -122,6 +132,7 @@ class Kernel:
         """Yield the lines just before the kernel's call: the tensors to fill, the views as rows."""
         body = self.body
         for item in self.results:
+            # The row's size is a variable of the launch by then: `D` for `x.shape[-1]`.
             yield f"{item.name} = {self._allocated(item).replace(self.last, self.width)}"
         for name in self.read:
             if body.is_strided(name):
@@ -148,6 +159,7 @@ class Kernel:
         elif item.repeat is not None:
             shape = self._declared(source)
         elif item.space == NUMBER:
+            # A scalar is declared `[]`, or `[1]`.
             shape = str(self.spec.dims(source) or ())
         elif item.summed:
             shape = f"({first}.shape[-1],)"
@@ -228,6 +240,7 @@ class Kernel:
         if item.repeat is not None and self.direction == "backward":
             viewed = self._wanted(item, self._declared(source, viewed=True))
             shape = self._wanted(item, self._declared(source))
+            # `cos[:, None]` is summed with its dim of size 1, and then viewed without it.
             view = f".view({shape})" if shape != viewed else ""
             return f"{item.name}.sum_to_size({viewed}){view}.to({dtype})"
         if not item.summed:
@@ -240,6 +253,7 @@ class Kernel:
 
         `viewed`: with the dims the formula reads it with, `(B, 1, T, D)` of `cos[:, None]`.
         """
+        # An input that is read in parts is as long as `first`, any other as one part of it.
         parts = 1 if source in self.pair.rows else self.parts
         dims = self.spec.dims(source) or ()
         dims = self.pair.views.get(source, dims) if viewed else dims
@@ -260,6 +274,7 @@ def declared_shape(
     `given`: the dims; `first`: the tensor to read sizes from; `lead`: its leading dims; `parts`: the number of parts of its rows.
     """
     width = f"{first}.shape[-1]" + (f" // {parts}" if parts > 1 else "")
+    # Counted from the end, as `*rows` before them may be any number of dims.
     places = {dim: at - len(lead) - 1 for at, dim in enumerate(lead)}
     known = {dim: f"{first}.shape[{at}]" for dim, at in places.items()} | {ONE: ONE}
     rows = f"*{first}.shape[:{-len(lead)}]"

@@ -7,6 +7,10 @@ the program.
 
 A *meaning* is a function registered for primitives a kernel cannot compute element by element by the rule table's `triton` text: it gets
 the `Lowering`, the op and the op's arguments by parameter, and returns the op's value.
+
+Words: *held* are the ops whose value a name of the statements has, with that name; a row is *kept* if the condition of an op's result
+`where(kept, loss, 0.0)` holds for it: of the others nothing but that 0.0 has an effect; an argument is *given* to an op by a call; a
+value's *line* is `name = value` in the program; a gradient is *factored* if it is a product with the incoming one.
 """
 
 import ast
@@ -158,6 +162,7 @@ class Lowering:
         """Return the arguments of an op by parameter; {} for an op without a section in the rule table."""
         rule = self.table.of_op(op.rule)
         names = [item.name for item in rule.parameters] if rule else []
+        # An op without a section, as `item` is, has arguments but no parameters.
         return dict(zip(names, op.args, strict=False))
 
     def applied(self, op: Op, args: Mapping[str, Op]) -> Value:
@@ -187,6 +192,7 @@ class Lowering:
     def _argument(self, op: Op) -> Value | Word:
         """Return an argument of a primitive: a `Word` for a string, bool or None (`approximate='tanh'`), else its value."""
         known = literal(op)
+        # None here is the literal itself: what is no literal is UNKNOWN.
         if not op.is_tensor and (known is None or isinstance(known, str | bool)):
             return Word(known)
         return self.value(op)
@@ -235,11 +241,13 @@ class Lowering:
         if isinstance(value, Name | Number):
             return value.text
         args = [self.shown(item) for item in inner(value)]
+        # Fewer values than arguments: one of these is a `Word`, which the text would lack.
         if not isinstance(value, Apply) or len(args) < len(value.args) or "" in args:
             return ""
         sign = self.sign(value)
         text = f"{self.table.rule(value.primitive).spelled.name}({', '.join(args)})"
         if sign:
+            # `-(x)` of one operand, `(x) - (y)` of two.
             text = sign.join([""] * (len(args) == 1) + [f"({x})" for x in args])
         return ast.unparse(ast.parse(text))
 
@@ -320,6 +328,7 @@ class Lowering:
         every = [space for space in spaces if space != NUMBER]
         rows = any(space.rows for space in every)
         ranked = [space.width for space in every if space.width]
+        # Some have a last dim, perhaps of size 1, and some are numbers of each row without one.
         if ranked and len(ranked) < len(every):
             raise UnsupportedError("a number per row is broadcast along the rows")
         wide = list(dict.fromkeys(width for width in ranked if width != ONE))
@@ -356,6 +365,7 @@ class Lowering:
         Of `s * t` and `s / n` the other factor must not be such a sum, and of a division the sum is the dividend.
         """
         sums = [arg for arg in op.args if arg.is_tensor and self.is_sum(arg)]
+        # `s * t` and `t * s`, but only `s / n`.
         first = op.facts.operator == "*" or sums == [*op.args[:1]]
         return sums[0] if op.rule in LINEAR and len(sums) == 1 and first else None
 
@@ -384,6 +394,7 @@ def _word(op: Op) -> str:
 
     A result of several is named after the call: `row_max` of `x.max(-1)`.
     """
+    # A word such as `{}_over_{}` is a pattern for names of operands.
     words = (word for word in op.facts.words if "{" not in word)
     if op.rule == "item":
         return f"row_{op.args[0].rule.partition('_')[0]}"
@@ -449,9 +460,11 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
         # The one-hot row of an index in range; it is all NaN if it is not.
         case Apply("where", (_, (_, _), (_, Number('float("nan")')))):
             return sums(items[1])
+        # Only `_scatter` makes such a comparison of columns, with 0.0 in all other columns.
         case Apply("where", ((_, Apply("eq", ((_, Column()), _))), _, _)):
             return items[1]
         case Apply("div", (_, (_, Number(text)))) if text == self.shapes.width:
+            # Of `row / D` the sum is no single number that is known.
             return None if items[0].space.has_columns else items[0]
         case Apply("add" | "sub" | "neg"):
             every = [item for item in map(sums, items) if item is not None]
@@ -506,6 +519,7 @@ def _variance(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 @meaning("norm", "vector_norm", "linalg_norm")
 def _norm(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return the 1-norm or 2-norm of a row; other orders are refused."""
+    # `p` of norm, `ord` of the other two; without one, and with "fro", it is the 2-norm.
     order = args.get("p") or args["ord"]
     power = 2 if emit(as_text(order)) == "None" else literal(order)
     value, keepdim = _reduced_row(self, op, args)
@@ -579,6 +593,7 @@ def _with_dim_of_one(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value = self.value(op.args[0])
     grows = op.rule == "unsqueeze"
     fits = value.space == Space(True, "" if grows else ONE)
+    # The shape that has the dim of size 1, as `dim` counts in that one.
     whole = op.shape if grows else op.args[0].shape
     if not fits or shapes.from_end(whole, dim_of(args["dim"])) != -1:
         raise UnsupportedError(f"{op.rule} at a dim other than the last")
@@ -629,6 +644,7 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     if group.rule == "var_mean":
         return _mean_of(self, value, keepdim)
     fold: Fold = "max" if group.rule == "max_dim" else "min"
+    # For the column (`at` 1) it keeps its dim, to be compared with the row.
     found = Reduce(fold, value, self.reduced(value, at == 1 or keepdim), nan=True)
     if at == 0:
         return found
@@ -761,6 +777,7 @@ def select(self: Lowering) -> Value | None:
     if not fits or literal(op.args[2]) != 0:
         return None
     test = self.value(op.args[0])
+    # Only a condition of one value for each row selects rows.
     each = test.space.rows and not test.space.has_columns
     test = self.named(test, "kept") if each else test
     if not each or self.whole(test) is test:  # it is an input
@@ -773,6 +790,7 @@ def select(self: Lowering) -> Value | None:
 def _where(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return a choice; by the condition of the rows that are kept, what it chooses there."""
     test, kept = self.value(args["condition"]), self.shapes.kept
+    # With or without a last dim of size 1 it is the same condition.
     if kept is None or _with_space(self.whole(test), kept.space) != kept:
         return self.applied(op, args)
     self.kept = self.named(test, "kept")
@@ -789,6 +807,7 @@ def factored(self: Lowering, value: Value, grad: str) -> None:
         rest = _over(self, whole, grad)
         sums = isinstance(whole, Apply) and self.sign(whole) in ("+", "-")
         if sums and rest is not None and rest.space == whole.space:
+            # Added terms first, so that the factor does not begin with a minus if it need not.
             (plus, rest), *terms = sorted(_terms(self, rest), key=lambda x: not x[0])
             rest = rest if plus else self.apply("neg", rest)
             for plus, term in terms:
@@ -805,6 +824,7 @@ def _terms(self: Lowering, value: Value, plus: bool = True) -> Terms:
         *first, last = inner(value)
         terms = [x for item in first for x in _terms(self, item, plus)]
         return terms + _terms(self, last, plus == (sign == "+"))
+    # `a + -2` has the term 2, taken away.
     if isinstance(value, Number) and NEGATIVE.fullmatch(value.text):
         return [(not plus, Number(value.text[1:]))]
     return [(plus, value)]
@@ -863,6 +883,7 @@ def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
     The value is that of each row; a sum over rows in the graph of the gradient, `op`, is dropped for the summand. `name`: the input.
     """
     space = self.shapes.spaces[name]
+    # Only a `sum` states dims; SUMS are sums to the very shape of the input.
     if op.rule == "sum" and self.is_sum(op):
         _check_dims(self, op, name)
     if op.rule in (*SUMS, "sum") and self.is_sum(op):
@@ -889,12 +910,15 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
         there = repeat.every + repeat.within
         lacking = [at for at, dim in enumerate(lead) if dim not in there]
     if not isinstance(dims, tuple) or not dims:
+        # A sum of everything is the gradient of a scalar.
         fits = dims in (None, ()) and space == NUMBER
     elif rank is None:
+        # Behind `...` dims can be told only by counting from the end.
         fits = all(at < 0 and at + len(lead) + 1 in lacking for at in dims)
         fits = fits and len(dims) == len(lacking) and "*" not in str(lead)
     else:
         over = {at % rank for at in dims}
+        # Of `s[N, 1]` the columns are summed too, which `_summed_to_space` sees to.
         over -= {rank - 1} if space.width == ONE else set()
         fits = space.rows is (repeat is not None) and over == {*lacking}
     if not fits:

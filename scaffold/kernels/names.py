@@ -52,5 +52,6 @@ LOCAL = ("_rows", "_row")  # ... and of values, which can be others
 
 def own_names(names: Collection[str]) -> Own:
     """Return the names of the file's own variables for an op with the given names: `rows`, or `row_count` if the op has an input `rows`."""
+    # `x_dtype` may be a parameter of a launch (`Kernel.dtypes`).
     taken = {*names, *(f"{name}_dtype" for name in names)}
     return Own(*(take(taken, *pair) for pair in zip(Own(), OTHER, strict=True)))

@@ -69,6 +69,7 @@ def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
 
     def filled(node: Node) -> Node | None:
         """Return the number of an absent input, also for `w[None]` and `w.unsqueeze(0)`: views of a number are that number."""
+        # `w[None]` and `w.unsqueeze(0)` have the viewed tensor, or the method of it, first.
         of = node.args[0] if node.kind in ("subscript", "call") else node  # a view
         owner = of.args[0] if of.label == "unsqueeze" else of
         if owner.kind == "name" and owner.label in given:
@@ -102,6 +103,7 @@ def _simpler(graph: Graph, node: Node) -> Node | None:
     one, two = (graph.rewrite(item, partial(_simpler, graph)) for item in node.args)
     if _is_number(two, NEUTRAL[node.label]):
         return one
+    # On the left these two alone: `0.0 - x` and `1.0 / x` are not `x`.
     if node.label in "+*" and _is_number(one, NEUTRAL[node.label]):
         return two
     return graph.node("binary", node.label, (one, two))
@@ -122,6 +124,7 @@ def _without(
     def read(node: Node) -> object:
         if node.kind != "name" or node.label not in names:
             return UNKNOWN
+        # None is the value of an absent input here, as in `w is None`, and no "unknown".
         return None if node.label in absent else PRESENT
 
     def outcome(test: Node) -> bool | None:

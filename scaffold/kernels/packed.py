@@ -2,6 +2,9 @@
 
 In: an `OpSpec` whose forward takes a row apart, `gate, value = x.chunk(2, -1)` or `x[..., ::2]`, or puts one together with `torch.cat`.
 Out: a `Packed`. Invariant: the op of the parts computes what the op does; of a row that is read in parts nothing else is read.
+
+Words: a *part* is some of the columns of a row, one half or each second one; `of` is the number of parts of a row, `at` the place of one;
+parts are *taken* from rows by lines that the new op does without, as its inputs are the parts; *pieces* are joined by `torch.cat`.
 """
 
 from collections.abc import Mapping
@@ -52,6 +55,7 @@ def unpacked(spec: OpSpec) -> Packed:
     UnsupportedError if a row is read whole too, or in different numbers of parts, or if there are branches.
     """
     formula = spec.forward
+    # A stated gradient is that of the whole row: nothing says what it is of a part.
     if formula is None or spec.gradients or spec.backward or spec.surrogate:
         return Packed(spec, {}, {})
     taken = Taken(spec, formula)
@@ -60,7 +64,9 @@ def unpacked(spec: OpSpec) -> Packed:
     lines, result = taken.lines, taken.result
     if not all(isinstance(item, Assign) for item in lines):
         raise UnsupportedError("a branch in a forward that splits rows")
+    # The rows that are split; more of them after `halves`, which splits `cos` and `sin` too.
     rows = {row for row, _ in taken.parts.values()}
+    # A row is also read whole, as in `x * cos + torch.cat([-b, a], -1) * sin`.
     if rows & _read(lines, result):
         lines, result = taken.halves(lines, result)
     rows = {row for row, _ in taken.parts.values()}
@@ -98,6 +104,7 @@ class Taken:
         kept = [item for item in formula.statements if not self._is_chunk(item)]
         self.graph = formula.graph
         self.lines: Lines = rewritten(self.graph, tuple(kept), self._sliced)
+        # As a line, so that `rewritten` takes the result too.
         end = (Assign(self.graph.name("_"), formula.result),) if formula.result else ()
         ends = rewritten(self.graph, end, self._sliced)
         self.result = ends[0].value if ends and isinstance(ends[0], Assign) else None
@@ -118,11 +125,13 @@ class Taken:
             bound = arguments_of(call, ("input", "size", "dim"))
         else:
             bound = {"input": callee.args[0], **arguments_of(call, ("size", "dim"))}
+        # `size` if given by its position, else by the name that PyTorch has for it.
         sizes = (bound[x] for x in ("size", "chunks", "split_size") if x in bound)
         size, owner = next(sizes, None), bound.get("input")
         if size is None or owner is None or owner.label not in self.rows:
             return False
         row, of = owner.label, len(names)
+        # A split is one in equal parts only if its size is written as such a share of the row.
         equal = {f"{row}.shape[-1] // {of}", f"{row}.size(-1) // {of}"}
         if emit(size) not in (equal if word == "split" else {str(of)}):
             return False
@@ -146,9 +155,11 @@ class Taken:
 
     def _half(self, node: Node, row: str, start: Node, end: Node) -> Node | None:
         """Return the name for `x[..., :half]` or `x[..., half:]` with `half` written `x.shape[-1] // 2`; None for other bounds."""
+        # Which half: only the second one has no end, `x[..., half:]`.
         at = int(end.kind == "absent")
         bound, other = (start, end) if at else (end, start)
         middle = (f"{row}.shape[-1] // 2", f"{row}.size(-1) // 2")
+        # The bound at the end of the row itself is left out, or the 0 in `x[..., 0:half]`.
         whole = other.kind == "absent" or not at and emit(other) == "0"
         if not whole or emit(bound) not in middle:
             return None
@@ -164,12 +175,14 @@ class Taken:
         start, end, step = index[1].args
         row = node.args[0].label
         if step.kind == "absent":
+            # `x[..., :]` is no part, but the whole row.
             absent = start.kind == "absent" and end.kind == "absent"
             return None if absent else self._half(node, row, start, end)
         count = evaluated(step)
         at = 0 if start.kind == "absent" else evaluated(start)
         if end.kind != "absent" or not isinstance(at, int):
             return None
+        # A part begins within the first step: not `x[..., 2::2]`, and no `x[..., ::1]`.
         if not isinstance(count, int) or not 0 <= at < count or count < 2:
             return None
         return self._part(row, Part(at, count, True), ("even", "odd"), emit(node))
@@ -182,6 +195,7 @@ class Taken:
         assigned = (item for item in lines if isinstance(item, Assign))
         values = {item.target.label: item.value for item in assigned}
         found = self._split(result, values) if result is not None else None
+        # Fewer values than lines: a name is assigned twice, and `values` has only its last value.
         if found is None or len(values) < len(lines):
             return lines, result
         graph = self.graph
@@ -213,6 +227,7 @@ class Taken:
             return tuple(self._combined(node, args) for args in pairs)
         pieces = _joined(node)
         read = {name for item in pieces for name in item.names()}
+        # The pieces of a `torch.cat` are values of parts already: they may read no whole row or local.
         plain = not read & {*self.rows, *values}
         return pieces if plain and len(pieces) == of else None
 
@@ -270,6 +285,7 @@ def _outputs(
             return {}, result
         of = len(pieces)
         for at, piece in enumerate(pieces):
+            # `y_first` and `y_second` if the parts are called `first` and `second`, else `y_1` and `y_2`.
             word = HALVES[at] if of == 2 and taken.issuperset(HALVES) else at + 1
             name = fresh(f"{output.name}_{word}", taken)
             parts[name] = (output.name, Part(at, of, interleaved))

@@ -2,6 +2,11 @@
 
 In: an `OpSpec`. Out: a `Pair`, or an `UnsupportedError` that names what no row kernel computes. Invariant: the backward reads gradients,
 inputs and outputs, and attributes; no row that can be computed again is saved.
+
+Words: the `total` of an op is a mean or sum of everything at its end, which PyTorch computes; *lead* are the leading dims of the input with
+the most dims, its rows are *whole*, and those of an input without some of these dims *repeat*; *kept* rows are those that a condition of
+the op selects (`lowering`), except `Derivation.kept`, which are attributes of ctx; *own* names are those of the kernels' file; an *absent*
+input is an optional one, with the number that stands for it.
 """
 
 import re
@@ -117,6 +122,7 @@ def kernel_pair(spec: OpSpec) -> Pair:
     lowered = _lowered(bound_once(spec))
     for op in (x for result in lowered.results for x in result.walk()):
         _refuse_rounding(op, op in lowered.results)
+    # Autocast computes sums in float32, but not the mean of everything (`over` is "").
     summed = total is not None and total.over != ""
     known = {name: op for op, name in lowered.held.items()}
     dtypes = {
@@ -203,9 +209,11 @@ def _is_float32(op: Op) -> bool:
 
     An op of "own" dtype and no policy, or a value without floating-point numbers, does not take its arguments' dtype.
     """
+    # `kept`: it is of floating-point numbers, so that it has a dtype to compute in.
     policy, dtype, kept = op.facts.autocast, op.facts.dtype, op.kind in REAL
     if op.facts.category != "graph" and (not kept or dtype == "own" and not policy):
         return False
+    # `1 / x` (`number_first`) is computed in float32, `x / y` in the dtypes that come.
     if policy == "float32" or policy and not op.args[0].is_tensor:
         return True
     args = (op.args[dtype],) if isinstance(dtype, int) else op.args
@@ -288,6 +296,7 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
         results = sorted(back.results, key=lambda item: order.index(item.name))
         back = back._replace(results=tuple(results))
     loads = {load.source for load in pair.backward.loads} if pair.backward else set()
+    # The removed lines with a part that the backward reads, for its docstring.
     lines = [x for x in packed.lines if loads & {*x.partition(" = ")[0].split(", ")}]
     row_of = {name: row for name, (row, _) in packed.inputs.items()}
     saved = dict.fromkeys(row_of.get(name, name) for name in pair.saved)
@@ -320,6 +329,7 @@ def _with_rows(
         name, part = targets.get(item.name, (item.name, None))
         source, _ = whole.get(item.source, (item.source, None))
         pieces = results[name].pieces if name in results else ()
+        # A result of the program over parts has one piece: a part.
         pieces = (*pieces, (part, item.pieces[0][1]))
         results[name] = item._replace(name=name, pieces=pieces, source=source)
     return program._replace(loads=tuple(loads), results=tuple(results.values()))
@@ -331,6 +341,7 @@ def _with_rows(
 def _over_elements(spec: OpSpec) -> OpSpec:
     """Return the op with all tensors flat, `x[*rows]`, but for scalars; UnsupportedError if their declared shapes differ."""
     every = {spec.dims(item.name) for item in spec.tensors}
+    # An input without a declared shape may have any, like one declared `x[...]`.
     every = {(ANY_DIMS,) if dims is None else dims for dims in every}
     if len(every - {*SCALARS}) > 1:
         raise UnsupportedError("its inputs have several shapes")
@@ -372,6 +383,7 @@ def _shapes(spec: OpSpec) -> Shapes:
     The input with the most dims gives the rows. UnsupportedError if its last dim has no name, or the name of another dim.
     """
     dims = {item.name: item.dims or () for item in spec.tensors}
+    # `s[N, 1]` has one number for each row, and so no row that could tell the width.
     rows = [given for given in dims.values() if given and given[-1] not in (1, "1")]
     longest = max(rows, key=len, default=())
     names = frozenset(item.name for item in spec.attributes)
@@ -405,15 +417,19 @@ def _space(
         return Space(rows=True), None
     if not is_leading(dims[-1]) and dims[:-1] in (lead, ()):
         return Space(dims[:-1] == lead, str(dims[-1])), None
+    # As broadcasting sees it: with dims of size 1 in front, for missing leading dims.
     rest = (1,) * (len(lead) + 1 - len(dims)) + dims[:-1]
     there = [at for at, dim in enumerate(rest) if dim not in (1, "1")]
+    # `*rows` stands for any number of dims: its place among them tells nothing.
     named = all(rest[at] == lead[at] and rest[at] != ROWS for at in there)
     if len(rest) == len(lead) and there and named and not is_leading(dims[-1]):
         first, last = there[0], there[-1] + 1
         gap = [at for at in range(first, last) if at not in there]
         end, begin = (gap[0], gap[-1] + 1) if gap else (last, last)
         sizes = tuple(map(str, lead))
+        # One gap at most; and with one, the input has the last leading dim too.
         whole = len(gap) == begin - end and (not gap or last == len(lead))
+        # Rows are counted by the sizes behind those that the input has, and `*rows` is no size.
         if whole and ROWS not in sizes[end:]:
             every, within = sizes[first:end], sizes[begin:last]
             repeat = Repeat(every, sizes[end:], first > 0, within)
@@ -439,6 +455,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     saved = tuple(item.origin for item in derivation.saved)
     if spec.differentiable:
         backward = _backward(spec, derivation, shapes, spaces, own, total)
+        # The backward selects no rows by it: then the forward computes all rows, too.
         if forward.kept and not backward.kept:
             forward = _forward(spec, derivation, whole, own, selects=False)
         if total is not None:
@@ -488,6 +505,7 @@ def _gradient(
     known |= written(*every) | _locals(spec) | _names(spec)
     value = product and parsed(spec, product, known)
     if value and known.issuperset(value.names()):
+        # Then there is a single gradient (`_gradients`), and the last line is its own.
         every[-1] = Assign(graph.name(min(read)), value)
     for line in reversed(every):
         if written(line) & read - {*saved}:
@@ -605,6 +623,7 @@ def _backward(
         inputs = [item for item in derivation.saved if item.source == "input"]
         if len(inputs) < len(derivation.saved):
             lines = (*_recomputed(spec, derivation), *lines)
+            # The recomputed lines may read inputs that the derived backward does not.
             read = _locals(spec) & {item.name for item in spec.tensors}
             read -= {item.origin for item in inputs}
             inputs += [Saved(x, "input", frozenset(), x) for x in sorted(read)]
@@ -707,6 +726,7 @@ def _off_ctx(
     `ctx.eps` -> `eps`; `ctx.x_shape` -> `x.shape`, by `kept`; `torch.zeros(n, dtype=x.dtype)` -> `torch.zeros(n)`, as the kernel has one dtype.
     """
     if node.kind == "call" and node.keywords and node.args[0].label in ZEROS:
+        # The keywords of a call are the last of its arguments.
         plain = graph.node("call", node.label, node.args[: -len(node.keywords)])
         return graph.rewrite(plain, partial(_off_ctx, graph, kept))
     if not is_of_ctx(node):
@@ -729,6 +749,7 @@ def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:
     """Return what a lowering has collected as a row program with some results."""
     loads, lines = (*lowering.loads.values(),), (*lowering.lines,)
     constants = (*lowering.constants.items(),)
+    # "" of a program without such a condition.
     kept = getattr(lowering.kept, "text", "")
     width, factored = lowering.shapes.width, lowering.factored
     return RowProgram(loads, lines, (*results,), width, constants, kept, factored)

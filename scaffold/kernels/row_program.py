@@ -206,6 +206,7 @@ def pruned(program: RowProgram) -> RowProgram:
     """Return a program without the loads and lines no result depends on."""
     pieces = (value for item in program.results for _, value in item.pieces)
     read = set[str]().union(*map(names_in, pieces))
+    # From the end: a line is needed only by results and by later lines.
     for line in reversed(program.lines):
         if line.name in read:
             read |= names_in(line.value)
@@ -232,4 +233,5 @@ def free_name(
         return next(filter(None, map(source, reversed(inner(item)))), "")
 
     stem = f"{word}_{source(value)}" if word in taken else word
+    # A value that reads no input adds nothing to the word.
     return fresh(stem.rstrip("_"), taken)

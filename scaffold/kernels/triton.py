@@ -36,6 +36,7 @@ class TritonView:
         self.forward_arguments = [x for x in given.split(", ") if x not in dtypes]
         back = pair.backward is not None
         self.backward = Kernel(spec, "backward", pair, helpers) if back else None
+        # 1024 numbers of a block; of each part the share of the next power of 2: 256 of three parts.
         half = (pair.shapes.of - 1).bit_length()
         self.numbers = 1024 >> half if pair.shapes.width else 0
         every, other = spec.tensors, "INDICES"
@@ -71,6 +72,7 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
 
     The wrapper then computes the op with PyTorch. Tests the op makes itself, with an error, are left out.
     """
+    # Of the op's own checks those that any call makes in which the input itself is given.
     checks = [x for x in derive(spec).checks if {x.name}.issuperset(x.absent)]
     made = {test for item in checks for test in item.tests}
     whole = {x.name for x in checks if any(".shape != " in test for test in x.tests)}
@@ -86,12 +88,14 @@ def _tests(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str, str
     width, whole = spaces[first].width, spec.dims(first)
     if width and not lead[0].startswith("*"):
         yield first, f"{first}.ndim != {len(lead) + 1}", "has other dims"
+    # `*rows` may be no dim at all; the other leading dims and the columns must be there.
     elif width and len(lead) > 1:
         yield first, f"{first}.ndim < {len(lead)}", "has other dims"
     if of > 1:
         yield first, f"{first}.shape[-1] % {of} != 0", f"has no {of} equal parts"
     for name, space in spaces.items():
         dims, parted = spec.dims(name), of > 1 and width != space.width
+        # Of a number and `s[1]` PyTorch makes a tensor of one dim, and the kernel one without.
         if dims == (1,) and not width:
             yield first, f"{first}.ndim == 0", "has no dims"
         shape = f"{first}.shape"
@@ -109,6 +113,7 @@ def _dtype(pair: Pair, first: str) -> Iterator[str]:
     """
     for name, given in {pair.dtype_of(x): y for x, y in pair.dtypes.items()}.items():
         read, float32 = given
+        # Without an input to promote from, it is that of the tensor that gives the rows.
         every = read or [first]
         dtypes = [x if x.startswith("torch.") else f"{x}.dtype" for x in every]
         sure = [x for x in dtypes if x.removesuffix(".dtype") not in pair.absent]

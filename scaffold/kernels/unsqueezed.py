@@ -68,6 +68,7 @@ def _view(node: Node, declared: dict[str, Dims], lead: Dims) -> tuple[str, Dims]
         if callee.label != "unsqueeze" or name is None or len(args) != 1:
             return None
         at, dims = evaluated(args[0]), [*declared[name]]
+        # At the end of all leading dims: `t.unsqueeze(-1)` of `t[N]`, see above.
         if not isinstance(at, int) or at in (-1, len(dims)) and (*dims,) == lead:
             return None
         dims.insert(at % (len(dims) + 1), 1)
@@ -80,6 +81,7 @@ def _view(node: Node, declared: dict[str, Dims], lead: Dims) -> tuple[str, Dims]
     for item in index.args if index.kind == "tuple" else (index,):
         whole = item.kind == "slice" and all(x.kind == "absent" for x in item.args)
         if emit(item) == "None":
+            # The same, written `t[:, None]`.
             if not rest and declared[name] == lead:
                 return None
             dims.append(1)
@@ -87,4 +89,5 @@ def _view(node: Node, declared: dict[str, Dims], lead: Dims) -> tuple[str, Dims]
             dims.append(rest.pop(0))
         else:
             return None
+    # Without such a dim it is no view with more dims: `x[:]`.
     return (name, (*dims, *rest)) if 1 in dims else None

@@ -2,6 +2,9 @@
 
 In: an `OpSpec`. Out: the op with `F.layer_norm(x, ...)` as its formula, and without the reduction of its result, a `Total`. Invariant:
 both compute the same; a call with arguments that no formula stands for is left as it is.
+
+Words: a call is *bound* if the rule table knows it: its arguments are then *given* by name, as text; *steps* are assignments before a line,
+for values that a formula reads twice; the `Total` of an op is the mean or sum at its end.
 """
 
 import re
@@ -81,15 +84,18 @@ def bound(table: Table, node: Node, whole: bool = False) -> Bound | None:
     several = [item.rule for item in table.find("function", name)]
     if not several:
         return None
+    # Of several overloads the one that names the most arguments.
     rule = max(several, key=lambda item: len(item.parameters))
     parameters = {item.name: item for item in rule.parameters}
     positional = [item.name for item in rule.parameters if not item.keyword]
     count = len(node.args) - 1 - len(node.keywords)
     given = arguments_of(node, positional)
+    # The table does not know such a call. PyTorch calls `input` what the table may call `x`.
     if count > len(positional) or given.keys() - parameters.keys() - {"input"}:
         return None
     texts = {key: emit(value) for key, value in given.items()}
     if "reduction" in parameters:
+        # PyTorch's default, which readers ask for also without `whole`.
         texts.setdefault("reduction", "'mean'")
     if "x" in texts:
         texts["input"] = texts.pop("x")
@@ -153,6 +159,7 @@ def written_out(spec: OpSpec) -> OpSpec:
     lines = steps.before
     for line in formula.statements:
         changed = rewritten(graph, (line,), change)
+        # Its steps would stand before the `if`, and so run in either case.
         if steps.lines and not isinstance(line, Assign):
             raise UnsupportedError("a call inside a branch")
         lines += [*steps.lines, *changed]
@@ -205,6 +212,7 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
         return _norm(spec, name, given, steps)
     if name in ALONG and not _is_last_dim(spec, given, given[ALONG[name]]):
         return None
+    # So that `p=2` counts as `p=2.0`, as FORMULAS has it.
     said = {f"{key}={x}{end}" for key, x in given.items() for end in ("", ".0")}
     for call, text in FORMULAS.items():
         known, *wanted = call.split()
@@ -234,6 +242,7 @@ def _norm(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
 def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
     """Return whether `shape`, an argument of a norm, is just the last dim: `x.shape[-1:]`, `(x.size(-1),)`, or `w.shape` of a `w[D]`."""
     whole = [x, *(item.name for item in spec.tensors)]
+    # "12" stands for the dims of an input without declared ones: its length is not 1.
     rows = [x.name for x in spec.tensors if len(spec.dims(x.name) or "12") == 1]
     ends = {f"{name}.shape" for name in rows} | {f"{name}.shape[-1:]" for name in whole}
     sizes = [f"{name}.{size}" for name in whole for size in ("shape[-1]", "size(-1)")]
@@ -256,6 +265,7 @@ def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | No
     x, target = f"({given['input']})", f"({given['target']})"
     if given["input"].endswith(".movedim(-1, 1)"):  # the classes are dim 1
         x = f"({given['input'].removesuffix('.movedim(-1, 1)')})"
+    # With more dims the classes are dim 1, not the last one.
     elif steps.rank(x) != 2:
         return None
     if given["target"] in _floats(spec):  # the probabilities of the classes
@@ -292,6 +302,7 @@ def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
         return spec, None
     graph, lines, result = formula.graph, formula.statements, formula.result
     last = lines[-1] if lines else None
+    # `loss = x.mean()` and then `return loss`.
     if isinstance(last, Assign) and last.target is result and not last.operator:
         lines, result = lines[:-1], last.value
     found = _reduced(spec, graph, result)
@@ -315,9 +326,11 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
         one, other = node.args
         if node.label == "/" and _counts(spec, graph, other):  # a mean by hand
             found = _reduced(spec, graph, one)
+            # A sum, divided: its mean.
             if found is not None and found[1].over is None:
                 return found[0], Total(emit(other))
         for at, (one, other) in enumerate((node.args, node.args[::-1])):
+            # Not `2 / x.sum()`; and a factor must be a number, the same for all losses.
             if at and node.label == "/" or other.names() & tensors:
                 continue
             found = _reduced(spec, graph, one)
@@ -334,6 +347,7 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
     if callee.kind == "attribute" and callee.label in ("mean", "sum"):
         of_torch = dotted(callee.args[0]) == "torch" and not node.keywords
         items = args if of_torch else [callee.args[0], *args]
+        # Without a dim, so it reduces everything.
         if len(items) == 1 and dotted(items[0]) not in ("torch", "math"):
             return items[0], Total("" if callee.label == "mean" else None)
     return None
@@ -352,9 +366,11 @@ def _counts(spec: OpSpec, graph: Graph, node: Node) -> bool:
 
     def summed(item: Node) -> Node | None:
         name = emit(item).removesuffix(".sum()")
+        # Not of the bare name `mask`, which has no arguments.
         return graph.constant("1") if name in inputs and item.args else None
 
     rest = graph.rewrite(node, summed)
+    # Some sum is in it, and no name besides.
     return rest is not node and not rest.names()
 
 
@@ -369,6 +385,7 @@ def _is_flat(spec: OpSpec, flat: re.Match[str]) -> bool:
     if flat[3] == "1":
         dims = next((x.dims for x in spec.tensors if x.name == flat[1]), None)
         return dims is not None and len(dims) == 3 and not any(map(is_leading, dims))
+    # `x.view(-1, y.shape[-1])` may change the last dim; without an owner it is `flatten`.
     return flat["owner"] in (None, flat[1])
 
 

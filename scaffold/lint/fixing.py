@@ -46,6 +46,7 @@ def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
 def _swallows(edit: Edit, lines: list[str]) -> bool:
     """Return whether a comment stands inside the text an edit replaces, and would be lost."""
     first, _, last, _ = edit.span
+    # Not on the last row: a comment there stands behind the replaced text, and stays.
     return edit.kind == "replace" and any(
         "#" in row for row in lines[first - 1 : last - 1]
     )
@@ -139,6 +140,7 @@ def place_of(
 ) -> tuple[int, int, int, int]:
     """Return the span of a node as ast has it, without parentheses around it; those of a tuple are part of it."""
     if isinstance(node, cst.Tuple) and node.lpar:
+        # The innermost pair: further ones, `((a, b))`, stand around it.
         first, last = position(node.lpar[-1]), position(node.rpar[0])
         return (*_span(first)[:2], *_span(last)[2:])
     return _span(position(node))
@@ -262,6 +264,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         updated = super().on_leave(original_node, updated_node)
         if isinstance(original_node, cst.BaseExpression):
             place = self.replaced.get(self._at(original_node))
+            # A statement replaces all of its line: leave_SimpleStatementLine does it.
             if place is not None and not _is_statement(place.text):
                 return _parse(place.text, original_node)
         elif isinstance(original_node, cst.BaseCompoundStatement):
@@ -299,6 +302,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
             updated_node = updated_node.with_changes(params=parameters)
         if line in self.decorated:
             decorator = cst.Decorator(cst.parse_expression(self.decorated[line]))
+            # The last one is next to the function, below @staticmethod.
             decorators = (*updated_node.decorators, decorator)
             return updated_node.with_changes(decorators=decorators)
         return updated_node
@@ -357,10 +361,12 @@ def _merged(parameters: cst.Parameters, text: str) -> cst.Parameters:
     assert isinstance(parsed, cst.FunctionDef)
     old = {item.name.value: item for item in parameters.params}
     first, last = parameters.params[0], parameters.params[-1]
+    # The comma of a sole parameter is the one behind the last.
     between = first.comma if len(old) > 1 else cst.MaybeSentinel.DEFAULT
     listed = []
     for item in parsed.params.params:
         kept = old.get(item.name.value, item)
+        # The new text decides on defaults: the fix of AF27 takes them away.
         if item.default is None:
             kept = kept.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
         no_space = cst.SimpleWhitespace("")

@@ -110,6 +110,7 @@ class Unreadable(NamedTuple):
 
 def span(node: ast.AST) -> Span:
     """Return the place of a node: line and column, and of its end; columns count bytes of UTF-8, as in ast."""
+    # A node without a place, such as a whole file, is shown at its first line.
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     end = getattr(node, "end_lineno", None) or line
     return line, column, end, getattr(node, "end_col_offset", None) or column

@@ -55,6 +55,7 @@ def once(facts: Facts) -> tuple[Edit, ...]:
         return ()
     name = "once_differentiable"
     for bound, dotted in facts.names.imported.items():
+        # Imported already, perhaps under another name (`bound`): no second import.
         if dotted.startswith("torch.") and dotted.endswith(f".{name}"):
             return (Edit("decorate", span(backward.node), bound),)
     return (
@@ -144,6 +145,7 @@ def _written(facts: Facts, method: Method, step: Step) -> set[str]:
     while unvisited:
         names |= unvisited
         bounds = [b for name in unvisited for b in flow.bindings.get(name, ())]
+        # "": the value shares no name's memory.
         unvisited = {_viewed(b.value) for b in bounds if b.value} - {"", *names}
     return names.union(name.id for name in stores(nodes))
 
@@ -184,8 +186,8 @@ def detaches(facts: Facts) -> bool:
 def input_tested_alone(guards: Guards, ctx: str | None) -> int | None:
     """Return i if a statement runs only under `if ctx.needs_input_grad[i]`, for one i alone; else None.
 
-    So rules find the input whose gradient a line serves. `guards` are the branches around it, `ctx` the name of the context. Branches with other tests do not count; `else`, or a test of
-    several inputs, gives None.
+    So rules find the input whose gradient a line serves. `guards` are the branches around it, `ctx` the name of the context.
+    Branches with other tests do not count; `else`, or a test of several inputs, gives None.
     """
     indices: set[int] = set()
     for guard in guards:
@@ -199,6 +201,7 @@ def input_tested_alone(guards: Guards, ctx: str | None) -> int | None:
             ):
                 return None
             continue
+        # In the `else` that input needs no gradient.
         if guard.branch != "body":
             return None
         indices.add(index)
@@ -210,6 +213,7 @@ def _needed(test: ast.expr, ctx: str | None) -> int | None:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         indices = [_needed(value, ctx) for value in test.values]
         known = [index for index in indices if index is not None]
+        # `needs[0] and needs[1]` is of two inputs.
         return known[0] if len(known) == 1 else None
     if not isinstance(test, ast.Subscript) or not isinstance(test.value, ast.Attribute):
         return None
@@ -218,4 +222,5 @@ def _needed(test: ast.expr, ctx: str | None) -> int | None:
         return None
     if owner.value.id != ctx or not isinstance(index, ast.Constant):
         return None
+    # `[-1]` names no input by its number; `type`, since True is an instance of int, too.
     return index.value if type(index.value) is int and index.value >= 0 else None

@@ -103,6 +103,7 @@ def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
     problems = []
     for code in codes:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):
+            # `AF8` is most likely AF08.
             padded = re.sub(r"^AF(\d)$", r"AF0\1", code)
             near = f"did you mean '{padded}'?" if padded in RULES else None
             hint = near or did_you_mean(code, RULES) or CALLED

@@ -39,6 +39,7 @@ def lint_text(
     except RecursionError:
         return Unreadable(path, 1, 1, "cannot be read: it is nested too deeply")
     off = read_noqa(text) if found else {}
+    # A `# noqa` may stand on the first or on the last line of a statement.
     return tuple(
         finding
         for finding in found
@@ -95,7 +96,9 @@ def _shown(lines: list[str], place: Span) -> str:
     text = lines[line - 1].rstrip() if line <= len(lines) else ""
     bytes_ = text.encode(errors="surrogateescape")
     before = bytes_[:column].decode(errors="ignore")
+    # Of several lines the first is marked to its end.
     marked = bytes_[column : end_column if end == line else None]
+    # A tab stays a tab, so that the carets stand below the mistake.
     below = "".join(letter if letter == "\t" else " " for letter in before)
     carets = "^" * max(1, len(marked.decode(errors="ignore")))
     return f"{text}\n{below}{carets}" if text and len(text) < LONG else ""

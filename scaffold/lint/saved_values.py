@@ -32,6 +32,7 @@ def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
     """
     saver = facts.function.saver
     marked = facts.marked("mark_non_differentiable")
+    # marked is None: any output may be marked, and then has no gradient.
     if saver is None or saver not in facts.function.own or marked is None:
         return  # not its own: reported for the parent class
     if facts.is_trivial:
@@ -48,6 +49,7 @@ def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
     assert isinstance(kept.value, ast.Name)
     name, flow = kept.value.id, saver.flow
     if saver is facts.function.setup_context:
+        # Without ctx the parameters are `inputs, output`.
         outputs = [item.name for item in saver.positional][1:2]
         is_the_output = name in outputs and flow.is_parameter(name, kept.step)
         return is_the_output and facts.output_count == 1
@@ -63,9 +65,11 @@ def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
         if len(bound) != 1 or flow.reaching(name, item.step) != bound:
             continue
         value = bound[0].value if bound[0] is not None else None
+        # None: a parameter, so an input, or a name from outside. Integers have no gradient.
         if bound[0] is None or _is_whole(value):
             continue
         is_container = isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict)
+        # `return out` of an unknown value: an output, unless it is a number or a container.
         if alone and item.values is None:
             return not is_container
         if facts.values(saver).is_tensor(kept.value, kept.step):
@@ -163,10 +167,12 @@ def carries_gradient(
         return carries_gradient(facts, method, bound.value, step, depth - 1)
     if isinstance(node, ast.Call) and depth:
         name = torch_call(node, facts.names) or method_call(node, facts.names)
+        # A detached value has the input's values all the same, and AF07 is to see it.
         if name != "detach" and (
             is_constant(name) or is_whole(name) or creates(name) or is_metadata(node)
         ):
             return False
+        # `x.exp()` depends on x; of `torch.exp(x)` the owner is a module, which carries nothing.
         owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return any(map(carried, [*owner, *node.args]))
     if isinstance(node, ast.BinOp):
@@ -190,6 +196,7 @@ def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
     reads = [n for n in ast.walk(backward.node) if _reads(n, backward.ctx, kept.name)]
     if not _is_alone(facts, saver, kept) or not _is_free(backward, name) or not reads:
         return ()
+    # Backward sets or deletes the attribute: a saved tensor cannot be set.
     if let_go(facts, kept.name):
         return ()
     first = backward.node.body[0]
@@ -260,13 +267,13 @@ def kept_instead(
     assign, targets = unpacked
     if len(facts.context_calls(saver, "save_for_backward")) != 1:
         return ()
-    pairs = list(zip(targets, item.call.args, strict=False))
+    pairs = list(zip(targets, item.call.args, strict=False))  # unequal: refused
     names = [target.id for target, value in pairs if value in plain]
     taken = TAKEN | {kept.name for kept in facts.kept(saver)}
     if len(targets) != len(item.call.args) or taken & set(names):
         return ()
     if len(set(names)) != len(names) or any(name.startswith("_") for name in names):
-        return ()
+        return ()  # `_, n, _ = ctx.saved_tensors`: `_` names no attribute
     kept = [
         f"{saver.ctx}.{target.id} = {ast.unparse(value)}"
         for target, value in pairs

@@ -29,6 +29,7 @@ def read_noqa(text: str) -> dict[int, frozenset[str]]:
     for number, line in enumerate(text.splitlines(), 1):
         found = COMMENT.search(line)
         if found:
+            # `# noqa: see below` matches with no code in it: then nothing is switched off.
             codes = re.findall(r"[A-Z]+[0-9]+", (found["codes"] or "").upper())
             off[number] = frozenset(codes) if found["codes"] else ALL
     return off

@@ -1,6 +1,11 @@
 """Facts about a call of PyTorch, by the last word of the callee: `exp` of `torch.exp(x)` and of `x.exp()`.
 
-For readers of a text, who know a name and not yet which primitive it means (how many arguments, which types). In: a word. Out:
+For readers of a text, who know a name and not yet which primitive it means (how many arguments, which types).
+
+Words: a *word* is the last name of a callee; `known` are the facts of all functions of that name; a function *moves* elements if
+its result has those of its arguments, unchanged.
+
+In: a word. Out:
 facts of the built-in table, and of `functions.toml`, with those of functions that are no primitives.
 Invariant: several primitives may share a word, as `torch.max(x)` and `torch.max(x, dim)`: "always" means for each of
 them, "may" for at least one. An unknown word has no facts.
@@ -37,6 +42,7 @@ def functions() -> Mapping[str, Facts]:
 
 def is_in_place(word: str) -> bool:
     """Return whether a name marks an in-place method by PyTorch's convention: `exp_`."""
+    # `x.__add__` is a special method of Python, and changes nothing.
     return word.endswith("_") and not word.endswith("__")
 
 
@@ -69,6 +75,7 @@ def is_unbatched(word: str) -> bool:
 @cache
 def has_shape(word: str, shape: str) -> bool:
     """Return whether the result of a call always has a shape of this word of the table: "reshaped" for `view`."""
+    # `all()` of no facts would be True: of an unknown word nothing is sure.
     known = facts_of_call(word)
     return bool(known) and all(facts.shape == shape for facts in known)
 
@@ -89,6 +96,7 @@ def rearranges(word: str) -> bool:
 @cache
 def casts_like(word: str) -> bool:
     """Return whether a call may convert a tensor to the dtype and device of its second argument: `type_as`, and `to` with a tensor."""
+    # The dtype of a result may be that of a parameter, given by its position: 1 is the second one.
     return any(facts.dtype == 1 for facts in facts_of_call(word))
 
 
@@ -118,6 +126,7 @@ def is_several_tensors(word: str) -> bool:
     `max` does only with a dim.
     """
     known = facts_of_call(word)
+    # No results in the table (`results = []`): one tensor or several, as the caller asks; so not always several.
     return bool(known) and all(f.results and not f.is_one_tensor for f in known)
 
 
@@ -131,6 +140,7 @@ def is_tuple(word: str) -> bool:
 @cache
 def may_be_several_tensors(word: str) -> bool:
     """Return whether a call returns several tensors for some arguments: `max`."""
+    # No results in the table: one tensor or several, by an option that the caller knows, `return_indices=True`.
     return any(f.results and not f.is_one_tensor for f in facts_of_call(word))
 
 
@@ -264,6 +274,7 @@ def takes_index(word: str) -> bool:
 def takes_mask(word: str) -> bool:
     """Return whether a call may choose elements by a mask: `torch.where`, `masked_fill_`."""
     known = _in_place_or_not(word)
+    # `bitwise_and(x, y)`, of the category constant, may get masks too, but chooses no elements by them.
     return any(facts.masks and facts.category != "constant" for facts in known)
 
 
@@ -276,6 +287,7 @@ def mask_positions(word: str) -> frozenset[int]:
     if not takes_mask(word):
         return frozenset()
     names = {name for facts in _in_place_or_not(word) for name in facts.masks}
+    # The table has no head for most in-place forms: the parameters are those of `masked_fill`.
     plain = word if facts_of_call(word) else word.removesuffix("_")
     found = (position_of(plain, name) for name in names)
     return frozenset(at for at in found if at is not None)
@@ -291,6 +303,7 @@ def changes_in_place(word: str) -> bool:
     """Return whether an in-place method of this name, if any, changes elements: `exp_`, `copy_`."""
     if not is_in_place(word):
         return False
+    # `x.squeeze_()` only gives the same elements another shape: the result of `squeeze` is a view, not fresh.
     return word in functions() or any(
         facts.memory == "fresh" and facts.is_one_tensor
         for facts in facts_of_call(word.removesuffix("_"))

@@ -180,6 +180,7 @@ def _flags(section: Section, category: str) -> Iterator[str]:
     """Yield the true flags of a section, and `bounded` if an elementwise function has a kink where one argument equals another."""
     yield from (x for x in FLAGS if section.get(x, _default_flag(x, category)))
     domains = " ".join(section.get("domain", {}).values())
+    # A domain such as "any; not min_val": the kink of `clamp` lies at the bound.
     if category == "elementwise" and BOUND.search(domains):
         yield "bounded"
 
@@ -199,6 +200,7 @@ def facts_of(section: Section) -> Facts:
         memory,
         section.get("singular", ""),
         frozenset(_flags(section, category)),
+        # `grad` has a formula for each argument; a section with `value` only lists them, as `differentiable`.
         tuple(section.get("grad", section.get("differentiable", ()))),
         tuple(name for name, domain in domains if domain.startswith("index(")),
         tuple(name for name, domain in domains if domain == "bool"),
@@ -257,6 +259,7 @@ def _shape(section: Section) -> str:
 def _chosen_by(section: Section) -> str:
     """Return the string argument that selects this primitive, by its key `when`, `'nuc'` of `p == 'nuc'`; "" if it is the default."""
     found = re.search(r"== ('\w+')", section.get("when", ""))
+    # `approximate='none'` in the call: that string is the default, so a call need not say it.
     return found[1] if found and found[1] not in section.get("call", "") else ""
 
 
@@ -266,14 +269,16 @@ def _is_dear(section: Section, kinds: tuple[str, ...]) -> bool:
     Elementwise functions count if their result is always floating and they are written as calls, not as operators.
     """
     if section["category"] == "elementwise":
+        # `x + y` and `x > 0` have no parenthesis, `torch.exp(x)` has one.
         return kinds == ("float",) and "(" in section.get("call", "")
     return section["category"] in ("same_shape", "backward")
 
 
 def _dtype(section: Section) -> str | int:
-    """Return the fact `dtype`: a word, the stated one or the default of the category; or if it names a parameter the position of that."""
+    """Return the fact `dtype`: the stated or default word, or the position of the parameter that it names."""
     dtype: str = section.get("dtype", DTYPE.get(section["category"], "promoted"))
     names = parameters(section["call"]) if dtype not in DTYPES else ()
+    # Neither a word nor a parameter: `wrong_facts` reports it for a team's section.
     return names.index(dtype) if dtype in names else dtype
 
 
@@ -283,6 +288,7 @@ def _in_place(section: Section, memory: str) -> str | None:
     if not section.get("in_place", usual):
         return None
     call = section.get("call", "")
+    # The method may be a spelling in `also` alone: "method" beside `torch.exp(x)`.
     for head in (call, *section.get("also", ())):
         key = key_of(head, call)
         if key and key[0] == "method":
@@ -309,7 +315,7 @@ def _constants(section: Section) -> Collection[str]:
 
 
 def _positions(section: Section, found: Collection[str]) -> tuple[tuple[int, str], ...]:
-    """Return the parameters in `found` with their positions; none of a function whose parameters are not known, as it has no `call`."""
+    """Return the parameters in `found` with their positions; none if the section has no `call`, so that its parameters are unknown."""
     names = parameters(section["call"]) if found and "call" in section else ()
     return tuple((at, name) for at, name in enumerate(names) if name in found)
 
@@ -329,7 +335,7 @@ def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong
 
 
 def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
-    """Yield the errors in the facts `dtype`, `passes`, `in_place`, and in those names for results."""
+    """Yield the errors in the facts `dtype`, `passes` and `in_place`, and in the names for results."""
     dtype = section.get("dtype", "own")
     if dtype not in DTYPES and dtype not in parameters:
         hint = f"{', '.join(DTYPES)}, or a parameter whose dtype it has"
@@ -338,17 +344,20 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
         yield Wrong("passes", "'passes' is negative", "passes = 4")
     for key in ("words", "grad_words", "argument", "spread"):
         for word in several(section.get(key, ())):
+            # `{}_over_{}` has holes for the names of the arguments.
             if not word.replace("{}", "x").isidentifier():
                 yield Wrong(key, f"'{word}' is not a name", "words = ['probs']")
+    # A stated `in_place` goes before the default, so any memory does as an argument here.
     if section.get("in_place") and _in_place(section, "fresh") is None:
         hint = "also = ['method']"
         yield Wrong("in_place", "no method is among the spellings", hint)
 
 
 def inheriting(section: Section, base: Section) -> Section:
-    """Return a team's section with the facts it leaves out taken from the built-in one for the call, `base`, if it has the category."""
+    """Return a team's section, completed by the facts of the built-in section for the call (`base`) if both have one category."""
     if section["category"] != base["category"]:
         return section
+    # The team's own keys come last, so they win.
     return {**{key: base[key] for key in INHERITED if key in base}, **section}
 
 

@@ -1,6 +1,11 @@
 """The sections of a table, found by name and by spelling, and parsed on first use.
 
-The rule table as every other package sees it. In: the text of `rules.toml`, or the sections of a team's own table (the grammar is
+The rule table as every other package sees it.
+
+Words: a *head* is a spelling in a section, its `call` or an entry of `also`; `found` is the name of a primitive with a spelling that
+was looked up.
+
+In: the text of `rules.toml`, or the sections of a team's own table (the grammar is
 the header of `rules.toml`). Out: `Primitives`. Invariant: unused sections are not parsed: to parse the whole table takes as long as
 several derivations, and a derivation needs a few sections of two hundred.
 """
@@ -41,6 +46,7 @@ class Primitives:
         self._by_word: dict[str, list[str]] | None = None
         for name, spelled in heads.items():
             for head in spelled:
+                # A team's spelling may be of a form that cannot be looked up, `a.b.f(x)`: then it has no key.
                 if key := key_of(head, spelled[0]):
                     self._spelled.setdefault(key, []).append((name, head))
 
@@ -103,6 +109,7 @@ def read_primitives(text: str) -> Primitives:
     import tomllib
 
     parts = _SECTION.split(text)
+    # A split by a pattern with a group gives: the header, a name, its body, a name, its body, and so on.
     bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
     heads = {name: _strings(_HEADS, body) for name, body in bodies.items()}
     composed = {name: _strings(_COMPOSED, body) for name, body in bodies.items()}

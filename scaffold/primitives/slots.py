@@ -41,7 +41,7 @@ Call = Mapping[Argument, Slot]  # the slots of a call under one primitive
 def calls_of(
     kind: str, name: str, count: int, keywords: Collection[str]
 ) -> tuple[Call, ...]:
-    """Return for each primitive that a call may mean the slots of its arguments; () if it means none.
+    """Return the slots of a call's arguments, for each primitive the call may mean; () if it means none.
 
     `kind` and `name` are its spelling, as ("method", "sum"); it has `count` positional arguments, of a method with the receiver as
     the first, and `keywords`. If no primitive has all the keywords, those unknown to all (`dtype`) get no slot.
@@ -93,6 +93,7 @@ def _slots(
     starred = bool(positional) and positional[-1].starred
     if count > len(positional) and not starred or not {*keywords} <= by_name.keys():
         return None
+    # Arguments beyond the last parameter are its own: it has a star, as the sizes of `x.view(n, -1)`.
     given: dict[Argument, _Parameter] = {
         at: positional[min(at, len(positional) - 1)] for at in range(count)
     }
@@ -108,7 +109,9 @@ def _slots(
     for argument, item in given.items():
         kind = types.get(item.name, "")
         if item.starred and list(given.values()).count(item) > 1:  # x.view(n, -1)
+            # The first sample gives `*shape` as one tuple, `tuple[int, ...]`; of several arguments each is an int.
             kind = kind.removeprefix("tuple[").partition(",")[0]
+        # `whole(target) or ...`: the rule takes positions, or in another way a tensor of floats.
         soft = f"whole({item.name}) or" in when
         found[argument] = Slot(item.name, takes.get(item.name, "value"), kind, soft)
     return found
@@ -124,6 +127,7 @@ def _kinds(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
         shown.setdefault(name, []).append(value)
     never = {name for name, values in shown.items() if not any(map(_tensors, values))}
     first = {name for name, values in shown.items() if _type_of(values[0])}
+    # A parameter that a sample shows as a tensor is one, even if no fact names it.
     tensors = ({*facts.differentiable, *facts.nondiff} | shown.keys()) - never
     return {
         **dict.fromkeys(tensors, "tensor"),
@@ -136,6 +140,7 @@ def _kinds(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
 def _tensors(value: ast.expr) -> bool:
     """Return whether the value in a sample is a tensor, `x[3, 4]`, or a tuple of tensors."""
     if isinstance(value, ast.Tuple):
+        # `all()` of an empty tuple would be True.
         return bool(value.elts) and all(map(_tensors, value.elts))
     return isinstance(value, ast.Subscript)
 
@@ -150,10 +155,12 @@ def _parameters(call: str) -> Iterator[_Parameter]:
     tree = ast.parse(call, mode="eval").body
     if not isinstance(tree, ast.Call):
         names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+        # `ast.walk` goes by depth; the parameters of `x + y` are in the order of the text.
         for node in sorted(names, key=lambda node: node.col_offset):
             yield _Parameter(node.id, False)
         return
     match tree.func:
+        # A method: its receiver is the first parameter.
         case ast.Attribute(ast.Name(owner)) if owner not in ("torch", "F", "math"):
             yield _Parameter(owner, False)
     for item in filterfalse(is_bar, tree.args):
@@ -164,7 +171,7 @@ def _parameters(call: str) -> Iterator[_Parameter]:
 
 
 def _types(own: list[_Parameter], samples: list[Given]) -> dict[str, str]:
-    """Return the type of each parameter that takes a Python value, by the first sample that has one, else by its default: `dim` -> "int"."""
+    """Return the type of each parameter that takes a Python value, by the first sample with one, else by its default: `dim` -> "int"."""
     defaults = [(item.name, item.default) for item in own if item.default is not None]
     found: dict[str, str] = {}
     for name, value in (item for given in (*samples, defaults) for item in given):
@@ -181,6 +188,7 @@ def _type_of(value: ast.expr) -> str:
         return ""
     if isinstance(literal, tuple) and literal:
         return f"tuple[{type(literal[0]).__name__}, ...]"
+    # None, a frequent default, says nothing about the type.
     return type(literal).__name__ if type(literal) in (int, float, bool, str) else ""
 
 
@@ -191,5 +199,6 @@ def _samples(section: Section) -> list[Given]:
         call = ast.parse(f"f({sample})", mode="eval").body
         assert isinstance(call, ast.Call)
         words = [(str(word.arg), word.value) for word in call.keywords]
+        # A sample may leave out the last parameters, or give a star several arguments: the first one is enough.
         found.append([*zip(own, call.args, strict=False), *words])
     return found

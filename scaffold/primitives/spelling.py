@@ -1,6 +1,11 @@
 """Spellings of primitives in code: `torch.exp`, the method `exp`, the attribute `mT`, the operator `+`.
 
-By the key of a call in a user's text the table is searched; `torch.nn.functional.silu` and `F.silu` have the same. In: the `call`
+The table is searched by the key of a call in a user's text; `torch.nn.functional.silu` and `F.silu` have the same key.
+
+Words: a *head* is a spelling as the table has it; a *bare* head has no parameters of its own; a *bar* is the mark `*_` in a head;
+the *roots* are the modules a function's name begins with.
+
+In: the `call`
 and `also` of a section, or the name of a function, as text. Out: the key for looking up a primitive, ("function", "F.silu").
 Invariant: arguments are not matched to parameters here; `scaffold.derive` does so from the same text.
 """
@@ -43,8 +48,10 @@ def key_of(head: str, call: str) -> Key | None:
         name = normalized(found[1])
         root, dot, last = name.rpartition(".")
         # `found[2]` is "(" if it is a call: `x.sum(dim)` is a method, `x.mT` an attribute.
+        # A call without a dot, `my_norm(x)`, is a team's own function.
         if name.partition(".")[0] in ROOTS or (not dot and found[2]):
             return "function", name
+        # A name alone, or a longer path, `a.b.f(x)`: neither a method nor an attribute of a tensor.
         if not dot or "." in root:
             return _operator_or_subscript(head)
         return ("method" if found[2] else "attribute"), last
@@ -62,10 +69,13 @@ def _operator_or_subscript(head: str) -> Key | None:
 def parameters(call: str) -> tuple[str, ...]:
     """Return the names of the parameters in a spelling, in order: of `x.sum(dim)` x and dim, of `x + y` x and y."""
     match ast.parse(call, mode="eval").body:
+        # One dot: `torch.exp(x)`, or a method, `x.exp()`, whose receiver is the first parameter.
         case ast.Call(ast.Attribute(ast.Name(name)), args, keywords):
             first = [] if name in ROOTS else [name]
+        # No dot or several, `torch.linalg.norm(x)`: no method.
         case ast.Call(_, args, keywords):
             first = []
+        # An operator, an attribute or a subscript; sorted, since `ast.walk` goes by depth.
         case tree:
             nodes = sorted(
                 (node for node in ast.walk(tree) if isinstance(node, ast.Name)),

@@ -1,8 +1,9 @@
 """Formulas with a more accurate equivalent: they lose digits or overflow.
 
-A user who writes `torch.log(1 + torch.exp(x))` is told that it overflows, and to write `F.softplus(x)`. In: nothing. Out: `ADVICE`, the table
-`scaffold.derive` compares forwards with. Invariant: a pattern and its stable
-spelling have the same value in exact arithmetic, and no pattern matches a stable spelling.
+A user who writes `torch.log(1 + torch.exp(x))` is told that it overflows, and to write `F.softplus(x)`.
+
+In: nothing. Out: `ADVICE`, the table `scaffold.derive` compares forwards with. Invariant: a pattern and its stable spelling have
+the same value in exact arithmetic, and no pattern matches a stable spelling.
 
 A pattern is written with the names of primitives, Python's operators and numbers; any other name stands for a value,
 the same one at each place. It matches any spelling: the factors of a product and the terms of a sum in any order,

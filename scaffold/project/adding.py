@@ -70,6 +70,7 @@ def _add_ops(
     for one in generated:
         project = _with_op(project, one, policy)
     ops = survey(project, [one.spec.name for one in generated])
+    # None was proven, none lacks parts: a proof is not wanted, or impossible, and `carry_out` makes none.
     if not any(one.proof or one.missing for one in generated):
         run = None
     rendered = {}
@@ -105,6 +106,7 @@ def _with_op(project: Project, generated: Generated, policy: Policy) -> Project:
     companions = {item.path: item.text for item in generated.companions}
     if policy != "overwrite":
         _refuse_to_replace(project.root, companions)
+    # An unchanged manifest is not written again.
     table = {path: changed} if changed != text else {}
     unwritten = {**project.unwritten, **table, **companions}
     return listing(project, path, changed)._replace(unwritten=unwritten)

@@ -3,6 +3,7 @@
 `scaffold derive --explain` prints it, so that a user can see why a backward is as it is. In: an `OpSpec`, its
 `Derivation`, sizes for its dims (`--sizes N=32`). Out: sections of text. Invariant: bytes are those of single precision, written
 with the names of the dims (`4*N*D`) if a size is not given.
+Words: a value is *kept* if it stays in memory until the backward: a tensor is *saved*, any other value is an attribute of ctx.
 """
 
 import re
@@ -37,6 +38,7 @@ def read_shapes(text: str) -> dict[str, tuple[int, ...]]:
             hint = "write: --sizes 'N=32, D=512, ...=8'"
             message = f"'{part.strip()}' is not name=number"
             raise ScaffoldError(message, Location("--sizes"), hint)
+        # `*batch=8` and `batch=8` mean the same.
         sizes[name.removeprefix("*")] = tuple(map(int, number.split("x")))
     return sizes
 

@@ -3,6 +3,7 @@
 So `from my_ops import swish` works for every op. `update` writes the file in the same step as the ops, `check` reports it.
 In: a project with its ops, and the files removed by a run. Out: the file with its new text, if it differs.
 Invariant: an existing file is only added to, or rid of imports of ops which do not exist any more.
+Words: a name is *obsolete*, or *lost*, if the op's new file no longer defines it; an import is *gone* if it is of a removed op.
 """
 
 import ast
@@ -38,6 +39,7 @@ def exports_of(
     changed = with_exports(
         text, from_here(project.root, path), _wanted(project, removed, obsolete)
     )
+    # Without a file even an empty text is written: it makes the directory a package.
     return {} if changed == text and data is not None else {path: changed}
 
 
@@ -61,6 +63,7 @@ def _wanted(
             return True
         ours = any(function.fullmatch(name) for name in names)
         ours = ours or registered_name(module) in names
+        # Anything of that name may define it: a file, a package, a compiled module.
         return ours and not any(source.glob(f"{module}*"))
 
     return Exported(

@@ -103,6 +103,7 @@ def _interrupted(project: Project) -> Iterator[Checked]:
         yield Checked(path, "", "interrupted", reason, SYNC)
     directories = project.places.directories
     shared = directories.op_testing.path if directories.op_testing else ""
+    # "" is taken out below: no shared module, or it is at the root, which "." stands for.
     places = {directories.source, directories.tests, posixpath.dirname(shared), "."}
     for path in strays(project.root, places - {""}):
         reason = "left by a run that was killed; no journal says what it was"
@@ -146,6 +147,7 @@ def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
     elif exports_of(project):
         reason = "it does not export what the ops define"
         others = {op: item for op, item in project.listed.items() if op not in left}
+        # Stale without the ops left alone, too: then sync has something to mend.
         helps = exports_of(project._replace(listed=others)) or not left
         hint = SYNC if helps else f"scaffold upgrade {' '.join(left)}"
         yield row._replace(status="stale", reason=reason, hint=hint)
@@ -159,6 +161,7 @@ def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
     if op is None:
         return
     wanted: tuple[Wanted, ...] | None = None
+    # Otherwise it is as it was written, and need not be rendered.
     if op.record is None or op.changed or not is_wanted(project):
         wanted = wanted_files(project, formatted=formatted or op.record is None)
     for item in _with_hints(project, op, [*_rows_of_op(project, op, wanted)]):
@@ -237,6 +240,7 @@ def _row_of_file(
         if known.edited:
             reason = f"{reason}; edited"
             hint = "" if known.lost else op.upgrade  # upgrade merges from the lost text
+        # The file is to move, and another one has its new path.
         if new.path != kept.path and present(project.root, new.path) is not None:
             shown = from_here(project.root, new.path)
             reason, hint = f"{reason}; '{shown}' is in the way", f"move '{shown}' away"
@@ -253,6 +257,7 @@ def _with_proof(project: Project, op: Op, row: Checked) -> Iterator[Checked]:
         yield row
         return
     proven, name = op.proven(project.root), op.listed.name
+    # Of an unedited file the second row is enough; that a file is edited is news by itself.
     if proven.status == "proven" or row.status == "edited":
         yield row
     if proven.status == "proven":
@@ -262,6 +267,7 @@ def _with_proof(project: Project, op: Op, row: Checked) -> Iterator[Checked]:
         hint = "scaffold sync --prove"
     elif proven.status == "unprovable" and row.status == "ok":
         hint = f"write that in {row.path}, then {hint}"
+    # Only passed tests prove an edited Function, and this op has none.
     elif op.record is not None and op.record.kept("test") is None:
         hint = f"leave 'test' out of the table of '{name}', then scaffold sync and scaffold verify {name}"
     yield row._replace(status=proven.status, reason=proven.reason, hint=hint)
@@ -318,5 +324,6 @@ def _sides(
     written = base.encode() if base is not None else None
     if item.status in ("edited", "conflict-markers"):
         return written, on_disk
+    # A missing file that is not out of date was not rendered: a run writes it as it was.
     wanted = item.wanted.text.encode() if item.wanted and item.wanted.text else written
     return (on_disk, wanted) if item.status in ("stale", "missing") else (None, None)

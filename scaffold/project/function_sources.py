@@ -117,6 +117,7 @@ def _file_of(function: Defined) -> str | None:
     None for a function in a notebook's cell or inside another one: no file has it at its top level.
     """
     path = _code(function).co_filename
+    # `outer.<locals>.f` or `Class.f` is not at the top level; a cell's path has no .py.
     if function.__qualname__ != function.__name__ or not path.endswith(".py"):
         return None
     if not os.path.isfile(path):
@@ -140,6 +141,7 @@ def _standalone_text(function: Defined) -> str:
         source = _source(one)
         lines[one.__name__] = (one, source)
         for name, value in _surroundings(one, source):
+            # Two functions may read the same thing; but not two things by one name.
             if name in lines:
                 if lines[name][0] is not value:
                     message = f"'{name}' is one thing here and another there"
@@ -245,6 +247,7 @@ def _line(name: str, value: Any, reader: str) -> str:
     if _is_simple(value):
         return f"{name} = {value!r}"
     torch = sys.modules.get("torch")  # without it there is no value of torch's
+    # The public names first: `F.gelu` says of itself that it is of torch._C._nn.
     for module in (torch, getattr(getattr(torch, "nn", None), "functional", None)):
         if module is not None and getattr(module, name, None) is value:
             return f"from {module.__name__} import {name}"

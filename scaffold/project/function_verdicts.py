@@ -128,6 +128,7 @@ class Judge:
         found, self.deadline = self._prover.result, self._prover.deadline
         if found is None or self._asked is None:
             return
+        # Shapes in the second answer would be asked about for ever.
         if not found.shapes or self._searched:
             self.result = found
             return
@@ -222,6 +223,7 @@ def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
     if stated.inputs is None:
         return own
     declared = tuple(item.name for item in parse_inputs(stated.inputs, INPUTS))
+    # The user may state them in another order: the names tell which is which.
     if set(declared) == {name.removeprefix("*") for name in own}:
         return own
     if len(declared) != len(own):
@@ -301,6 +303,7 @@ def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
     yield "class", line
     methods = {"forward": function.forward, "backward": function.backward}
     for name, method in methods.items():
+        # A method may be inherited: then the class is the place.
         yield name, method.node.lineno if method else line
         changes = facts.changes(method) if method else ()
         if changes:
@@ -319,5 +322,6 @@ def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
     for item in facts.inputs:
         gradients = facts.gradient_of(item.name) or ()
         lines = [node.lineno for node in gradients if hasattr(node, "lineno")]
+        # No `return` at all: then the line of the backward will do.
         if lines or returns:
             yield f"grad_{item.name}", (lines or returns)[-1]

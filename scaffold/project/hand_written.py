@@ -61,6 +61,7 @@ def find_functions(targets: tuple[str, ...]) -> Found:
         except ScaffoldError as error:
             problems.append(error)
             continue
+        # Said only if other targets have Functions; else it is an error.
         if not found:
             empty.append(path)
         meant += found
@@ -82,7 +83,7 @@ def holds_functions(path: str) -> bool:
 
 
 def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
-    """Return the files at or below a path that hold Functions, with those of this `name`, or all if it is "".
+    """Return the files with Functions at or below a path, each with its Functions of this `name`; with all if it is "".
 
     An unreadable file raises if the user named it; in a directory it is skipped, with a note added to `notes`.
     """
@@ -186,6 +187,7 @@ def _namespace(place: Path, start: Path) -> Path | None:
     `from lab.ops import scale` there, or in a file beside it, tells that imports start from /a.
     """
     above = list(_above(start))
+    # Nothing above `start` can be a root: no file need be read.
     for file in (place, *_others(place, start)) if above else ():
         dots, imported = _imports(file)
         for root in (start, *above):
@@ -235,7 +237,9 @@ def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
         if isinstance(node, ast.Import):
             found |= {tuple(alias.name.split(".")) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
+            # An absolute import has the level 0.
             dots = max(dots, node.level)
+            # A relative import tells only by its dots.
             module = (node.module or "").split(".") if not node.level else []
             found |= {(*module, alias.name) for alias in node.names if module}
     return dots, frozenset(found)
@@ -248,6 +252,7 @@ def _is_of(start: Path, root: Path, names: tuple[str, ...]) -> bool:
     norm` does so from the root /a, `import norm` from the root `start`.
     """
     if root == start:
+        # `import types` beside a types.py means Python's own.
         is_own = names[0] not in sys.stdlib_module_names
         return is_own and _is_module(start / names[0])
     way = start.relative_to(root).parts

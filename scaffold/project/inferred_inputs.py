@@ -113,6 +113,7 @@ class Inferred(NamedTuple):
         listed = {key: names for key, names in kept.items() if names}
         found = {"inputs": self.inputs, **listed, **raw}
         owned = {*found.get("params", ()), *found.get("buffers", ())}
+        # The user may have made one of them an ordinary input: that is given, not initialized.
         init = {name: text for name, text in self.init.items() if name in owned}
         return found | ({"init": init | raw.get("init", {})} if init else {})
 
@@ -129,6 +130,7 @@ def inferred_inputs(
     if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
     imported = frozenset(
+        # `import a.b` binds `a`.
         item.binding.split(".")[0]
         for position, text in enumerate(raw.get("import", ()))
         for item in parse_imports(text, locate(("import", str(position))))
@@ -163,6 +165,7 @@ def _of_text(text: Text, imported: Names, write: str) -> Inferred:
         uses.of.items(), key=lambda item: min(use.position for use in item[1])
     )
     known = {name: _from_uses(name, used) for name, used in found}
+    # `eps: float` is an attribute; the entry of a tensor has no colon.
     if all(": " in item.entry for item in known.values()):  # none is a tensor
         known = {name: _from_uses(name, used, by_name=False) for name, used in found}
     return _entries(known, program, write)
@@ -176,7 +179,7 @@ def _of_function(
     function = resolve(name, node, origin.definitions, called=False)
     arguments, given = node.args, defaults(function.arguments)
     named = [*arguments.posonlyargs, *arguments.args]
-    named += [arguments.vararg] if arguments.vararg else []
+    named += [arguments.vararg] if arguments.vararg else []  # before those by keyword
     named += arguments.kwonlyargs
     names = frozenset(item.arg for item in named)
     program = program_of(text, Scope(names))
@@ -189,7 +192,7 @@ def _of_function(
     for item in named:
         _refuse_function(item, given.get(item.arg), program.text)
         stated = _declared(item, given.get(item.arg), item is arguments.vararg, origin)
-        found = uses.of.get(item.arg, [Use("unclear", item, "")])
+        found = uses.of.get(item.arg, [Use("unclear", item, "")])  # if never read
         default = given.get(item.arg)
         if item is arguments.vararg and stated is None:
             reason = f"the inputs in '*{item.arg}' are unknown"
@@ -200,7 +203,7 @@ def _of_function(
                 many = "?" * stated.entry.endswith("?")
                 entry = f"{item.arg}[; {elements.kind}]{many}"
                 stated = stated._replace(entry=entry, evidence=elements.evidence)
-        if stated and _annotation(item.annotation) == NUMBER:
+        if stated and _annotation(item.annotation) == NUMBER:  # int or float?
             by_value = (use.type for use in found if use.takes == "value")
             kind = next(filter(None, by_value), "")
             stated = _Judged(_number(item.arg, kind, ""))
@@ -281,7 +284,7 @@ def with_shapes(
     tensors = [name for name in others if {name, f"{name}?"} & {*inferred.entries}]
     attributes = [entry for entry in inferred.entries if ": " in entry]
     sizes = set(re.findall(r"[A-Za-z_]\w*", " ".join(inferred.shapes.values())))
-    if sizes & {*names}:
+    if sizes & {*names}:  # it could not be told from the input
         return inferred
     relations = {
         name: text
@@ -291,6 +294,7 @@ def with_shapes(
     require = tuple(f"{name} == {text}" for name, text in relations.items())
     inferred = inferred._replace(require=require)
     bare = _shaped(inferred, {})._replace(wider=(inferred.inputs,))
+    # Some owned tensor has no known sizes, or there is no other tensor to give one to.
     if inferred.shapes.keys() < owned or not tensors:
         return bare
     if len(owned) + len(tensors) + len(attributes) < len(names):
@@ -304,6 +308,7 @@ def with_shapes(
             for name, one, two in ((name, *pair) for name in tensors):
                 if last[name] in (one, two):
                     other = two if last[name] == one else one
+                    # Two placeholders may be equal to each other: that names neither.
                     last[name] = other if other in sizes else last[name]
     wider = (bare.inputs, inferred.inputs)
     complete = _shaped(inferred, last)._replace(wider=wider)
@@ -326,7 +331,7 @@ def of_stated_inputs(
     """Return the facts an nn.Module tells of stated inputs: its parameters and buffers among them, their initial values, and notes.
 
     None unless the forward is a module of a file, `@file.py:Class`, and the inputs are stated. Errors in the inputs or the file are
-    reported when the op is built.
+    reported when the op is built. A module owns single tensors, and none that the op changes in place (`dirty`).
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
@@ -397,6 +402,7 @@ def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
     given = defaults(node.args)
     own = _parameters_of_forward(origin, name)
     for item in node.args.kwonlyargs:
+        # A parameter of the forward itself is no attribute; without a default nothing is fixed.
         if item.arg in names or item.arg in own or item.arg not in given:
             continue
         value = _source(given[item.arg], origin)
@@ -447,6 +453,7 @@ def _declared(
         value = ast.literal_eval(default)
     except (ValueError, TypeError):
         return _Judged(f"{item.arg}{assigned}")
+    # Of another literal, as a tuple, no type is written: that is left to the reader of inputs.
     simple = type(value) in (int, float, bool, str)
     stated = f": {type(value).__name__}" if simple else ""
     return _Judged(f"{item.arg}{stated}{assigned}")
@@ -553,7 +560,7 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
         return _Judged(f"{name}{optional}")
     use = uses[0]
     if optional and all(one.takes in ("optional", "unclear") for one in uses):
-        return _Judged(f"{name}?")
+        return _Judged(f"{name}?")  # only tested for None: most likely a tensor
     reason = f"it is unknown whether '{name}' is a tensor"
     entry = _number(name, use.type, "") if use.type else name
     return _Judged(entry, f"{reason}: {use.where}" if use.where else reason, use.node)
@@ -569,6 +576,7 @@ def _integers_or_mask(name: str, by_kind: ByKind) -> _Proven | None:
 
     `x[index]` takes either: then the name decides, if it has a word of masks (`keep_mask`) and none of positions.
     """
+    # First: positions are surely integers, while `x[i]` alone leaves open what `i` is.
     if use := by_kind.get("positions"):
         return _Proven("int", f"it holds positions in {use.where}")
     words = {*name.lower().split("_")}
@@ -691,6 +699,7 @@ def of_stated_names(
         one.tensor and not one.traits and one.name.text not in known for one in entries
     )
     notes = list[str]()
+    # From the last on, so that earlier places in the text stay right.
     for entry in reversed(entries):
         name, found = entry.name.text, known.get(entry.name.text)
         if found and (floating or found.evidence != COMPARED):
@@ -722,6 +731,7 @@ def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
     for entry in entries:
         name = entry.name.text
         used = uses.of.get(name, [])
+        # `min(depths)` is 0 if some tensor has no declared dims: then numbers of dims tell nothing.
         if entry.dims and min(depths) and len(entry.dims) == max(depths):
             # Class labels have one dim less than the scores; with as many dims they are probabilities.
             used = [use for use in used if not use.soft]
@@ -745,6 +755,7 @@ def _annotated(kind: str) -> _Proven | None:
     evidence = f"it is annotated as {kind}"
     if owned_kind(kind) in BUFFERS:
         evidence = "it is a buffer of such elements"
+    # Whether it may be None is said by the input, not by its elements.
     kind = kind.removesuffix(" | None")
     if WHOLE_TENSORS.fullmatch(kind):
         return _Proven("int", evidence)

@@ -88,6 +88,7 @@ def _tree(text: str) -> ast.Module | None:
 
 def _sole_gradient(raw: Raw) -> str | None:
     """Return the only differentiable input, if a sole gradient is stated without its name (the key ""); None otherwise."""
+    # "" is the key of a `--grad` without a name; beside others it is an error, reported later.
     if [*raw.get("grad", {})] != [""] or not isinstance(raw.get("inputs"), str):
         return None
     try:
@@ -118,6 +119,7 @@ def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None
     if not isinstance(last, ast.Return | ast.Expr):
         return None
     match last.value:
+        # A tuple of one, `return y,`, is one output: its name need not be inferred.
         case ast.Tuple([_, _, *_] as items):
             return ", ".join(_output_names(items, _inputs_of(raw)))
     return None
@@ -135,6 +137,7 @@ def _output_names(items: Iterable[ast.expr], taken: Collection[str]) -> list[str
     """Return names for the values of a returned tuple: their own if all are distinct names and none is `taken` by an input; else y1, y2."""
     values = list(items)
     names = [item.id for item in values if isinstance(item, ast.Name)]
+    # One that is no name (`x * 2`), a name twice, or an input's: then none has its own.
     own = len(set(names)) == len(values) and not {*names} & {*taken}
     return names if own else [f"y{at}" for at, _ in enumerate(values, 1)]
 
@@ -148,6 +151,7 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
     The caller builds the op again with it. An op named like `relu_` changes inputs in place (`dirty`); stated gradients of inputs
     whose derivative is zero everywhere, as that of `round`, are surely meant to differ from it (`surrogate`).
     """
+    # A forward kept as written is not understood: nothing can be inferred from it.
     if spec.forward is None or spec.forward.kept is not None:
         return Completed(raw)
     _refuse_caret(spec, spec.forward)
@@ -183,6 +187,7 @@ def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
     for node in formula.nodes():
         if node.kind == "binary" and node.label == "^":
             names = [one.label for one in node.args if one.kind == "name"]
+            # `a ^ b` of two names may be masks; with a number a power is meant.
             if floating & {*names} and any(one.kind == "constant" for one in node.args):
                 one, two = map(emit, node.args)
                 message = f"'{one} ^ {two}' is a bitwise xor, not a power"
@@ -207,6 +212,7 @@ def _constant(spec: OpSpec) -> tuple[str, ...]:
     time: so only a forward with a flat function is derived at all, without its stated gradients.
     """
     stated = tuple(dict(spec.gradients))
+    # A stated backward is the gradient of all of them.
     if spec.backward is not None:
         stated = tuple(item.name for item in spec.differentiable)
     assert spec.forward is not None
@@ -222,5 +228,6 @@ def _constant(spec: OpSpec) -> tuple[str, ...]:
 def _is_flat(node: Node) -> bool:
     """Return whether a node of a formula is a comparison or a call whose gradient is zero wherever it has one: `round(x)`, `x > 0`."""
     called = node.kind == "call" and node.args[0].kind == "attribute"
+    # `x is None` compares no elements.
     compared = node.kind == "compare" and node.label not in ("is", "is not")
     return compared or called and is_constant(node.args[0].label)

@@ -75,6 +75,7 @@ def find_interpreter(given: str | None = None) -> Interpreter | None:
     if has_torch():
         return Interpreter(sys.executable)
     for path, origin in _around():
+        # The tool's own was looked at already.
         if path != sys.executable and not lacks_torch(path):
             return Interpreter(path, origin)
     return None
@@ -95,6 +96,7 @@ def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
     """
     from scaffold.verify import lacks_torch
 
+    # A bare name is a command, as for a shell: `python3.12`.
     if os.sep in text or text in (os.curdir, os.pardir):
         path = os.path.normpath(root / Path(text).expanduser())
     else:

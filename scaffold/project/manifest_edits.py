@@ -4,6 +4,9 @@
 its ops. Out: the text with the op replaced, renamed or removed.
 Invariant: the text of other ops stays the same, byte for byte; an edit with any other effect is refused.
 
+Words: *outer* statements are those outside inline tables; lines to remove are *gone*, statements that stay are *kept*; *wanted* is the
+table as it has to read after the edit.
+
 An op takes its tables from the comment right above the header to the last value, the comment right below, and the
 blank lines after them. A separate comment is about the file, and stays. An op may also be written without a
 table of its own: as dotted keys, or as an inline table on its own line.
@@ -134,9 +137,11 @@ def _removals(text: str, op: str) -> Iterator[_Edit]:
     statement. An assignment outside a table of the op, `ops.swish.inputs = ...`, goes alone.
     """
     lines = _Lines(text)
+    # What stands inside an inline table goes with it.
     outer = [item for item in statements(text) if not item.inline]
     gone: set[int] = set()
     for number, item in enumerate(outer):
+        # Of another op; or inside a table of this one, with whose header it goes.
         if item.path[:2] != (OPS, op) or item.table[:2] == (OPS, op):
             continue
         if item.value is not None:
@@ -194,6 +199,7 @@ def _replacements(
         kept.append(item)
         if item.value is not None:
             written.append(path)
+            # An equal value stays as it is written, with its comments.
             if value != _at(before, path):
                 yield _Edit(item.value, item.end, written_value(value))
     for path, value in _leaves(wanted):

@@ -118,6 +118,7 @@ def measure(
         chosen = setting._replace(arguments=arguments, dtype=dtype)
         found = bench.measure(work.variants, chosen, rounds, tell)
         problem = f"cannot be measured with {_title(sizes, dtype)} on {setting.device}"
+        # These two may fail, and the table says why; the others are what the user asked for.
         for name in found.refused.keys() - {PLAIN, COMPILED}:
             raise _refused(name, f"{problem}: {found.refused[name]}")
         yield Table(sizes, dtype, found)

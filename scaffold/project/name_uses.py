@@ -179,6 +179,7 @@ class NameUses:
                 if value is not None:
                     self.assign([target], value)
             case ast.AugAssign(target, operator, value):
+                # `x += y` is read as `x = x + y`.
                 both = ast.BinOp(_as_loaded(target), operator, value)
                 self.assign([target], ast.copy_location(both, target))
             case ast.If(test, body, orelse):
@@ -228,6 +229,7 @@ class NameUses:
         found = dict[str, _Meaning]()
         for name in one.keys() | two.keys():
             meanings = [way[name] for way in ways if name in way]
+            # `own` are a function's parameters; an expression has none, so names used so far are its inputs.
             if len(meanings) < 2 and name in (self.own or self.of):
                 meanings.append(_Meaning(frozenset((name,))))
             found[name] = meanings[0] | meanings[-1]
@@ -241,6 +243,7 @@ class NameUses:
         tensor.
         """
         found = [pair for target in targets for pair in self.pairs(target, value)]
+        # `moved`: a name for elements of a tensor, `y = x.T`; what is left stands for an input itself.
         rows = {name for name, of in found if of.inputs and not of.moved}
         inside = any(isinstance(item, ast.Subscript) for item in targets)
         match targets, value:
@@ -298,6 +301,7 @@ class NameUses:
         """
         use = expected(node)
         self.parts(node, use, expected)
+        # A name was noted by `parts`; "assigned" and "moved" say nothing of the elements.
         if isinstance(node, COMPUTED) and use.takes not in ("assigned", "moved"):
             meaning = self.elements_of(node)
             # Arithmetic has used the elements by value already: `parts` noted it.
@@ -321,7 +325,7 @@ class NameUses:
                 self.expression(inner, _condition)
             case ast.UnaryOp(_, inner):
                 plain = use.takes in ("tensor", "assigned", "moved") or (
-                    use == _unclear(node)
+                    use == _unclear(node)  # one with words holds for `-x` too
                 )
                 self.expression(inner, _operand if plain else expected)
             case ast.Compare(left, operators, others):
@@ -360,6 +364,7 @@ class NameUses:
 
     def name(self, name: str, use: Use) -> None:
         """Note a use of a name for the inputs behind it; arithmetic with `rows`, perhaps numbers of a tuple, counts as unclear."""
+        # What `a = x` means for x is shown by the uses of `a`.
         if name in self.rows and use.takes == "operand" or use.takes == "assigned":
             use = use._replace(takes="unclear")
         self.used(self.meaning(name), use)
@@ -437,10 +442,12 @@ class NameUses:
 
     def _module(self, node: ast.expr) -> str | None:
         """Return the table's name of a module's function, `F.silu` for `torch.nn.functional.silu`; None for an attribute of a value."""
+        # `f(x).silu` belongs to a value.
         if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
             return None
         dotted = dotted_name(node)
         root = (dotted or "").partition(".")[0]
+        # `F` may also be an input, or a name assigned here: then it is not in `bound`.
         return normalized(dotted) if dotted and root in self.bound & KNOWN else None
 
     def binary(
@@ -501,6 +508,7 @@ class NameUses:
             kind, name, shown = "method", word, f"Tensor.{word}"
             given = dict(enumerate([receiver, *node.args]))
         calls = calls_of(kind, name, len(given), words)
+        # A method that works in place, `x.clamp_(0)`, takes what `clamp` does.
         calls = calls or calls_of(kind, name.removesuffix("_"), len(given), words)
         given.update(words)
         if _starred(node.args) or "None" in words:  # `**options` has no name
@@ -563,13 +571,16 @@ class _Parsed(NamedTuple):
         So if integers are needed of the result, they are of the argument. False if other tensors or a `dtype` have a say.
         """
         called = built_in_primitives().called  # other functions are unknown
+        # `clamp_`, in place, is as `clamp`.
         known = called(self.word) or called(self.word.removesuffix("_"))
         kinds = {kind for facts in known for kind in facts.kinds}
+        # In the table the kind "kept" says that a result has the dtype of the arguments; `exp` gives floats.
         if kinds != {"kept"} or self.creates or self.converts():
             return False
         takes = {call[0].takes for call in self.calls if 0 in call}
         slots = (call[at] for call in self.calls for at in self.given if at in call)
         stated = {*self.given, *(slot.parameter for slot in slots)}
+        # `x.to(dtype=...)` chooses the dtype itself.
         return takes == {"tensor"} and "dtype" not in stated
 
     def is_moved(self) -> bool:
@@ -580,6 +591,7 @@ class _Parsed(NamedTuple):
 
     def converts(self) -> bool:
         """Return whether the result has integers or booleans of any tensor: `x.long()`, `x.to(torch.int64)`, `x.eq(y)`."""
+        # The first is the tensor itself.
         values = map(ast.unparse, [*self.given.values()][1:])
         return self.word in EQUAL or any(map(WHOLE_DTYPE.fullmatch, values))
 
@@ -588,8 +600,10 @@ class _Parsed(NamedTuple):
         receiver = argument == 0 and self.shown.startswith("Tensor.")
         slots = [item[argument] for item in self.calls if argument in item]
         tensor = receiver or any(slot.takes == "tensor" for slot in slots)
+        # Its elements are only compared, or turned into integers: of any dtype, and without a gradient.
         if tensor and self.converts() and (argument == 0 or self.word in EQUAL):
             return _constant
+        # `x.view(-1)` says nothing of the elements; the uses of the result do.
         if tensor and argument == 0 and self.is_moved():
             return _moved
         if receiver:
@@ -599,6 +613,7 @@ class _Parsed(NamedTuple):
 
 def _leaves(item: ast.stmt) -> bool:
     """Return whether a statement may leave its block by `return`, `break` or `continue`: its successors may not run."""
+    # The `return` of a function defined here leaves only that.
     inner = not isinstance(item, ast.FunctionDef | ast.ClassDef)
     leaving = ast.Return | ast.Break | ast.Continue
     return inner and any(isinstance(node, leaving) for node in ast.walk(item))
@@ -679,6 +694,7 @@ def _taken(
     def use(node: ast.expr) -> Use:
         """Return the use of an expression as this argument, by the parameters it may be: `slots`."""
         value = next((slot for slot in slots if slot.takes == "value"), None)
+        # Functions of `math` take numbers alone.
         if shown.startswith("math."):
             return Use("value", node, f"{shown} takes a number", "float")
         if not slots:
@@ -698,6 +714,7 @@ def _taken(
         if value is slots[0]:
             where = f"{shown} takes '{value.parameter}'"
             return Use("value", node, where, value.type)
+        # An operator is shown in quotes, '+': its operand may as well be a number.
         if shown.startswith("'") and takes == {"tensor"}:
             return _operand(node)
         return _of_slots(slots, node, shown)

@@ -3,6 +3,7 @@
 Generated tests import their questions from it; without one each test has a copy of them. `survey` and `update` treat it as one
 more op, called SHARED. In: a `Project`. Out: the module's status, the work on it, its changes in a run for another purpose.
 Invariant: the module exists while some op has a test; an edited one is neither overwritten nor removed.
+Words: the module is *wanted* while some op has a test; a *kept* file is one on record; a *prospect* is a file with what a run does with it.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,6 +47,7 @@ def survey_shared(project: Project) -> Op | None:
         return None
     if record is None and not is_wanted(project):
         return None
+    # The line length changes only the formatting: that alone makes nothing stale.
     directories = places.directories._replace(line_length=0)
     origin = Origin(
         __version__,
@@ -177,6 +179,7 @@ def kept_in_step(
             texts[item.path] = item.wanted.text
             if item.moved_from:
                 texts[item.moved_from] = None
+        # `leave`: it was edited; --force removes it all the same.
         elif item.need == "drop" or item.need == "leave" and forced:
             texts[item.path] = None
         elif item.need in ("collide", "leave"):
@@ -199,6 +202,7 @@ def shared_record(
         if item.wanted is not None or item.path not in written
     )
     files = record_files(record, remaining, written)
+    # No file is left to remember.
     if not files and op.record is not None:
         return dict.fromkeys(state_paths(op.record))
     return files

@@ -53,6 +53,7 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
     raise_all(problems)
     assert house is not None  # or else there was a problem
     source = out_dir or _absolute(base / configuration.source)
+    # With --out-dir the test goes beside the op, not into the project's tests.
     configured = None if out_dir or configuration.tests is None else configuration.tests
     tests = test_dir or (_absolute(base / configured) if configured else source)
     # An op elsewhere is none of the project's: it is in no manifest, and shares no module of tests.
@@ -159,6 +160,7 @@ def _root(base: Path, source: Path, tests: Path, *, moves: bool) -> Path:
     if inside and (not moves or os.access(base, os.W_OK)):
         return base
     root = Path(os.path.commonpath([source, tests]))
+    # The directories may have to be made; the journal needs one that exists.
     while not root.is_dir():
         root = root.parent
     return root
@@ -191,6 +193,7 @@ def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | N
     name, even one with an `__init__.py` in it.
     """
     names: list[str] = []
+    # A directory `my-ops` cannot be imported, whatever is in it.
     will_be = will_be and is_identifier(directory.name)
     while directory.parent != directory and directory != top:
         # Not `names`: this is the given directory, the only one to get a file.
@@ -208,6 +211,7 @@ def _is_importable(
 
     If not, a generated test adds the directory to `sys.path`.
     """
+    # Only the project's own package is known to be installed, none of another directory.
     if configuration.installed and package and source.is_relative_to(base):
         return True
     return str(_start(source, package)) in configuration.pythonpath

@@ -53,6 +53,7 @@ class Project(NamedTuple):
             for op, record in self.records.items()
             if op not in self.listed
             and (
+                # Only a manifest that was read, or is gone, can be said not to have the op.
                 record.manifest in self.texts
                 or not (self.root / record.manifest).exists()
             )
@@ -160,6 +161,7 @@ def _configured(root: Path, configuration: Configuration) -> list[str]:
     for pattern in configuration.manifest:
         if WILD & set(pattern):
             found += sorted(_below(root, path) for path in root.glob(pattern))
+        # A sole manifest may not exist yet, before the first op; of several each one has to.
         elif (root / pattern).exists() or len(configuration.manifest) > 1:
             found.append(PurePath(pattern).as_posix())
     return list(dict.fromkeys(found))

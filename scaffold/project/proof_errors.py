@@ -87,6 +87,7 @@ def error_of(
     if hint and _in_file(subject):  # --require 'N > 1' becomes require = ['N > 1']
         hint = _REQUIRED.sub(r"require = [\1]", _GIVEN.sub(r"\1 = ", hint))
         hint = _OPTION.sub(r"'\1'", hint)
+    # `tried`: shapes were searched for in vain, see the docstring.
     error = (ScaffoldError if failure.tried else VerificationError)(words, place, hint)
     error.details = lines
     return error
@@ -119,9 +120,9 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         by_user = by_user or (name == "backward" and all_stated)
         if name in subject.derived or not by_user:
             return failure.hint or OURS.format(grad)
-        if failure.actual == "None" and not failure.hint:
+        if failure.actual == "None" and not failure.hint:  # it likely has none
             return NO_GRADIENT.format(name)
-        differs = failure.actual and not subject.spec.surrogate
+        differs = failure.actual and not subject.spec.surrogate  # "": it raised
         unlike = re.search(r"\b(shape|dtype) .* instead of ", failure.words)
         stated = UNLIKE if unlike else MEANT.format(surrogate)
         stated = _named(subject.spec, failure) or _bounded(
@@ -278,6 +279,7 @@ def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
     The stated gradients are left out for it. A surrogate's gradient is derived from the surrogate's own forward.
     """
     forward = spec.surrogate.forward if spec.surrogate else spec.forward
+    # As if the user had stated the forward alone.
     without_stated = replace(
         spec,
         forward=forward,

@@ -90,6 +90,7 @@ def prove_works(
             proof = work.proof
         else:
             proof, done = work.provable.proof, run.done.get(name)
+            # There is nothing to run: parts are left to write. The record says so.
             if proof.lacks:
                 found[name] = proof._replace(tool=__version__)
             elif done and (done.spec, done.function) == (proof.spec, proof.function):
@@ -220,6 +221,7 @@ def fitting(generated: Generated, values: Values, settings: Values) -> Again | N
     `values` are the keys given by options, `settings` the options of the run. None if the keys are not ours to choose: they are in a
     file, or sizes and shapes are stated already.
     """
+    # From a file or a schema the inputs are not ours to change.
     stated = "inputs" in values or generated.specified.inferred is not None
     if not stated or "spec" in settings or {"require", "test-shapes"} & values.keys():
         return None
@@ -281,6 +283,7 @@ def _first_that_fits(
         generated, verdict, ran, proving, again
     )
     for inputs in known.wider if known else ():
+        # Fewer sizes help only if the forward refused its inputs.
         if verdict.failure is None or verdict.failure.subject != "forward":
             return generated, verdict, ran
         bare = _with_inputs(again, inputs, known.require if known else ())
@@ -316,7 +319,7 @@ def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
 
 
 def _compared(generated: Generated, verdict: Verdict) -> str:
-    """Return the end of the message "proven: 12 calls and gradients ...", with what they were compared: "are those of PyTorch's autograd".
+    """Return the end of the message "proven: 12 calls and gradients ...": "are those of PyTorch's autograd", say.
 
     A surrogate's gradient given as a formula is meant to differ from any reference: only shapes and dtypes are proven.
     """
@@ -469,9 +472,11 @@ def record_passed(
     known = [name for name in meant if name in project.listed]
     for op in survey(project, known) if known else ():
         name = op.listed.name
+        # It has a valid proof already.
         if op.proven(project.root).status == "proven":
             continue
         before = begun[name]
+        # If somebody saved a file during the run, nobody knows which text was tested.
         same = (op.maths, _texts(project, op)) == (before.maths, before.texts)
         reason = before.objection or ("" if same else MOVED)
         if reason or op.record is None:

@@ -90,6 +90,7 @@ def _argument(item: Tensor | str, requires_grad: bool) -> Argument:
     stands for an absent one.
     """
     if isinstance(item, str):
+        # A value where other calls have a tensor that requires grad: it is None there.
         return Argument("", "optional" if requires_grad else "value", item)
     parts = [repr(item.shape), repr(item.dense_stride)]
     # A floating tensor becomes a double one, its default: gradcheck needs the precision.

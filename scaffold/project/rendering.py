@@ -102,6 +102,7 @@ def make(
     if setting.formatted:
         shown = places.formatter(texts, places.directories.line_length)
     places_of = layout(spec.name, places.directories)
+    # Any other file is the op's own.
     roles = {places_of.test_path: "test", places_of.triton_path: "triton"}
     files = tuple(
         Wanted(roles.get(path, "op"), path, text_digest(one_style(draft)), shown[path])
@@ -148,6 +149,7 @@ def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
     shared, own = places.directories.op_testing, layout(spec.name, places.directories)
     if shared is None:  # each test holds all of its code
         return
+    # A module of that name elsewhere would be imported in its place, so the name alone is refused, too.
     if own.module != shared.module and shared.path not in (own.op_path, own.test_path):
         return
     message = f"the op's file would overwrite '{shared.path}', which all tests import"
@@ -320,6 +322,7 @@ def _reordered_note(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
     """Return a note if `--save-policy balanced` (save values rather than recompute) has no effect on this op; () otherwise."""
     asked = specified.raw.get("save-policy") == "balanced" and derivation.derived
+    # `intermediates`: it saves something, as was asked.
     if not asked or derivation.intermediates or derivation.once_differentiable:
         return ()
     return ("balanced saves no more than recompute: nothing is gained by it",)
@@ -358,6 +361,7 @@ def _constant(spec: OpSpec, derivation: Derivation) -> list[str]:
     if any("detach" in part.label for part in parts):
         return []
     unread = {*_unread(spec)}
+    # An unread input has a note of its own.
     flat = zero_gradients(derivation) - unread
     return [item.name for item in spec.tensors if item.name in flat]
 
@@ -394,6 +398,7 @@ def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str
     if spec.forward is None or spec.amp or derivation.amp != "off":
         return []
     called = sorted(spec.foreign & spec.forward.names())
+    # Of one floating input there are no two dtypes that could differ.
     if not called or sum(item.dtype == "float" for item in spec.tensors) < 2:
         return []
     told = f"under autocast {', '.join(called)} may get tensors of different dtypes"
@@ -504,6 +509,7 @@ def rendering_of(
     asked for.
     """
     specified, listed = generated.specified, project.listed[generated.spec.name]
+    # Both are in the files: the header names the manifest.
     generated_for = (generated.manifest, specified.configuration)
     if generated_for != (listed.manifest, project.configuration):
         return None

@@ -118,6 +118,7 @@ def look_through(paths: Sequence[str]) -> Tree:
             unread.append(error)
             continue
         known |= function_names(text)
+        # A class may inherit from a Function of a file read later: its text is kept until all are read.
         if path in named or may_matter(text) or "class " in text:
             texts[path] = text
     names = frozenset(known)

@@ -60,6 +60,7 @@ class Given:
 
         With `key`, the place of the key itself: of an entry of a table it is the whole option.
         """
+        # The name is an argument, `new-op NAME`, and no option.
         if path == ("name",):
             return Location("NAME")
         if key and path[0] in TABLES and len(path) > 1:
@@ -137,6 +138,7 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
         # `weight: text`, as in YAML or Python: the hint has it with "=".
         mapped = re.fullmatch(r"\s*(\w+)\s*:\s*(.+)", text, re.DOTALL)
         may_be_sole = key == "grad" and text.strip() and not mapped
+        # `x * (x == 1)` has an `=` too, but no name before it.
         if may_be_sole and not _names_an_input(name, equals):
             name, formula = "", text  # of the only differentiable input
         elif mapped or not equals or not name:
@@ -232,6 +234,7 @@ class Merged:
             for key, value in entry.raw.items()
         }
         for key, value in given.raw.items():
+            # `--grad x=...` changes one entry; any other option takes the place of the key's value.
             tables = isinstance(value, dict) and isinstance(self.raw.get(key), dict)
             self.raw[key] = self.raw[key] | value if tables else value
 
@@ -241,6 +244,7 @@ class Merged:
         for part in path:
             if isinstance(value, list):  # overridden as a whole
                 break
+            # No option says this part: the file does.
             if not isinstance(value, dict) or part not in value:
                 return self._entry.locate(path, key=key)
             value = value[part]
@@ -374,6 +378,7 @@ def _specified(
         inferred = problems.attempt(partial(_inferred, said, read))
         if len(problems) > before:
             problems.raise_found()
+        # Stated inputs have the sizes the user wants.
         if inferred is not None and inferred.shapes and not inferred.stated:
             from scaffold.project.inferred_inputs import with_shapes
 
@@ -430,6 +435,7 @@ def _built(
     spec = built(before.raw)
     after = meant(spec, before.raw)
     notes = (*before.notes, *after.notes)
+    # No note: no key was added, and the op stays as it was built.
     spec = built(after.raw) if after.notes else spec
     return spec, Completed(after.raw, notes)
 
@@ -455,6 +461,7 @@ def _inferred(said: Said, read: Reader) -> "Inferred | None":
     if "schema" in said.raw or "forward" not in said.raw:
         return None
     if "inputs" in said.raw:
+        # Only a file can have an nn.Module.
         if not str(said.raw["forward"]).lstrip().startswith("@"):
             return None  # most ops
         from scaffold.project.inferred_inputs import of_stated_inputs
@@ -504,6 +511,7 @@ def _stated_keys(
     stated: Given | Merged = given
     if path is not None:
         stated = Merged(_entry(path, name), given, Path(path).parent)
+    # Without any option, as in `scaffold bench swish`, the op is one of the project's.
     elif known.project and not given.places:
         listed = _listed(name, known, packaged)
         if listed is None:

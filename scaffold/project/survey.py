@@ -110,6 +110,7 @@ class Op(NamedTuple):
         kernels = self.record.kept("triton")
         if kernels and self.standings[kernels.path].edited:
             return False
+        # The text of the file is the proven one: it need not be parsed.
         if known.condition in ("untouched", "reformatted") and proof.text == kept.text:
             return True
         data = present(root, kept.path)
@@ -158,6 +159,7 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
             for kept in files
         }
         changed = origin.changed_since(record.origin) if record else ()
+        # For a proof comments in those files mean nothing; for the record they do (`origin`).
         meant = meanings.again(origin.reads)
         maths = proof_digest(listed.entry, project.configuration, meant, meaning_digest)
         names = defined_names(listed.entry, project.configuration)[:2]

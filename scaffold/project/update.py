@@ -210,6 +210,7 @@ def carry_out(
     if left:
         works = tuple(work for work in works if work.op.listed.name not in left)
     if not leave:
+        # `sync --on-conflict skip` minds markers only in files it has new text for (`works`).
         _check_markers(project.root, works, listed if prune or policy != "skip" else ())
     others = {**manifests, **_exports(project, works, left)}
     planned = _planned(project, works, policy, prune, others)
@@ -253,6 +254,7 @@ def _left_alone(
     for work in works:
         for item in work.prospects:
             edited = item.need == "collide" and item.standing and item.standing.edited
+            # Of a file with conflict markers that has been said above.
             if edited and item.kept and item.kept.path not in marked:
                 path = item.moved_from or item.path
                 leave(work.op, path, "was edited and is out of date", work.op.upgrade)
@@ -272,6 +274,7 @@ def _settled(
     Then `refusal` has the error; or `obstacle`, if the plan is only to be shown (`write` is False) and the policy decides nothing.
     """
     settled = Settled(planned, written=False)
+    # Nobody is asked in a look: it shows the conflicts, and the error that a run would raise.
     if not write and planned.conflicts and policy in ("ask", "abort"):
         return settled._replace(obstacle=_refusal(root, works))
     try:
@@ -358,6 +361,7 @@ def _planned(
     for work in works:
         for item in work.prospects:
             wanted, moved = item.wanted, item.moved_from
+            # A file that was removed by hand is dropped without asking: only its record is left.
             if item.need == "drop" and (prune or item.is_gone):
                 files[item.path] = None
                 ours.add(item.path)
@@ -370,6 +374,7 @@ def _planned(
                 bases[item.path] = base
             files[item.path] = wanted.text
             if moved is not None and item.standing:
+                # Its edits would be lost with the old file.
                 if item.standing.edited:
                     files[item.path] = _edits_moved(project, work, item, policy)
                 files[moved] = None
@@ -404,6 +409,7 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
     for work in works:
         for item in work.prospects:
             if item.need == "collide":
+                # Ours, at its place, and edited; otherwise a file that is not ours is in the way.
                 known = item.kept is not None and item.moved_from is None
                 hint = (
                     f"{work.op.upgrade} merges the two"
@@ -431,6 +437,7 @@ def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]
                 yield f"'{item.path}' is not part of {what} any more, but was edited"
             elif item.need == "drop" and not prune:
                 yield f"'{item.path}' is not part of {what} any more: {work.op.upgrade}"
+            # With an undecided conflict nothing is written, so the record is not mended either.
             if item.mends and item.kept and not planned.unsettled:
                 yield f"'{record_path(name)}' had lost how '{item.path}' was written: it says so again"
 

@@ -121,6 +121,7 @@ def undisturbed(run: Callable[[], Run]) -> Run:
         root = error.root
     with in_turn(root):  # runs that were disturbed wait for each other
         for _ in range(ATTEMPTS - 1):
+            # The last attempt, below, raises it.
             with suppress(ChangedError):
                 return run()
         return run()

@@ -7,7 +7,8 @@ Invariant: a gradient that is not needed is None, one that is needed has its bra
 Words: a *flag* is an item of `ctx.needs_input_grad`, in the order of the inputs; a *block* is statements that serve the same gradients, and
 stand under one test of flags; a *variadic* input is any number of tensors, `*tensors`, always the last; an *element* is the gradient of one
 of these; an *intermediate* is a local of forward, returned to be saved; *incoming* gradients are those of the outputs, as autograd hands
-them to backward; a gradient is *missing* if the user has to write it; *library* style: an op registered with `torch.library`, no Function.
+them to backward; a gradient is *missing* if the user has to write it; *library* style: an op registered with `torch.library`, no Function;
+a name is *sure* if it is assigned whatever gradients are needed, *open* if not; *extra* are the intermediates that forward returns.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,6 +59,7 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
     """
     position = spec.index(name)
     item = spec.inputs[position]
+    # An `Attribute` has no `variadic`: it is one value.
     if getattr(item, "variadic", False) and (flat or not spec.is_library):
         # A slice to the end: a variadic input is the last.
         return (
@@ -69,7 +71,7 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
 def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
     """Return a test for some of these inputs needing its gradient: `ctx.needs_input_grad[0] or ctx.needs_input_grad[2]`.
 
-    Three or more adjacent flags are written as a slice, `any(ctx.needs_input_grad[0:3])`. `flat`: `needs_input_grad` has one flag for
+    Three or more adjacent flags are written as a slice, `any(ctx.needs_input_grad[1:4])`. `flat`: `needs_input_grad` has one flag for
     each tensor of a variadic input, rather than a tuple of flags at its place.
     """
     listed = [item for item in spec.differentiable if item.name in set(names)]
@@ -77,10 +79,12 @@ def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
     for row in _side_by_side(spec, listed):
         if len(row) > 2:  # of two, a test each is as short
             first = spec.index(row[0].name)
+            # From the first input on `[:3]`, not `[0:3]`.
             tests.append(f"any(ctx.needs_input_grad[{first or ''}:{first + len(row)}])")
             continue
         for item in row:
             flag = needed(spec, item.name, flat)
+            # Of a variadic input `flag` is a slice, or a tuple at its place.
             tests.append(f"any({flag})" if item.variadic else flag)
     return " or ".join(tests)
 
@@ -88,7 +92,7 @@ def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
 def _side_by_side(
     spec: OpSpec, listed: Iterable[TensorInput]
 ) -> list[list[TensorInput]]:
-    """Group inputs, in call order, into runs of adjacent arguments, so one test asks of several: `any(needs_input_grad[0:3])`.
+    """Group inputs, in call order, into runs of adjacent arguments, so one test asks of several: `any(needs_input_grad[1:4])`.
 
     A variadic input, always the last, is alone.
     """
@@ -98,6 +102,7 @@ def _side_by_side(
         if (
             before is None
             or item.variadic
+            # An input whose flag is not asked for stands between: `b, size: int, c`.
             or spec.index(before.name) + 1 < spec.index(item.name)
         ):
             rows.append([item])
@@ -133,6 +138,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
     """
     names = names_of(body)
     kind = "Tensor | None" if gradients_may_be_none(spec, derivation) else "Tensor"
+    # `*grads` is the last parameter, so what comes behind it is split off in the body.
     if _collects(spec, derivation):
         first = [grad_name(spec, output.name) for output in spec.outputs[:-1]]
         listed = [name if name in names else f"_{name}" for name in first]
@@ -146,6 +152,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
     handed = {name: grad for grad, name in derivation.incoming.handed}
     for name in _extra(derivation):
         grad = handed.get(name)
+        # An intermediate without a gradient, such as positions, is not in `handed`: `_grad_index`.
         listed.append(f"{grad if grad in names else f'_grad_{name}'}: {kind}")
     return ", ".join(listed)
 
@@ -157,6 +164,7 @@ def gradients_may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
 
 def _extra(derivation: Derivation) -> tuple[str, ...]:
     """Return the names of intermediates returned by forward beside its outputs."""
+    # Without `extra` forward saves its intermediates without returning them.
     return derivation.intermediates if derivation.extra else ()
 
 
@@ -165,6 +173,7 @@ def _collects(spec: OpSpec, derivation: Derivation) -> bool:
     if not spec.outputs[-1].variadic:
         return False
     name = spec.outputs[-1].name
+    # Gradients of intermediates are split off `*grads`; each None of a filled output becomes zeros.
     return bool(derivation.extra) or any(
         item.output == name for item in derivation.filled
     )
@@ -302,9 +311,11 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     return [
         *refused_at_once(spec, derivation),
         *([] if late else refused),
+        # Of the body as it is now: the lines for absent gradients read names too.
         *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
         *(
+            # PyTorch gives a registered op no type: a typed local, for a strict checker.
             f"{kernel.called}: Callable[..., {result_type(len(kernel.spec.outputs), False)}] = {kernel.spec.function_name}"
             for kernel in derivation.kernels
             if spec.strict_types
@@ -315,11 +326,14 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 def _without_gradient(spec: OpSpec) -> list[str]:
     """Return the body of a backward for an op without gradients: a docstring that says why, and a None for each input."""
+    # If an output could have a gradient, then no input takes one: `x[N; int]`.
     side = "input" if any(item.differentiable for item in spec.outputs) else "output"
     docstring = f'"""No {side} has a gradient."""'
+    # The docstring alone is a body that returns None, the gradient of the sole input.
     if len(spec.inputs) == 1 and not _variadic(spec):
         return [docstring]
     nothing = ", ".join(none_for(spec, item) for item in spec.inputs)
+    # `return *(None for ...)` alone is no Python: the stars stand in a tuple.
     starred = _variadic(spec) and not spec.is_library
     return [
         docstring,
@@ -341,6 +355,7 @@ def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
         return [f"{names[0]} = ctx.saved_tensors{unused}"]
     listed = ", ".join(targets)
     target = f"({listed},)" if len(names) == 1 else listed
+    # RUF059 is ruff's rule for an unpacked name that nothing reads, F841 for an assigned one.
     unused = "" if names_of(body) >= set(names) else "  # noqa: RUF059"
     return [f"{target} = ctx.saved_tensors{unused}"]
 
@@ -370,6 +385,7 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
         item.name for item in spec.differentiable if item.name in derivation.missing
     ):
         message = f'raise NotImplementedError("{spec.name}: write grad_{name}")'
+        # Under a test even for the sole gradient: else the return below could never be reached.
         lines += guard(spec, frozenset({name}), [message], always=True)
     for element in derivation.elements:
         lines += _element_lines(spec, element)
@@ -381,7 +397,9 @@ def _guarded(spec: OpSpec, block: Block) -> list[str]:
     lines = emit_lines(block.statements)
     guarded = guard(spec, block.serves, lines)
     first, *rest = block.statements
+    # An `else`, or a comment above the `if`, has no place where two tests are joined to one.
     sole = not rest and isinstance(first, If) and not (first.orelse or first.comments)
+    # Equal if the block serves all gradients: there is no test to join.
     if guarded == lines or not sole:
         return guarded
     assert isinstance(first, If)
@@ -405,6 +423,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
         return None
     if spec.inputs[spec.index(names[0])] in _variadic(spec):
         return None
+    # Every block serves the one gradient there is, so none of them stands under a test.
     lines = [line for block in derivation.blocks for line in block.statements]
     *before, last = lines
     if f"grad_{names[0]}" in written(*before):
@@ -414,6 +433,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
         # comes first; the other one consists of operations PyTorch can differentiate.
         case If(test, body, orelse, comments) if emit(test) == RECORDED:
             fast = _returned_at_once(spec, derivation, names[0], orelse)
+            # A name is annotated once in a function: by the fast path, whose lines come first.
             slow = _returned_at_once(spec, derivation, names[0], body, annotated=False)
             if slow is None or fast is None:
                 return None
@@ -445,6 +465,7 @@ def _returned_at_once(
         return None
     if not (isinstance(last, Assign) and last.target.label == target):
         return None
+    # `grad_x += y` has no value to return, and a comment needs the line below it.
     if last.operator or last.comments:
         return None
     own = emit(last.value)
@@ -452,6 +473,7 @@ def _returned_at_once(
         [text if item.name == name else none_for(spec, item) for item in spec.inputs]
         for text in (own, target)
     )
+    # The names a checker knows to be tensors: what comes from `ctx` is `Any`.
     tensors = frozenset(name.lstrip("*") for name in grad_names(spec))
     if spec.strict_types and len(values) == 1 and not is_typed(last.value, tensors):
         return [
@@ -460,6 +482,7 @@ def _returned_at_once(
             f"return {target}",
         ]
     inline, apart = (f"return {', '.join(each)}" for each in (values, named))
+    # A line of its own for the gradient helps only if the return then fits.
     if len(values) > 1 and len(inline) > _width(derivation) >= len(apart):
         return [*emit_lines(before), f"{target} = {own}", apart]
     return [*emit_lines(before), inline]
@@ -475,12 +498,15 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
     sure = {
         name
         for block in derivation.blocks
+        # Such a block stands under no test.
         if block.serves == every
         for name in _sure(spec, block)
     }
+    # `grad_xs = [...]`, a list of all elements, is assigned without a test.
     sure |= {f"grad_{item.name}" for item in derivation.elements}
     open_ = [item for item in spec.differentiable if f"grad_{item.name}" not in sure]
     names = [f"grad_{item.name}" for item in open_ if not item.variadic]
+    # As `_sure` says: the gradient of a sole input is declared before any branch.
     note = ": Tensor | None" if spec.strict_types and len(spec.inputs) == 1 else ""
     lines = [
         f"{' = '.join(row)}{note} = None" for row in _rows(names, _width(derivation))
@@ -533,6 +559,7 @@ def _element_lines(spec: OpSpec, element: Element) -> list[str]:
     flag = "needed" if "needed" not in names else "is_needed"
     if not statements:
         indexed = f"for i, {flag} in enumerate({needs})"
+        # `i` is the position of the element, as in `tensors[i]`.
         loop = indexed if "i" in names else f"for {flag} in {needs}"
         return [f"{target} = [{bracketed} if {flag} else None {loop}]"]
     return [
@@ -555,6 +582,7 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
         if item.name not in differentiable:
             values.append(none_for(spec, item))
         elif is_variadic(item):
+            # A registered op takes a list for `*tensors`, and returns a list of gradients in its place.
             star = "" if spec.is_library else "*"
             values.append(f"{star}{_variadic_result(spec, derivation, item.name)}")
         elif item.name in derivation.joint:
@@ -571,6 +599,7 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
 
 def _variadic_result(spec: OpSpec, derivation: Derivation, name: str) -> str:
     """Return an expression of the gradients of a variadic input, one for each tensor, each None unless it is needed."""
+    # A gradient made element by element has a None for each that is not needed.
     if any(item.name == name for item in derivation.elements):
         return f"grad_{name}"
     pairs = f"zip(grad_{name}, {needed(spec, name)}, strict=True)"

@@ -56,6 +56,7 @@ def outline(source: Source, templates: Templates) -> Outline:
     parent = tree.find(nodes.Extends)
     name = parent.template if parent else None  # an expression: known if constant
     stated = name.value if isinstance(name, nodes.Const) else None
+    # Of two that begin in the same line, the outer one comes first.
     ordered = tuple(sorted(blocks, key=lambda block: (block.first, -block.last)))
     return Outline(source, stated, ordered)
 
@@ -69,6 +70,7 @@ def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
     ]
     found: dict[tuple[int, str], int] = {}
     open_: list[tuple[int, str]] = []  # blocks may be nested
+    # Each token with the two after it: `{%`, `block`, the name.
     for (line, kind, _), (_, _, word), (_, _, name) in zip(
         words, words[1:], words[2:], strict=False
     ):

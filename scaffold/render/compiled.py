@@ -27,6 +27,7 @@ class CompiledTemplates(BytecodeCache):
         """Fill the bucket with the cached bytecode, if a file has it and is intact."""
         try:
             bucket.bytecode_from_string(_path(bucket).read_bytes())
+        # There is no such file, or it is damaged: Jinja compiles the template anew.
         except (OSError, EOFError, ValueError, TypeError):
             bucket.reset()
 

@@ -36,6 +36,7 @@ CONSTANTS = {
 def quoted(lines: list[str]) -> str:
     """Quote lines as a docstring: on one line if there is one, else with the closing quotes on their own line."""
     text = _escaped("\n".join(lines))
+    # A quote at the end would run into the closing ones.
     if len(lines) == 1 and len(text) <= ONE_LINE and not text.endswith('"'):
         return f'"""{text}"""'
     return f'"""{text}\n"""'
@@ -59,6 +60,7 @@ def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
 
 def first_paragraph(text: str) -> list[str]:
     """Wrap a paragraph beginning beside the opening quotes, which leave less room in its first line."""
+    # Three blanks in place of the opening quotes.
     lines = wrapped(" ".join(text.split()), "   ", "")
     return [lines[0].lstrip(), *lines[1:]]
 
@@ -154,6 +156,7 @@ def _computed(spec: OpSpec) -> str | None:
         return None
     text = spec.forward.text.removeprefix("return").strip()
     line = f"Compute ``{text}``."
+    # Several lines, or a line with a comment, cannot stand inside a sentence.
     return line if len(line) <= ONE_LINE and not {"\n", "#"} & set(text) else None
 
 
@@ -236,6 +239,7 @@ def _description(item: Input) -> str:
     noun = "tensors" if item.variadic else "tensor"
     words = f"{kinds.get(item.dtype, '')}{noun} of shape ``{shape(item.dims)}``"
     below = f", below {item.bound}" if item.dtype == "index" else ""
+    # Only of a float is it worth saying: integers and masks never have one.
     constant = " without a gradient" if item.dtype == "float" and item.const else ""
     absent = f"{constant}, or None" if item.optional else constant
     return f"{words[0].upper()}{words[1:]}{below}{absent}."

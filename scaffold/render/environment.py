@@ -1,7 +1,7 @@
 """Rendering: from a view to the text of a file, through a template.
 
 Words: a *view* is the data of a template, a NamedTuple of strings that the template sees as `view`; a *team's* template is one of the
-project's own, in place of a built-in one; `House` is a team's style, its templates among it.
+project's own, in place of a built-in one, which is *ours*; `House` is a team's style, its templates among it.
 In: a template's name and a view. Out: text with the imports its code needs, not formatted yet. Invariant: the text depends on the
 view and the templates alone; a mistake in a team's template is an error at its line.
 """
@@ -97,6 +97,7 @@ def with_imports(
     try:
         found = imports(code)
         text = render_template(name, view._replace(imports=found), house.templates)
+        # Ours are known to render Python.
         if not ours:
             names_read(text)  # raises SyntaxError unless it parses
     except SyntaxError as error:

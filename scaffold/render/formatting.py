@@ -2,7 +2,8 @@
 
 Black takes most of the time of generation, so its work is lessened: a file is formatted in *pieces* (a function, a class, the lines up to
 the next), pieces are cached, and long lines are *folded*, as black would break them, before black sees them: a line that black has to break
-costs it a second pass.
+costs it a second pass. Words: a text is *kept* in the cache; items stand *apart* if each has a line of its own; *loops* are the `for` and
+`if` of a comprehension.
 In: Python source. Out: the same code as black formats it. Invariant: lines are broken here only inside brackets, and black
 has the last word; an unrecognised line stays as it is, and costs only a second pass of black.
 """
@@ -72,6 +73,7 @@ def fold(source: str, length: int) -> str:
             if folded[-2:] == ["", ""] and _one_is_enough(line, below_imports):
                 del folded[-1]
             folded += _folded(line.rstrip(), length)
+            # Imports in brackets go on in indented lines, and end with `)`.
             if line[0] not in " )":
                 below_imports = line.startswith(("import ", "from "))
     return "\n".join(folded)
@@ -100,6 +102,7 @@ def _folded(line: str, length: int) -> Iterator[str]:
     `return f(aaaa, bbbb)` -> `return f(`, `    aaaa, bbbb`, `)`. A line with a string in front, a comment or a semicolon stays as it is.
     """
     code = line.lstrip()
+    # `f(a, b,)` may be short enough, but its last comma asks for one item a line.
     fits = len(line) <= length and not code.endswith(",)")
     if fits or code.startswith(('"', "'")) or "#" in line or ";" in line:
         yield line
@@ -120,6 +123,7 @@ def _folded(line: str, length: int) -> Iterator[str]:
 
 def _is_one_a_line(code: str, span: tuple[int, int]) -> bool:
     """Return whether black writes each item in these brackets on a line of its own, because of a trailing comma."""
+    # The comma of `(x,)` is part of the tuple, and asks for nothing.
     return code[: span[1]].endswith(",") and len(_items(code[slice(*span)][1:])) > 1
 
 
@@ -161,6 +165,7 @@ def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
 
 def _split(code: str) -> tuple[int, int] | None:
     """Return the positions of the brackets to break at: a def's parameters, else the last pair if it ends the line; else None."""
+    # Empty brackets, `f()`, are no place to break at.
     pairs = [pair for pair in _pairs(code) if pair[1] - pair[0] > 1]
     if not pairs:
         return None

@@ -55,7 +55,7 @@ class FunctionView(NamedTuple):
 
     name: str
     vmap_rule: bool
-    returns_saved: str  # why forward returns more than the op; empty where it does not
+    returns_saved: str  # why forward returns more than the op; "" if it does not
     combined: bool
     library: LibraryView | None  # set for an op registered with PyTorch, not a Function
     once_differentiable: bool  # has this decorator
@@ -84,6 +84,7 @@ def function_view(
     library = library_view(spec, derivation, bool(context)) if spec.is_library else None
     return FunctionView(
         name=spec.function_name,
+        # PyTorch generates the rule only for a Function with `setup_context`.
         vmap_rule=derivation.transforms and not combined,
         returns_saved=_reason_for_more(spec, derivation),
         combined=combined,
@@ -112,6 +113,7 @@ def _reason_for_more(spec: OpSpec, derivation: Derivation) -> str:
         return ""
     # Whether a saved local has a gradient by which second derivatives reach the inputs.
     passes = derivation.incoming.handed or leads_back(spec, derivation)
+    # Without a second derivative nothing has to reach the inputs.
     if derivation.once_differentiable or not passes:
         return "Forward also returns what is saved for backward."
     return "Forward also returns what it saves, so that second derivatives reach the inputs."
@@ -136,6 +138,7 @@ def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
     lines = []
     if saved:
         usual = [_saved(spec, item, names) for item in derivation.saved]
+        # If equal, the `setup_context` of the plain Function, which runs first, has saved them.
         if usual != saved:
             lines.append(f"ctx.save_for_backward({', '.join(saved)})")
         lines.append(f"ctx.save_for_forward({', '.join(saved)})")
@@ -177,13 +180,14 @@ def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
 
 
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return the body of forward: checks apart, its statements and the return; in combined style with the lines filling ctx."""
+    """Return the body of forward without its shape checks: the statements and the return; in combined style also the lines filling ctx."""
     if derivation.forward is None:
         return _unwritten_forward(spec, derivation)
     if spec.kept is not None:
         return kept_lines(spec, spec.kept, _typed_inputs(spec))
     lines = emit_lines(derivation.forward)
     values = [emit(result) for result in derivation.results]
+    # Only a sole result may be `Any` to a checker; several are returned as a tuple.
     if len(values) == 1 and not (derivation.extra or spec.outputs[0].variadic):
         lines, value = annotated_body(
             derivation.forward,
@@ -221,11 +225,13 @@ def _by_time(
     They stand after it, but before it if the body gives an input's name to another value, `x = x.float()`: ctx needs the user's x. Then only
     lines that read none of such inputs, and may read values of the body, stay after it.
     """
+    # A dirty input is the user's tensor even after the body has changed it in place.
     given = written(*forward) - set(spec.dirty)
     inputs = given & {item.name for item in spec.inputs}
     inner = (given - inputs) | set(_output_names(spec))  # values of the body
     if not inputs:
         return [], setup
+    # If no line reads a value of the body, all of them can stand before it.
     if any(_mentions(line, name) for line in setup for name in inner):
         late = [x for x in setup if not any(_mentions(x, name) for name in inputs)]
         return [line for line in setup if line not in late], late
@@ -294,8 +300,10 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         return []
     names = {name: name for name in _output_names(spec)}
     if _returns_one(spec, derivation):
+        # One tensor is not unpacked: the parameter is the output itself.
         names[spec.outputs[0].name] = _context_output(spec, derivation)
     lines = _setup(spec, derivation, names)
+    # Such an op is registered without this function; a Function cannot do without it.
     if not lines and spec.is_library:
         return []
     if not lines:
@@ -335,6 +343,7 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
     if not read:
         return []
     starred = not spec.is_library  # ... has a list for any number of tensors
+    # Of `*xs` alone `inputs` already is the tuple of the tensors.
     if starred and len(spec.inputs) == 1 and getattr(spec.inputs[0], "variadic", False):
         return [f"{spec.inputs[0].name} = inputs"]
     targets = []
@@ -362,6 +371,7 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
         return []
     result = _context_output(spec, derivation)
     targets = [name if _mentions(text, name) else f"_{name}" for name in names]
+    # A sole variadic output: forward's result is the tuple of its tensors.
     if len(names) == 1:
         return [f"{names[0]} = {result}"]
     if spec.outputs[-1].variadic:
@@ -385,6 +395,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         constant += [name for name in derivation.intermediates if name not in led]
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")
+    # Else autograd makes zeros for an output that nothing has read.
     if gradients_may_be_none(spec, derivation):
         lines.append("ctx.set_materialize_grads(False)")
     lines += context_call(spec)
@@ -423,8 +434,10 @@ def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
     if item.always:
         return f"*{value}" if several else value
+    # If the formula ran, they are empty tensors, and backward computes the numbers again.
     if item.origin in statistics(spec):
         return f"{value} if ctx.{IN_KERNELS} else None"
+    # In `setup_context` each tensor of a registered op's list has a flag of its own.
     test = any_needed(spec, item.serves, flat=True)
     return (
         f"*({value} if {test} else ())" if several else f"{value} if {test} else None"

@@ -5,7 +5,8 @@ formula's forward and backward). Out: lines for the template, and the `Derivatio
 each call stands before the formula, which is what runs where kernels cannot, and where the backward is itself differentiated.
 
 Words: a saved value is a tensor of `save_for_backward`, a kept one another value on ctx; *statistics* are numbers of each row that the
-forward kernel computes and saves, as a mean; the *formula* is the op in plain PyTorch; a *flag* says whether a gradient is needed.
+forward kernel computes and saves, as a mean; the *formula* is the op in plain PyTorch; a *flag* says whether a gradient is needed; an
+argument is *told* if it is no tensor; a value is read *solely* by a gradient if no other one needs it.
 """
 
 from collections.abc import Iterator
@@ -55,10 +56,9 @@ def module_of(spec: OpSpec) -> str:
 
 
 def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
-    """Return the derivation changed to save everything the backward kernel reads, whichever gradients are needed.
+    """Return the derivation changed to save everything the backward kernel reads; unchanged for an op without one.
 
-    The forward kernel returns statistics of each row to be saved; the formula in its place returns an empty tensor for each. Unchanged for an
-    op without a backward kernel.
+    One that the formula saves and one gradient alone reads (`sole`) stays as it is. For each statistic the formula returns an empty tensor.
     """
     found = fused(spec)
     if found is None or found.pair.backward is None:
@@ -67,7 +67,7 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
     outputs = {item.name for item in spec.outputs}
     assert found.triton.backward is not None
     sole = found.triton.backward.body.sole_readers
-    read = {*found.pair.saved} - {*sole}
+    read = {*found.pair.saved} - sole.keys()  # for several gradients
     saved = [
         x._replace(serves=every, always=True) if x.origin in read else x
         for x in derivation.saved
@@ -77,13 +77,13 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
         if name not in there:
             source = "output" if name in outputs else "input"
             serves = {sole[name].removeprefix("grad_")} if name in sole else every
-            saved.append(Saved(name, source, serves, name, True))  # type: ignore[arg-type]
+            saved.append(Saved(name, source, serves, name, serves is every))  # type: ignore[arg-type]
     kept = {item.name for item in derivation.kept}
     lines = (line for block in derivation.blocks for line in block.statements)
     taken = written(*lines) | there
     # A forward that returns saved locals anyway (`extra`) is left so.
     for name in found.pair.statistics if not derivation.extra else ():
-        word = f"saved_{name}" if name in taken else name
+        word = f"saved_{name}" if name in taken else name  # a local's name
         saved.append(Saved(word, "intermediate", every, name))
     # The empty tensor, on the device of the first input.
     nothing = Node("name", f"{found.triton.first}.new_empty(0)")
@@ -173,10 +173,12 @@ def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
     ]
     named = dict(zip((item.name for item in spec.differentiable), values, strict=True))
     called = f"{kernel}({', '.join(given)})"
+    # Backward runs only if the one gradient is needed: no test.
     if len(grads) == 1:
         named = {spec.differentiable[0].name: grads[0]}
     returned = [named.get(item.name, "None") for item in spec.inputs]
     tests = [f"ctx.{IN_KERNELS}"]
+    # A kernel takes no None; the formula, which then runs, fills in zeros.
     if derivation.incoming.may_be_none:
         incoming = (grad_name(spec, item.name) for item in spec.outputs)
         tests += [f"{name} is not None" for name in incoming if name in read]

@@ -93,6 +93,7 @@ def _read(left: list[ast.AST]) -> set[str]:
             value = getattr(node, field, None)
             if isinstance(value, list):
                 left += [item for item in value if isinstance(item, ast.AST)]
+            # `ast.Load()`, the context of a name, has no fields, and so no names.
             elif isinstance(value, ast.AST) and value._fields:
                 left.append(value)
     return found
@@ -149,6 +150,7 @@ def _member(item: Import) -> str:
 def _member_key(item: Import) -> tuple[int, list[tuple[int, int, str]], str]:
     """Return a sort key: constants, then classes, then the rest."""
     name = item.name or ""
+    # A single capital, `F`, is sorted among the classes.
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
     return kind, _natural(name), name
 
@@ -156,6 +158,7 @@ def _member_key(item: Import) -> tuple[int, list[tuple[int, int, str]], str]:
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """Return a case-insensitive sort key placing `k2` before `k10`."""
     parts = re.split(r"(\d+)", name.lower())
+    # Of equal form, as Python compares no number with a text.
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
 

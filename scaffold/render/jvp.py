@@ -105,6 +105,7 @@ def parameters(spec: OpSpec, jvp: Jvp, body: list[str]) -> str:
     names = names_of(body)
     pairs = zip(spec.inputs, jvp.parameters, strict=True)
     return ", ".join(
+        # The user's own lines may read any of them.
         f"{name if name in names or jvp.missing else f'_{name}'}: {_type(item)}"
         for item, name in pairs
     )

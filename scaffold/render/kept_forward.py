@@ -46,6 +46,7 @@ def _as_its_own(spec: OpSpec, kept: Kept) -> str:
         f"({copy})" if copy and several else copy or emit(part)
         for copy, part in zip(copies, parts, strict=True)
     )
+    # A tuple of one needs its comma: `(y,)`.
     return ", ".join(texts) + "," * (last.kind == "tuple" and not several)
 
 
@@ -65,6 +66,7 @@ def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
         return None
     copy = f"{part.label}.clone()"
     one, *others = sorted(same)
+    # An input's name that is assigned again no longer stands for the input.
     plain = not others and one not in assigned
     return f"{copy} if {part.label} is {one} else {part.label}" if plain else copy
 

@@ -30,6 +30,7 @@ def large_sizes(spec: OpSpec, stated: Sizes) -> dict[str, tuple[int, ...]]:
                 known if usual else "leave it out: its inputs are those of its samples"
             )
             raise ScaffoldError(f"no dim '{name}'", Location("--sizes"), hint)
+    # Sizes given by attributes cannot change either.
     free = usual.keys() - stated.keys() - fixed_sizes(spec).keys()
     chosen = {**usual, **stated}
     while free and _suits(spec, larger := _larger(chosen, free)):
@@ -72,6 +73,7 @@ def _suits(spec: OpSpec, sizes: Sizes) -> bool:
     """Return whether every input has at most ELEMENTS elements and `require` holds; `sizes` may have several sizes for leading dims."""
     known = {name: prod(size) for name, size in sizes.items()}
     for item in spec.tensors:
+        # An undeclared shape is the one called `...` in `sizes`.
         dims = input_dims(spec, item.name) or (ANY_DIMS,)
         names = [str(dim).removeprefix("*") for dim in dims]
         if prod(known.get(name, 1) for name in names) > ELEMENTS:

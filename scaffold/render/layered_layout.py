@@ -6,7 +6,8 @@ Invariant: boxes of a layer do not overlap, and an edge goes round the boxes of 
 
 Three steps: an edge spanning several layers gets a dummy in each of them; each layer is sorted by the barycentres of its
 neighbours, downwards and upwards, keeping the order with the fewest crossings; then each box moves towards the mean of its
-neighbours as far as those beside it allow.
+neighbours as far as those beside it allow. Words: the place *wanted* by a box is that mean; an item is a box or a dummy, by its number;
+`row` is a layer, `beside` has each item's neighbours in the layer above or below.
 """
 
 from collections.abc import Sequence
@@ -153,6 +154,7 @@ def _crossings(graph: _Graph, order: Order) -> int:
     count = 0
     for upper, lower in pairwise(order):
         places = {item: at for at, item in enumerate(lower)}
+        # Lower ends, ordered by the upper ones: two edges cross if theirs are the other way round.
         ends = [
             places[end]
             for item in upper
@@ -168,6 +170,7 @@ def _centred(graph: _Graph, order: Order) -> list[float]:
     """Return the centre of each box: rows are laid out around 0, then each layer in turn moves to the means of its neighbours."""
     centres = [0.0] * len(graph.boxes)
     for row in order:
+        # Each with its left neighbour, the first with None; that list is longer by one.
         for before, item in zip([None, *row], row, strict=False):
             if before is not None:
                 centres[item] = centres[before] + _distance(graph, before, item)
@@ -199,6 +202,7 @@ def _wanted(graph: _Graph, item: int, centres: list[float]) -> float:
 
 def _distance(graph: _Graph, left: int, right: int) -> float:
     """Return the least distance between the centres of two neighbours."""
+    # Dummies have the numbers from `graph.real` on.
     gap = GAP if max(left, right) < graph.real else DUMMY_GAP
     return (graph.boxes[left].width + graph.boxes[right].width) / 2 + gap
 

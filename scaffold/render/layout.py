@@ -72,12 +72,15 @@ def _search_paths(directories: Directories, tests: str) -> Iterator[str]:
 
     They are those of the shared test module and of the op: the directory that contains the op's package.
     """
+    # The directory of `test_op.py` is "".
     shared, tests = directories.op_testing, tests or "."  # `shared`: of all tests
     if shared is not None and shared.start is not None:
         lies_there = tests == posixpath.normpath(directories.tests)
+        # The test runner puts `start` on the path, but not for tests in a directory below.
         if not (shared.beside and lies_there):
             yield posixpath.relpath(shared.start, tests)
     source = posixpath.normpath(directories.source)
+    # The op is found by itself: installed, or beside the test.
     if directories.importable or source == tests and directories.beside:
         return
     levels = len(directories.package.split(".")) if directories.package else 0

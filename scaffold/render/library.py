@@ -179,6 +179,7 @@ def _stacked(spec: OpSpec, returned: Sequence[str]) -> list[str]:
     call = f"{spec.function_name}(*sample)"
     if len(returned) == 1:
         return [f"return torch.stack([{call} for sample in samples]), 0"]
+    # Names that the rule itself reads: an output may have one of them.
     taken = {spec.function_name, "info", "in_dims", "inputs", "samples", "torch"}
     names = [take(taken, name) for name in returned]
     stacked = ", ".join(f"torch.stack({name})" for name in names)
@@ -208,6 +209,7 @@ def _sharding(spec: OpSpec, function: str) -> list[str]:
     if spec.sharding is None:
         return []
     body = [f"    {line}" for line in _sharding_lines(spec, spec.sharding)]
+    # Inside of a function, as its `return` is no Python elsewhere.
     read = names_read("\n".join(["def rule():", *body]))
     named = (x.name if x.name in read else f"_{x.name}" for x in spec.inputs)
     op = f"torch.ops.{spec.namespace}.{spec.name}.default"
@@ -230,6 +232,7 @@ def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
         placed = _placed(spec, sharding, index)
         if index == ANY_DIMS:
             found.append(f"*({placed} for dim in range(leading))")
+        # A dim of that index is never split.
         elif index != WHOLE:
             found.append(placed)
     lines = _leading_lines(spec, sharding, unsplit) if ANY_DIMS in indices else []
@@ -279,6 +282,7 @@ def _placed(spec: OpSpec, sharding: Sharding, index: str) -> str:
     """
     absent = "Replicate()" if index == WHOLE else "Partial()"
     outputs = [_placement(group, index, absent) for group in sharding.outputs]
+    # A group for each tensor; attributes have no indices.
     groups, inputs = iter(sharding.inputs), []
     for item in spec.inputs:
         value = "None"

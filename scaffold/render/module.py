@@ -5,7 +5,8 @@ the class; values of new parameters come from `parameters.py`. Invariant: the mo
 other input is an argument of its `forward`.
 
 Words: a buffer is a tensor of the module without a gradient; an update is the formula for its value after each call in training. An
-optional parameter has a switch in the constructor, `bias=True`.
+optional parameter has a switch in the constructor, `bias=True`. The module *owns* its parameters, buffers and attributes; *given* inputs of
+an update are arguments of the call.
 """
 
 import textwrap
@@ -289,17 +290,20 @@ def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
         item
         for item in spec.tensors
         if item.name in read - {*module.parameters, *module.buffers}
+        # The one may be None, the other is a tuple: the lines below ask for a dtype and for elements.
         and not (item.optional or item.variadic)
     ]
     floats = {item.name for item in spec.tensors if item.dtype == "float"}
     kept = [name for name, _ in module.updates if name in floats]
     casts = [
+        # `kept[0]` is the first of the updated buffers of floats.
         f"{item.name} = {item.name}.to(self.{kept[0]}.dtype)"
         for item in given
         if kept and item.name in floats
     ]
     test = ["self.training", *(f"{item.name}.numel() > 0" for item in given)]
     manager = "torch.no_grad()"
+    # Autocast would compute a product in low precision; the device is that of an argument.
     if given and any(is_lowered(spec, item) for _, item in module.updates):
         manager += f", torch.autocast({given[0].name}.device.type, enabled=False)"
     return [
@@ -328,6 +332,7 @@ def _repr_lines(spec: OpSpec, module: ModuleSpec, line_length: int) -> list[str]
     parts = []
     for name, kind in size_arguments(spec, module):
         owner = name.removesuffix("_shape")
+        # As in `_init_lines`: an optional parameter may be None, so the module has its shape.
         kept = kind == "int" or owner in _switches(spec, module)
         value = f"self.{name}" if kept else f"tuple(self.{owner}.shape)"
         parts.append(f"{name}={{{value}}}")

@@ -6,7 +6,8 @@ same test methods as one importing the file.
 
 Words: a test method, a *question*, is asked of an op if the attributes named in its decorator `@asked_if` are true of it; *stated* are the
 attributes in the class of the op's own test, others have defaults in the shared class. The op's own test file is the `test`; the shared code
-is the `text`, or its `tree`.
+is the `text`, or its `tree`. Code is *kept* if it is copied into a test, else it is *cut*; a method is *found* if pytest looks for its
+name, and *read* if other code names it; names in *never* are cut whatever reads them.
 """
 
 import ast
@@ -155,6 +156,7 @@ def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[st
     found: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
+            # What the op's own class assigns goes before the default in the shared one.
             truths = dict(_truths(node.body)) | dict(_attributes(own, node.name))
             for item in node.body:
                 if isinstance(item, ast.FunctionDef) and _gives_back(
@@ -178,11 +180,13 @@ def _gives_back(method: ast.FunctionDef, truths: Truths, known: set[str]) -> boo
                 body=[ast.Return(value=ast.Name(id=name))],
             ),
             *_,
+            # An attribute that no class assigns may be true: then the method stays.
         ] if not truths.get(flag, True):
             # `if not self.random: return function`
             return name == method.args.args[1].arg
         case [ast.Return(value=ast.Call() as value)]:  # `return self.seeded(function)`
             inner: ast.expr = value
+            # `self.seeded(self.on_copy(function))`: from call to call inwards.
             while isinstance(inner, ast.Call) and _calls(inner, known):
                 inner = inner.args[0]
             return isinstance(inner, ast.Name) and inner.id == method.args.args[1].arg
@@ -202,6 +206,7 @@ def _calls_of(
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and _calls(call, methods):
             (argument,) = call.args  # these methods have one parameter
+            # Without brackets of its own: `self.seeded(self.op)(x)` -> `self.op(x)`.
             if isinstance(argument, ast.Name | ast.Attribute | ast.Call):
                 found += [(_start(call), _start(argument))]
                 found += [(_end(argument), _end(call))]
@@ -242,6 +247,7 @@ def _truths(body: Iterable[ast.stmt]) -> Iterator[tuple[str, bool]]:
         for target in _targets(node):
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             try:
+                # `op: ClassVar[...]` declares an attribute without a value: it counts as false.
                 yield target, value is not None and bool(ast.literal_eval(value))
             except ValueError:
                 yield target, True
@@ -299,6 +305,7 @@ class _Kept:
         self.read = set(_read(test))  # names, and attributes as `.name`
         self.never = never  # names of methods that are always cut
         # Prefixes of methods kept though nothing reads them.
+        # `pytest_generate_tests` is called by pytest, `__init_subclass__` by Python.
         self.found = ("test_", "pytest", "__") if found else ("__",)
         self.out: set[str] = set()  # `Class.question`: questions not asked of this op
 
@@ -312,11 +319,13 @@ class _Kept:
         `owner` is the class it stands in, "" outside of one; a statement there that defines nothing stays, unless it calls what is cut.
         """
         names = [node.name] if isinstance(node, Definition) else _targets(node)
+        # What pytest looks for stands in a class; a definition outside of one has to be read.
         if not owner:
             return any(name in self.read for name in names) and not self._cut(names)
         if not names:  # no definition: a docstring, or a call
             return not self._calls_what_is_cut(node)
         found = any(name.startswith(self.found) for name in names)
+        # More than one prefix: pytest looks for test methods, and so for fixtures.
         fixture = len(self.found) > 1 and _is_fixture(node)
         read = any(f".{name}" in self.read for name in names)
         unasked = any(f"{owner}.{name}" in self.out for name in names)

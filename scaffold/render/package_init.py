@@ -6,7 +6,8 @@ as it is, byte for byte. So the file needs no record, and a formatter or import 
 
 A new import is placed by its name among the others; an `__all__` other than a list of strings is left to the user.
 
-Words: a row is an entry of `__all__` on a line of its own; a name is bound by the import under itself or by `as`.
+Words: a row is an entry of `__all__` on a line of its own; a name is bound by the import under itself or by `as`; *ours* are the names of
+all listed ops; an import is *kept* as far as its module still has the names, and what it loses is *dropped*; *coming* lines are inserted.
 """
 
 import ast
@@ -39,7 +40,7 @@ class _Import(NamedTuple):
 
 
 def with_exports(text: str, path: str, wanted: Exported) -> str:
-    """Return the text of an `__init__.py` exporting every op, without exports no longer exist; raise ScaffoldError if it is not Python."""
+    """Return the text of an `__init__.py` exporting every op, and no op that is gone; raise ScaffoldError if it is not Python."""
     changed, dropped = _with_imports(text, path, wanted)
     return _with_all(changed, path, wanted, dropped)
 
@@ -75,14 +76,17 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
         dropped |= {bound for _, bound in item.names} - {bound for _, bound in kept}
         more = [(name, name) for name in missing.pop(item.module, ())]
         names = sorted({*kept, *more})
+        # An import of the same names in another order stays as the user has it.
         if set(names) != set(item.names):
             new = _statement(item.module, names, wanted) if names else []
             edits[item.first] = (item.end - item.first, new)
+    # New imports stand among those of ops, not among the user's other ones.
     known = [item for item in imports if item.module in wanted.names]
     coming: dict[int, list[str]] = {}  # lines inserted before a line
     for module, names_missing in missing.items():
         new = _statement(module, [(name, name) for name in names_missing], wanted)
         coming.setdefault(_place(module, known, tree), []).extend(new)
+    # Beside an import of another module of the directory a new one needs no blank line.
     if not imports:
         _add_blank_lines(lines, coming)
     for line in sorted({*edits, *coming}, reverse=True):
@@ -109,6 +113,7 @@ def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
         prefix = f"{package}." if package and node.level == 0 else ""
         beside = node.level == 1 or prefix and node.module.startswith(prefix)
         module = node.module.removeprefix(prefix)
+        # `.sub.linear` is not in this directory but below it.
         if beside and "." not in module and shared.count(node.lineno) == 1:
             names = tuple(
                 (alias.name, alias.asname or alias.name) for alias in node.names
@@ -122,6 +127,7 @@ def _missing(
     """Yield each module with the names it defines and no import has yet; none for one imported by `*`."""
     present: dict[str, set[str]] = {}
     for item in imports:
+        # `linear as mine` does not export the name `linear`.
         plain = {name for name, bound in item.names if name == bound}
         present.setdefault(item.module, set()).update(plain)
     for module in sorted(wanted.names):
@@ -166,6 +172,7 @@ def _add_blank_lines(lines: list[str], coming: dict[int, list[str]]) -> None:
     for line, new in coming.items():
         above = ["\n"] if line and lines[line - 1].strip() else []
         below = ["\n"] if line < len(lines) and lines[line].strip() else []
+        # The last line of the file may lack its end.
         if line and not lines[line - 1].endswith("\n"):
             lines[line - 1] += "\n"
         coming[line] = [*above, *new, *below]
@@ -177,6 +184,7 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
     lines = text.splitlines(keepends=True)
     ours = {name for names in wanted.names.values() for name in names}
     # Statements about `__all__`; of several, `__all__ += [...]`, none is touched.
+    # Their first line tells: a function whose body reads `__all__` is none.
     nodes = [
         node for node in tree.body if "__all__" in ast.unparse(node).split("\n")[0]
     ]
@@ -219,6 +227,7 @@ def _edit_rows(lines: list[str], items: list[ast.expr], names: set[str]) -> None
     """
     rows = {str(ast.literal_eval(item)): item.lineno for item in items}
     last = items[-1]
+    # The columns of a syntax tree count bytes.
     line = lines[last.lineno - 1].encode()
     head, tail = line[: last.end_col_offset], line[last.end_col_offset or 0 :]
     if not tail.lstrip().startswith(b","):

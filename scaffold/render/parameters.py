@@ -128,6 +128,7 @@ def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
     """
     dims = dims_of(spec, name)
     word = name.rpartition("_")[2]  # of up_bias
+    # `beta` is added in a norm, but a factor in `x * torch.sigmoid(beta * x)`.
     if word == "bias" or word in BIASES and not _is_a_factor(spec, name):
         weight = _own_weight(module, name) or _matrix(spec, module)
         matrix = weight is not None and len(dims_of(spec, weight) or ()) > 1
@@ -140,6 +141,7 @@ def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
 def _own_weight(module: ModuleSpec, name: str) -> str | None:
     """Return the weight of a bias by its name: `up_weight` for `up_bias`; else None."""
     beside = f"{name.removesuffix('bias')}weight"
+    # A `bias` without such a word goes with the first matrix: `_matrix`.
     return beside if name != "bias" and beside in module.parameters else None
 
 
@@ -167,6 +169,7 @@ def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]
     """
     if init.function == "fan_in_uniform":
         fan_in, lines = _fan_in(spec, module, name), []
+        # The line below has it twice: a long one gets a name.
         if fan_in.endswith(SIZE):
             fan_in, lines = "fan_in", [f"fan_in = {fan_in}"]
         bound = f"bound = 1 / math.sqrt({fan_in}) if {fan_in} > 0 else 0.0"
@@ -191,6 +194,7 @@ def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
         for dim in spec.dims(item.name) or ()
     }
     shared = [dim for dim in dims if dim in data and is_size_name(dim)]
+    # As torch.nn.init counts: the first dim of a weight is that of the output.
     counted: Sequence[Dim] = dims[1:] if of_its_own else shared or dims[1:]
     if of_its_own and not dims:  # its size is known only at run time
         return f"self.{matrix}{SIZE}"

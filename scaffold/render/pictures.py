@@ -49,8 +49,10 @@ def layers(diagram: Diagram) -> list[int]:
             found.append(max((found[one] + 1 for one in item.reads), default=0))
             last = max(last, found[-1])
             continue
+        # The backward begins one layer lower if there are saved tensors above it.
         saved = any(other.part == "saved" for other in items)
         base = last + 1 if item.part == "saved" else last + 1 + saved
+        # All saved tensors stand in one layer, whatever they are made of.
         read = [found[one] + 1 for one in item.reads] if item.part == "backward" else []
         found.append(max([base, *read]))
     return _near_their_readers(items, found)
@@ -80,6 +82,7 @@ def _folded(line: str) -> Iterator[str]:
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     while len(line) > WIDEST:
         at = line.rfind(" ", len(indent) + 1, WIDEST)
+        # Without a space to break at, the piece stays too long.
         if at < 0:
             break
         yield line[:at]
@@ -175,6 +178,7 @@ def _edge(points: Sequence[tuple[float, float]]) -> Iterator[str]:
     (x, y), *rest = points
     path = [f"M {x:.1f} {y:.1f}"]
     for at, (to_x, to_y) in enumerate(rest):
+        # At the end there is room for the arrowhead.
         end = to_y - 5 if at == len(rest) - 1 else to_y
         middle = (y + end) / 2
         path.append(
@@ -226,5 +230,6 @@ def _label(item: Item) -> str:
 
 
 def _entities(text: str) -> str:
+    # `#` before all others, as their entities contain it.
     text = text.replace("#", "#35;").replace("&", "#amp;")
     return text.replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

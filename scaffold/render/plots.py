@@ -42,6 +42,7 @@ def bars(title: str, settings: Mapping[str, Times]) -> str:
     labels = ("forward", "backward")
     figure.legend(bars_of_one, labels, loc="outside lower center", ncols=2)
     text = StringIO()
+    # Without these two, ids in the file would be random, and it would have a date.
     with matplotlib.rc_context({"svg.hashsalt": title}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()

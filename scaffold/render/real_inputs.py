@@ -51,6 +51,7 @@ def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
     optional = [item.name for item in items if item.optional]
     if any(item.variadic for item in items) or len(items) > 2 or len(optional) > 1:
         several = ", ".join(f"*{x.name}" if x.variadic else x.name for x in items)
+        # A group of one is a variadic input: a tuple already.
         several = names[0] if len(items) == 1 else f"({several})"
         there = " if item is not None" if optional else ""
         test = f"len({{item.dtype.is_complex for item in {several}{there}}}) > 1"

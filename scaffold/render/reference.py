@@ -46,6 +46,7 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
         return None
     forward = forward._replace(statements=_out_of_place(spec, forward.statements))
     tensors = frozenset(item.name for item in spec.tensors)
+    # `kept` is the op's own forward, never that of a surrogate.
     if spec.surrogate is None and spec.kept is not None:
         return tuple(kept_lines(spec, spec.kept, tensors))
     if len(forward.results) == 1 and not spec.outputs[0].variadic:
@@ -78,6 +79,7 @@ def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     values = []
     for item in spec.differentiable:
         formula = formulas.get(item.name)
+        # A formula may read a local of the forward, which this function does not have.
         if formula is None or formula.statements or not formula.names() <= known:
             return ()
         assert formula.result is not None
@@ -99,6 +101,7 @@ def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
     shared = {
         name
         for item in assigned
+        # A bare call, `x.mul_(2)`, gives the memory no other name.
         if item.target.kind != "absent"
         for name in sharing(item.value)
     }
@@ -143,6 +146,7 @@ def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
         item.args[0]
         for node in forward.expressions()
         for item in node.walk()
+        # A table of the user's may say so of any function.
         if item.kind == "call" and (spec.rules or is_undifferentiated(item))
     ]
     if not called:

@@ -81,6 +81,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def join_path(self, template: str, parent: str) -> str:
         """Resolve a name the template `parent` extends or includes, `0:op.py.jinja`; its own name means the next one below it."""
         layer, _, own = parent.partition(":")
+        # A built-in parent has no number before its name: `own` is then "".
         below = int(layer) + 1 if template == own else 0
         return self.place(template, below)
 
@@ -180,6 +181,7 @@ def _words(error: Exception) -> str:
             return f"{error.name!r} is undefined"
         case jinja2.TemplateNotFound():
             return f"there is no template '{_asked(error)}'"
+        # `environment._text` raises it for a block; a KeyError comes from the template's code.
         case LookupError() if type(error) is LookupError:
             return f"the template has no block '{error}'"
         case MemoryError():
@@ -205,6 +207,7 @@ def _hint(error: Exception, templates: Templates) -> str | None:
     An unknown variable, a field of a None, an unknown field, a template, a filter or a test.
     """
     match error:
+        # Nothing stands before the name: it is a variable.
         case Unknown(owner=owner, name=str(name)) if owner is missing:
             return did_you_mean(name, NAMES) or "templates have one variable: view"
         case Unknown(owner=None):
@@ -215,6 +218,7 @@ def _hint(error: Exception, templates: Templates) -> str | None:
             names = [source.name for source in templates.sources]
             names += [BUILT_IN_NAME + name for name in WRITTEN]
             return _among(_asked(error), names, "the templates")
+        # Jinja says "No filter named 'x'." and "No test named 'x'."
         case jinja2.TemplateError(message=str(message)) if " named '" in message:
             return _named(message, templates)
     return None

@@ -82,6 +82,7 @@ def once_only(
         return list(body)
     *before, last = body
     value = last.removeprefix("return ")
+    # `tuple(grad_xs)` is what a sole variadic input returns: several gradients.
     if len(spec.inputs) == 1 and not value.startswith("tuple("):
         return _of_one(spec, before, value, read)
     return _of_several(spec, before, value, read)
@@ -109,6 +110,7 @@ def _of_one(
     typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
     assigned = [] if value == name else [f"{name} = {value}"]
     return [
+        # Without a graph of these lines, the guard is the only way back to the inputs.
         "with torch.no_grad():",
         *(f"    {line}" for line in (*before, *assigned)),
         "if torch.is_grad_enabled():",

@@ -3,6 +3,9 @@
 A gradient may be right for the declared shapes alone; for others, forward raises. In: an `OpSpec` and its `Derivation`, with a
 `ShapeCheck` for each such shape: tests as code, and what a message says. Out: lines, and expressions for the test. Invariant: only the
 names of inputs are read; a message is an f-string, in parts if it would be longer than a line.
+
+Words: a *refused* input has a shape that fails a check; it is *named* if the message is sure to begin with its name; `read` of a check are
+the sizes in its condition, each with an input that has it; `before` are the checks above it.
 """
 
 import re
@@ -40,6 +43,7 @@ def _lines(check: ShapeCheck, room: int) -> list[str]:
     """Return the lines `if y.shape != x.shape:` and `raise ValueError(...)` of a check."""
     test = " or ".join(check.tests)
     # `absent`: inputs that may be None.
+    # `bias is not None and (a or b)`: `and` binds more tightly than `or`.
     if check.absent and len(check.tests) > 1:
         test = f"({test})"
     there = "".join(f"{name} is not None and " for name in check.absent)
@@ -113,6 +117,7 @@ def _refused(
         return broken and broken._replace(named=broken.name == name and not read)
     if check.too_few:
         return Refused(name, f"{name}.flatten()", not read)
+    # A scalar has no dim to double.
     if check.axis is None or spec.dims(name) == ():
         return Refused(name, f"{name}[None]", not read)
     return Refused(name, f"torch.cat([{name}] * 2, dim={check.axis})", not read)
@@ -131,6 +136,7 @@ def _breaking(
         one_more = f"[{name}, {name}.narrow({axis}, 0, 1)]"
         for parts, times, more in ((one_more, 1, 1), (f"[{name}] * 2", 2, 0)):
             changed = (sizes | {size: times * sizes[size] + more} for sizes in several)
+            # The forward has to refuse the input whatever sizes the test chooses.
             if not any(satisfied((condition,), sizes) for sizes in changed):
                 return Refused(name, f"torch.cat({parts}, dim={axis})", True)
     return None

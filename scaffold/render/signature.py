@@ -70,6 +70,7 @@ def _positional(items: list[Input]) -> list[str]:
     open_end = True  # all parameters after this one have a default
     for item in reversed(items):
         default = _default(item)
+        # `*tensors` has no default, and a parameter before it may have one.
         open_end = open_end and (default is not None or is_variadic(item))
         shown = (
             f"{parameter(item)} = {default}"

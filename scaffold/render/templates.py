@@ -108,6 +108,7 @@ def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
     for path in sorted(directory.rglob(f"*{SUFFIX}")):
         name = path.relative_to(directory).as_posix()
         try:
+            # An editor may have put a byte order mark in front.
             text = read_text(path, "utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             message = f"cannot be read: {why_unread(error)}"

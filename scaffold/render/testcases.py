@@ -6,7 +6,8 @@ Invariant: the defaults of `make` satisfy `require`, and so does every case.
 
 Words: `make` is the function of the test that makes the inputs; a case is a name and the arguments of `make` for it, as code:
 `"other-sizes": {"N": 4}`; leading dims are any number of dims, `...` or `*batch`; a *choice* is an attribute with a `Literal[...]` type; a
-*sample* is a call given by the user's own function, instead of `make`; a variadic input is any number of tensors, `*tensors`.
+*sample* is a call given by the user's own function, instead of `make`; a variadic input is any number of tensors, `*tensors`; a group of
+*absent* inputs, optional ones passed as None, is *taken* if the forward may accept it.
 """
 
 import ast
@@ -104,6 +105,7 @@ def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
 def samples_name(spec: OpSpec) -> str:
     """Return the name for the user's function of samples, changed if it would hide a helper."""
     name = spec.samples.function if spec.samples is not None else ""
+    # The test imports the op by its name, which a function so named would hide.
     return "sample_inputs" if name in HELPERS or name == spec.name else name
 
 
@@ -180,6 +182,7 @@ def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
     Else the second is unlike all `sizes`, so that a mistaken dim shows.
     """
     other = next(size for size in range(3, 99) if size not in sizes.values())
+    # Of `q[2, 3]` and `k[2, 3]` the product `q @ k.mT` is 2 by 2: a mask `[...]` has to fit.
     return (BATCH, BATCH if _shared_shape(spec) else other)
 
 
@@ -194,6 +197,7 @@ def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
     dims = spec.tested_dims(item.name)
     if dims is None:
         return _shape(spec)
+    # By default all leading dims are one dim.
     known = dict.fromkeys(leading_names(spec), BATCH) | sizes
     return str(tuple(known[dim] if isinstance(dim, str) else dim for dim in dims))
 
@@ -320,6 +324,7 @@ def _items(spec: OpSpec) -> Iterator[str]:
 
 def masks(spec: OpSpec) -> tuple[TensorInput, ...]:
     """Return the masks to be False everywhere in some case."""
+    # Masks in the user's samples stay as they are.
     if spec.samples is not None:
         return ()
     return tuple(
@@ -340,6 +345,7 @@ def _tensor(spec: OpSpec, item: TensorInput) -> str:
     dims = spec.tested_dims(item.name)
     starred = {dim: f"*{name}" for dim, name in leading_names(spec).items()}
     sizes = ("*shape",) if dims is None else tuple(_size(dim, starred) for dim in dims)
+    # Integers without a stated bound are 0 and 1.
     bound = _size(2 if item.bound is None else item.bound, starred)
     return tensor_expression(item, sizes, bound)
 
@@ -364,6 +370,7 @@ def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
         yield "one-tensor", '"count": 1'
     for item in spec.attributes:
         for value in choices(item):
+            # That value is the default of `make`, so "base" has it.
             if value != attribute_value(spec, item):
                 yield f"{item.name}={label(value)}", f'"{size_name(item.name)}": {value}'
 
@@ -416,6 +423,7 @@ def _taken(
     """
     names = [item.name for item in spec.tensors if item.optional]
     for group in groups:
+        # As `refuses` wants it: whether each optional input is passed.
         given = {name: name not in group for name in names}
         if spec.forward is None or not refuses(spec.forward, given):
             yield group
@@ -450,6 +458,7 @@ def _broadcast_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
         return
     for item in free:
         if item in spec.differentiable:
+            # Of a variadic input its first tensor, `tensors[0]`.
             name = element_names(item, 1)[0]
             yield f"broadcast-{item.name}", f'"single": ["{name}"]'
 

@@ -4,9 +4,10 @@ The questions of all ops' tests read these attributes: `supports_vmap = False` l
 In: an `OpSpec`, its `Derivation`, the way the test makes its inputs. Out: assignments, in their order in the file.
 Invariant: no claim repeats a default; the defaults are those of `OpTests` in the template of `op_testing.py`.
 
-Words: the op is `compared` if there is a reference, the forward in plain PyTorch; a stated gradient is one by the user's formula; a
-surrogate is a function whose gradient the op has instead of its derivative; gradcheck compares gradients with finite differences; a *kept*
-forward stays as the user wrote it, and autograd differentiates the whole; an *opaque* one leaves PyTorch.
+Words: the op is `compared` if there is a reference, the forward in plain PyTorch, else only finite differences tell of a wrong gradient; a
+stated gradient is one by the user's formula; a surrogate is a function whose gradient the op has instead of its derivative; gradcheck
+compares gradients with finite differences; a *kept* forward stays as the user wrote it, and autograd differentiates the whole; an *opaque*
+one leaves PyTorch; *ends* are the outputs with a gradient; a surrogate has *stood in* for the reference if its formula is known.
 """
 
 from collections.abc import Iterator
@@ -64,6 +65,7 @@ def claims(
 ) -> tuple[Claim, ...]:
     """Return all claims but the op itself, the cases and the functions; `compared` is true if there is a reference."""
     found = [*_inputs(spec, making)]
+    # The test of means compares with the reference.
     forward = live_forward(spec, spec.forward) if compared and spec.forward else None
     if forward and any(_averages(node) for node in forward.expressions()):
         found.append(Claim("takes_means", "True"))
@@ -135,7 +137,7 @@ def _gradient(
         yield Claim("layouts", "(torch.clone,)")
     if spec.surrogate is None and numeric:
         yield from _gradcheck(spec, derivation, making)
-    elif not stood_in:
+    elif not stood_in:  # the class has no `surrogate`, which leaves gradcheck out too
         yield Claim("supports_gradcheck", "False")
     if derivation.once_differentiable:
         yield Claim("supports_double_backward", "False")
@@ -145,6 +147,7 @@ def _gradient(
         yield Claim("reads_saved", "False")
     if derivation.jvp and not derivation.jvp.missing:
         yield Claim("supports_forward_ad", "True")
+    # torch.func takes only a Function with `setup_context`.
     transforms = derivation.transforms and derivation.style == "setup-context"
     if not (transforms and maps(spec)):
         yield Claim("supports_vmap", "False")
@@ -166,6 +169,7 @@ def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator
     empty: tuple[str, ...] = ()
     if making.empty and batched and not first_of_empty(derivation):
         empty += ("batched_gradcheck",)
+    # An op differentiable once has no such test to leave out.
     if making.empty and singular(spec) and not derivation.once_differentiable:
         empty += ("double_backward",)
     if empty:
@@ -258,6 +262,7 @@ def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
     values += [
         literal_value(attribute_value(spec, item))
         for item in spec.attributes
+        # A default is a literal; the tests' own value may be none: `torch.tanh`.
         if item.name in labels and item.default is not None
     ]
     numbers = {abs(float(x)) for x in values if isinstance(x, int | float)}
@@ -293,6 +298,7 @@ def _elements(spec: OpSpec, making: Making) -> int:
             making.sizes.get(str(dim), BATCH if is_leading(dim) else dim)
             for dim in input_dims(spec, item.name)
         )
+        # With the user's samples a size is an expression: `inputs[0].shape[-1]`.
         known = [int(size) for size in sizes if str(size).isdecimal()]
         count += prod(known)
     return count
@@ -319,6 +325,7 @@ def _nodes(derivation: Derivation) -> list[Node]:
 def _takes_the_first(node: Node) -> bool:
     """Return whether a slice begins at 0 and ends early, like `x[:, :1]`: of an otherwise empty dim it takes everything."""
     return any(
+        # The label of an absent bound is "".
         item.args[0].label in ("", "0") and item.args[1].kind == "constant"
         for item in node.walk()
         if item.kind == "slice"
@@ -328,4 +335,5 @@ def _takes_the_first(node: Node) -> bool:
 def _slices_all(node: Node) -> bool:
     """Return whether a slice may take a whole dim: it is then an alias, and gradcheck's vmap has no rule for one."""
     bounds = (arg for item in node.walk() if item.kind == "slice" for arg in item.args)
+    # A bound that is no number, `x[:n]`, may be the whole size.
     return any(bound.kind not in ("absent", "constant", "unary") for bound in bounds)

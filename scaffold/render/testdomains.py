@@ -62,6 +62,7 @@ def _domain(
 ) -> Domain:
     """Return the domain of an input: its own, or the one the forward needs if the input's shape allows it."""
     word = found.get(item.name, "normal")
+    # A domain that the user states stays, and only floats have another one than "normal".
     if item.domain != "normal" or item.dtype != "float":
         return item.domain
     square = dims is not None and len(dims) > 1 and dims[-1] == dims[-2]

@@ -73,13 +73,16 @@ def module_tests(
     passed = {
         item.name: f"{annotation(item)} = {values[item.name]}"
         for item in kept_attributes(spec, module)
+        # A test calls `build(device="meta")`: such a word is not free for an attribute.
         if item.name in other_constants(spec) and item.name not in RESERVED
     }
     arguments = ", ".join(
         f"{name}={name if name in passed else value}" for name, value in values.items()
     )
+    # Some argument is an item of the op's inputs: `inputs[1]`.
     made = [f"inputs = {tests}().inputs()"] if "inputs[" in arguments else []
     options = ", **options" if owned else ""
+    # If there are no arguments, `options` begins with the comma.
     call = f"{name}({f'{arguments}{options}'.removeprefix(', ')})"
     parameters = [*(["*"] if passed else []), *(f"{k}: {v}" for k, v in passed.items())]
     parameters += ["**options: Any"] if owned else []
@@ -127,6 +130,7 @@ def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> dict[str, st
         sampled = item.imported is not None or spec.samples is not None
         sampled = sampled and item in spec.attributes
         usual = making.sizes.get(item.name, attribute_value(spec, item))
+        # An attribute that is a size too has its value from `size_arguments`.
         listed.setdefault(
             item.name, f"inputs[{spec.index(item.name)}]" if sampled else usual
         )
@@ -173,7 +177,8 @@ class ProofView(NamedTuple):
     newer: str  # functions missing from the shipped table
     asked_more: bool  # more calls are tried than in the tests
     scaled: str  # positions of inputs to try with larger values, for stated gradients
-    values: str  # position of an input -> values to try in its elements
+    # Position of an input -> values to try in its elements; inf is `float("inf")`.
+    values: str
     tolerance: str
     attached: bool  # an output of the reference may require no grad
     declared: str  # number of outputs the op returns; None for all
@@ -241,6 +246,7 @@ def view(
 ) -> TestView:
     """Return the template's data, without imports and test methods: these follow from the rendered code."""
     own, single = op_imports(spec, layout.module), house.single_line_imports
+    # The names in this file: an op `mask` is imported as `mask_op`.
     names = {item.name: item.binding for item in own}
     making = plan_making(spec)
     tests = f"Test{spec.class_name}"
@@ -271,6 +277,7 @@ def _claims(
     reference: tuple[str, ...] | None,
 ) -> Iterator[Claim]:
     """Yield the claims: the op, its properties, and the cases."""
+    # With keyword-only inputs `op` is a function of the class, made by `_functions`.
     if not _takes_keywords(spec):
         yield Claim("op", f"staticmethod({op})")
     yield from claims(spec, derivation, making, compared=reference is not None)
@@ -304,6 +311,7 @@ def _functions(
     if reference is not None:
         yield reference_function(spec, reference)
     stated = stated_lines(spec, derivation)
+    # Elsewhere the gradient agrees with autograd's of the reference, and a test compares with that.
     if stated and (spec.surrogate is not None or kinks(spec, derivation)):
         title = f"The gradients of {spec.name}, as they were stated."
         given = f"{_parameters(spec)}, grad_output: Tensor"

@@ -40,6 +40,7 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
         # The channels are the dims that several inputs share.
         counts = Counter(dim for shape in dims for dim in {*shape} if is_size_name(dim))
         return frozenset(str(dim) for dim, count in counts.items() if count > 1)
+    # Of a sole input an empty vector has no elements, and so no gradient that divides by 0.
     if "length" not in limits or len(dims) < 2:
         return frozenset()
     return frozenset(shape[-1] for shape in dims if shape and is_size_name(shape[-1]))
@@ -52,6 +53,7 @@ def singular(spec: OpSpec) -> bool:
     """
     found = (pair for node in _nodes(spec) for pair in _singular_calls(node))
     called = (item for item, limit in found if limit in ("zero", "length"))
+    # `math.sqrt(n)` is of a number, which has no gradient.
     in_torch = any("math" not in item.args[0].names() for item in called)
     return in_torch or _divides_by_sizes(spec) or _hides_nan(spec)
 
@@ -68,6 +70,7 @@ def _divides_by_sizes(spec: OpSpec) -> bool:
         return False
     statements = live_forward(spec, spec.forward).statements
     kinds = kinds_of_inputs(spec).after(statements)
+    # Locals of the forward: an attribute, as in `x / tau`, is no size.
     own = kinds.names.keys() - {item.name for item in spec.inputs}
 
     def counts(divisor: Node) -> bool:
@@ -156,6 +159,7 @@ def precision(spec: OpSpec) -> Precision:
     "single" for `x.float()` or `softmax(x, -1, dtype=torch.float32)`, "half" for `x.half()`, else "double".
     """
     nodes = list(_nodes(spec))
+    # In a kept forward any name may carry a gradient.
     if spec.forward is None or spec.forward.kept is not None:
         active = frozenset(name for node in nodes for name in node.names())
     else:
@@ -179,10 +183,12 @@ def precision(spec: OpSpec) -> Precision:
 def _rounds(call: Node, names: frozenset[str]) -> bool:
     """Return whether a call computes in a dtype with one of these names: `x.half()`, or an argument `torch.float16`."""
     method = call.args[0].kind == "attribute"
+    # `args[0]` is the callee: the cast `x.half()` has no arguments.
     if method and callee(call) in names and len(call.args) == 1:
         return True
     return any(
         arg.kind == "attribute" and arg.label in names and arg.args[0].label == "torch"
+        # Keyword arguments are among them: `torch.softmax(x, -1, dtype=torch.float16)`.
         for arg in call.args[1:]
     )
 
@@ -222,6 +228,7 @@ def _detached(node: Node) -> Node:
     """Return the value taken out of the graph by a call or an attribute: `x` of `x.detach()`, `x.data`."""
     if node.kind == "attribute":
         return node.args[0]
+    # Of `torch.detach(x)` and `float(x)` the whole call: it reads the same names.
     method = node.args[0].kind == "attribute" and node.args[0].args[0].label != "torch"
     return node.args[0].args[0] if method else node
 

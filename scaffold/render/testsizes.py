@@ -7,7 +7,9 @@ its indices require.
 
 Words: a condition is one of `require`, or one that the forward's divisions and indices imply; it is undecided while it reads a name without
 a size. A dividend is a size that the forward divides, so that the divisor must go into it: `H % ws == 0`. The *reach* of an index is the
-least size it needs: `x[:, 3]` needs 4. `spec.tested_dims(name)` are the dims of an input in tests, with `...` for leading ones.
+least size it needs: `x[:, 3]` needs 4. `spec.tested_dims(name)` are the dims of an input in tests, with `...` for leading ones. *Fixed*
+sizes are given by attributes; *wanted* conditions are dropped if no sizes satisfy them, those of `require` never; a name is *bound* if a
+condition reads it, and *given* or *solved* if an equation computes its size.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,6 +65,7 @@ def fixed_sizes(spec: OpSpec) -> dict[str, int]:
         for item in spec.attributes
         if item.default is not None or item.name not in dims
     }
+    # No size: `-1`, an axis, `0.5` or `None`.
     return {name: int(text) for name, text in values.items() if text.isdecimal()}
 
 
@@ -72,12 +75,14 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     Quotients of sizes are more than 1 and indices in reach, if such sizes are found.
     """
     fixed = fixed_sizes(spec)
+    # Large enough for `x.topk(k)`, and for `x.T @ x` to have full rank.
     first = max(first, *_counts(spec, fixed), full_rank(spec))
     names = [name for name in dim_names(spec) if name not in fixed]
     divided, reached = divisions(spec), reaches(spec)
     sizes = None
     # With all wishes first, then with fewer of them.
     for wanted in ((*with_several(divided), *reached), divided, ()):
+        # The first try that finds sizes decides.
         sizes = sizes or _bound(fixed, names, (*spec.tested_require, *wanted), first)
     if sizes is None:
         conditions = ", ".join(
@@ -85,6 +90,7 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
         )
         raise ScaffoldError(
             f"found no sizes up to {max(CANDIDATES)} that satisfy: {conditions}",
+            # There is one: the last try has no other conditions, and without any it finds sizes.
             spec.tested_require[0].location,
             hint="give the test its inputs with samples: '@file.py:function'",
         )
@@ -100,6 +106,7 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
         return
     for call in spec.forward.nodes():
         if call.kind == "call" and may_be(call.args[0].label, "takes_several"):
+            # Arguments that are names of attributes: `k` of `x.topk(k)`.
             labels = (arg.label for arg in call.args[1:])
             yield from (fixed[label] for label in labels if label in fixed)
 
@@ -218,6 +225,7 @@ def satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
     """Return whether no condition is false or raises; conditions undecided by these sizes pass."""
     for test in (item.result for item in conditions if item.result is not None):
         try:
+            # None, an unknown value, is no yes: `H % G` with a G of 0.
             if truth(evaluated(test, _reader(sizes))) is not True:
                 return False
         except UndecidedError:
@@ -276,6 +284,7 @@ class _Reader:
             if isinstance(item, If):
                 self.block((*item.body, *item.orelse))
             else:
+                # The value first: in `n = n // 2` it reads the old `n`.
                 self.read(item.value)
                 self._bind(item)
 
@@ -290,6 +299,7 @@ class _Reader:
         if tensor is None or tensor.kind != "name":
             return
         dims = self.dims.get(tensor.label, ())
+        # Leading dims may be several, so that no target is sure to be a certain dim.
         if len(dims) == len(item.target.args) and not leading(dims):
             for part, dim in zip(item.target.args, dims, strict=True):
                 if part.kind == "name" and isinstance(dim, str):
@@ -322,7 +332,7 @@ class _Reader:
                     self._note(dim, divisor)
 
     def _note(self, dividend: str | Node | None, divisor: Node) -> None:
-        """Record the condition `whole % divisor == 0`, unless the dividend is unknown."""
+        """Record the condition `dividend % divisor == 0`, unless the dividend is unknown."""
         if dividend is None:
             return
         node = self.graph.name(dividend) if isinstance(dividend, str) else dividend
@@ -342,9 +352,11 @@ class _Reader:
         Other such calls: pixel_shuffle, chunk (`shares`), and a reshape with a -1. A dividend is None if it is unknown.
         """
         callee, *args = call.args
+        # Keyword arguments are the last of a call's arguments.
         named = dict(zip(call.keywords, args[len(args) - len(call.keywords) :]))
         plain = args[: len(args) - len(call.keywords)]
         owner = callee.args[0]  # of a method the tensor, of a function the module
+        # `x.chunk(2)` is `torch.chunk(x, 2)`: the owner is the first argument.
         if owner.label not in ("torch", "F"):
             plain = [owner, *plain]
         if not plain or plain[0].label not in self.dims or plain[0].kind != "name":
@@ -356,11 +368,15 @@ class _Reader:
                 yield size, self._product([rest[0]] * times)
         elif rest and may_be(callee.label, "shares"):
             dim = rest[1] if len(rest) > 1 else named.get("dim")
+            # Without a `dim` the first one is divided.
             yield self._dim(name, dim or self.graph.constant("0")), rest[0]
+        # `rest[1]` is the tuple of sizes, `(groups, -1)`.
         elif callee.label == "unflatten" and len(rest) == 2:
             yield self._dim(name, rest[0]), self._given(rest[1].args)
         elif rest and has_shape(callee.label, "reshaped"):
+            # `x.view((a, -1))`, or `x.view(a, -1)`.
             sizes = rest[0].args if rest[0].kind in ("tuple", "list") else rest
+            # Only for a -1 PyTorch divides: the number of elements by the other sizes.
             if sum(number_of(size) == -1 for size in sizes) == 1:
                 yield self._whole(name), self._given(sizes)
 
@@ -459,11 +475,13 @@ def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
 def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
     """Yield dims of a tensor with the sizes required by `x[index]`: `x[:, 3]` of `x[B, T]` -> ("T", 4)."""
     parts = index.args if index.kind == "tuple" else (index,)
+    # Without `...` all parts count from the first dim.
     ellipsis = next((at for at, part in enumerate(parts) if part.label == "..."), None)
     before = parts if ellipsis is None else parts[:ellipsis]
     after = () if ellipsis is None else parts[ellipsis + 1 :]
     # Parts before `...` count from the first dim, those after it from the last.
     for named, listed in ((dims, before), (dims[::-1], after[::-1])):
+        # An index may have fewer parts than the tensor has dims: `x[3]` of `x[B, T]`.
         for dim, part in zip(named, filter(_is_of_a_dim, listed), strict=False):
             if is_leading(dim):
                 break
@@ -495,6 +513,7 @@ def _counted(part: Node) -> int | None:
         value = number_of(part)
         # 2 and -3 both need 3 elements.
         return None if value is None else max(-value, value + 1)
+    # Start and stop, not the step; a 0 demands nothing.
     ends = [abs(value) for value in map(number_of, part.args[:2]) if value]
     return max((end + 2 for end in ends if end <= LARGE), default=None)
 

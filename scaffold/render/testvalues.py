@@ -5,7 +5,8 @@ branch of a forward testing them, and of tensor elements, if a gradient is state
 Invariant: an expression reads only the sizes given to it, `torch`, and the test file's functions in MAKERS and MASK. A value refused
 by the forward shows nothing about the op; one read by `require` or the bound of an index is not tried.
 
-Words: a proof (`scaffold verify`) runs the op with more values than its tests. A stated gradient is one by the user's formula.
+Words: a proof (`scaffold verify`) runs the op with more values than its tests. A stated gradient is one by the user's formula. The *usual*
+value of an attribute is that of the tests, *others* are tried beside it.
 """
 
 import ast
@@ -82,6 +83,7 @@ def attribute_value(spec: OpSpec, item: Attribute) -> str:
     """Return a value for an attribute: its default, else a sample of its type; no number is 0 or 1, which hide mistakes."""
     if item.default is not None:
         return item.default
+    # The last dim: the usual int, 2, would need a tensor with three.
     if item.name in AXES and item.annotation == "int":
         return "-1"
     if _is_called(spec, item):
@@ -105,6 +107,7 @@ def label(value: str) -> str:
 
 def _value(tree: ast.expr) -> str:
     """Return a sample value for an annotation, `(2, 2)` for `tuple[int, int]`, None for `int | None`; `object()` for an unknown one."""
+    # A union: `int | None`, `int | float`.
     if isinstance(tree, ast.BinOp):
         return "None" if "None" in ast.unparse(tree) else _value(tree.left)
     if not isinstance(tree, ast.Subscript):
@@ -148,6 +151,7 @@ def _spread(sizes: tuple[str, ...]) -> str:
     """Return sizes as arguments: `N, D`, or the one tuple itself."""
     if len(sizes) == 1 and sizes[0].startswith("*"):
         return sizes[0][1:]
+    # A scalar: `torch.randn(())`.
     return ", ".join(sizes) or "()"
 
 
@@ -170,6 +174,7 @@ def is_asked_more(spec: OpSpec) -> bool:
     """Return whether a proof tries more calls than the tests: the gradient is the user's or has branches, and calls can be chosen."""
     stated = bool(spec.gradients or spec.backward)
     branches = spec.forward is not None and _has_branches(spec.forward)
+    # A surrogate without a formula leaves no gradient to compare with.
     known = spec.surrogate is None or spec.surrogate.forward is not None
     return (stated or branches) and known and spec.samples is None
 
@@ -277,10 +282,12 @@ def _values(spec: OpSpec, item: Attribute) -> tuple[Value, ...]:
     if "float" in types:
         values += [float(near) for number in numbers for near in _around(number)]
     elif "int" in types:
+        # No int equals 0.5, so its neighbours are of no interest.
         values += [int(near) for n in numbers if n == int(n) for near in _around(n)]
     if "str" in types:
         values += _words(spec, item.name)
     values += _others(types, usual)
+    # The tests have the usual value already.
     return tuple(value for value in dict.fromkeys(values) if repr(value) != usual)
 
 
@@ -301,6 +308,7 @@ def other_constants(spec: OpSpec) -> dict[str, Value]:
         others = [x for x in values if type(x) is type(usual)]  # True is no int here
         if isinstance(usual, float) and isfinite(usual):
             found[item.name] = _near(usual)
+        # Each choice is a case of its own already.
         elif others and not choices(item):
             found[item.name] = others[0]
     return found
@@ -362,6 +370,7 @@ def _words(spec: OpSpec, name: str) -> Iterator[str]:
     ]
     words = [word for word in flat if isinstance(word, str)]
     yield from words
+    # An attribute compared with nothing has no `else` to reach.
     yield from [word for word in UNNAMED if several and word not in words][:1]
 
 

@@ -3,6 +3,7 @@
 PyTorch's stubs type most functions, but not all: mypy sees `Any` there, and `--strict` refuses to return it from a function that promises a
 Tensor. In: nodes and the names annotated as tensors. Out: whether the value is known to be a `Tensor`.
 Invariant: in doubt it is not, and gets an annotation in the generated code.
+Words: a line is *ignored* if a comment, `# type: ignore[...]`, tells a checker so; a name is *known* if its type is.
 """
 
 import re
@@ -55,9 +56,11 @@ def typed_names(
     """Return the names a type checker knows to be tensors after the statements, judged by the first assignment to each."""
     known, seen = set(tensors), set(tensors)
     for item in assignments(statements):
+        # `x += y` gives x no new type.
         pairs = () if item.operator else unpacked(item.target, item.value)
         for target, value in pairs:
             if is_typed(value, frozenset(known)):
+                # A name keeps the type of its first assignment.
                 known |= bound(target) - seen
             seen |= bound(target)
     return frozenset(known)
@@ -77,6 +80,7 @@ def annotated_body(
     annotation. `name` is the one to annotate, `tensors` are the names known to be tensors.
     """
     lines, value = emit_lines(statements), emit(result)
+    # `sum(...)` is annotated in any case, with a comment that every checker needs.
     if not (strict or any(map(_ignored, (*lines, value)))):
         return lines, value
     if is_typed(result, typed_names(statements, tensors)):
@@ -128,6 +132,7 @@ def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
     for line in found:
         first = not line.lstrip().startswith("elif ")  # no line may stand before that
         long = UNTYPED in line and len(line) > LONG
+        # A line that only assigns the call needs no name; `_ignored_call` breaks it.
         if long and first and not _begins_with_it(line):
             call = _whole_call(line)
             indent = line[: len(line) - len(line.lstrip())]

@@ -96,6 +96,7 @@ def verification(
     proof = _proof_view(spec, derivation, derived, reference)
     other = _own_text(spec, against, OTHER)
     own = (*proof.own, *filter(None, (other,)))
+    # As source: the name of the function, or None.
     draft = draft._replace(proof=proof._replace(own=own, other=str(other and OTHER)))
     checks = with_imports(
         "verification.py.jinja", draft, lambda code: imports_of(spec, place, code)
@@ -169,6 +170,7 @@ def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
     """
     if spec.surrogate is None:
         return None
+    # Without the surrogate the reference is the forward.
     plain = replace(spec, surrogate=None)
     lines = reference_lines(plain, derivation)
     return None if lines is None else reference_function(plain, lines)
@@ -195,6 +197,7 @@ def _tolerances(spec: OpSpec) -> Iterator[str]:
     """Yield the items of the dict of tolerances: those of the forward's precision, or the user's."""
     usual = TOLERANCES[precision(spec)]
     for name, value in (usual | dict(spec.tolerance)).items():
+        # Other options of gradcheck, such as `fast_mode`, are for it alone.
         if name in ("atol", "rtol"):
             yield f"{name!r}: {value}"
 
@@ -216,6 +219,7 @@ def _further_cases(
         return
     fixed = fixed_sizes(spec)
     other = choose_sizes(spec, first=OTHER_SIZES)
+    # If all are equal, conditions or attributes give every size.
     if any(size != usual[name] for name, size in other.items()):
         yield "larger-sizes", size_arguments(other)
     # Sizes that no index depends on, and no attribute gives.
@@ -262,6 +266,7 @@ def _of_other_sizes(
         for name in free
         if size ** times[name] <= most
     ]
+    # Without a free size each of them would be the usual case.
     for sizes in chosen[: MOST_SIZES if free else 0]:
         if allows(spec, usual | sizes):
             words = ", ".join(f"{name}={size}" for name, size in sizes.items())
@@ -271,6 +276,7 @@ def _of_other_sizes(
 def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
     """Yield cases of one name's leading dims missing or of size 1, the same in all inputs having it."""
     names = leading_names(spec)
+    # A single name's dims are alike in all inputs that have it: nothing would broadcast.
     for dim, parameter in names.items() if len(names) > 1 else ():
         if dim != ANY_DIMS:
             yield f"without leading dims {dim}", f'"{parameter}": ()'

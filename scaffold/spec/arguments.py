@@ -55,6 +55,7 @@ class Arguments(NamedTuple):
 def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
     """Return the op's inputs and outputs; None if they cannot be read, with the problems reported."""
     schema = _schema(raw, problems)
+    # It is stated but invalid, which is reported.
     if schema is None and "schema" in raw:
         return None
     entries = _input_entries(raw, schema, problems)
@@ -75,6 +76,7 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
     dirty = _dirty(stated, inputs, problems)
     _check_outputs(entries, results, set(dirty), raw, problems)
     if len(outputs) > 1:
+        # Reported once, for the first of them.
         for name in dirty[:1]:
             message = f"'{name}' is changed in place, so the op has one output"
             hint = "autograd refuses several where the input is a view"
@@ -144,6 +146,7 @@ def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
     """
     name = shown.name
     hint = "with a schema, 'inputs' adds only shapes and traits: 'x[..., D], mask[N; bool]'"
+    # `bias = None` in `inputs` is a tensor that may be None, and states no default of its own.
     if shown.annotation or (shown.default and not shown.tensor):
         message = f"the type and the default of '{name.text}' are the schema's"
     elif (shown.optional or shown.default) and not declared.optional:
@@ -170,6 +173,7 @@ def _output_entries(
     shown = _entries("outputs", raw, problems)
     if shown is None or declared is None:
         return shown
+    # The lists also differ if there are more or fewer.
     if [entry.variadic for entry in shown] != [entry.variadic for entry in declared]:
         names = (f"{'*' * entry.variadic}{entry.name.text}" for entry in declared)
         message = "'outputs' does not fit the schema"
@@ -263,6 +267,8 @@ def _tensors(
     return tuple(found)
 
 
+# Of its tests: an open bracket before the `;` means that the text was cut within one, `x[N; int]`.
+# An input declared `x[...]` says as little as `x`, so the tests may state more.
 def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shapes:
     """Return the shapes for tests of inputs declared without: `x[B, D]; D % 2 == 0`, its condition left to `maths`; report other forms."""
     if "test-shapes" not in raw:

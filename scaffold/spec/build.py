@@ -54,6 +54,7 @@ def build(
         "shape-checks": settings.shape_checks,
         **dict(settings.defaults),
     }
+    # A key of the op itself goes before.
     sound = {**assumed, **stated}
     if _unreadable(raw, stated):
         problems.raise_found()
@@ -186,6 +187,7 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
     formulas = [item for item in stated if item]
     read = {name for item in formulas for name in item.names()}
     updating = {name for _, item in spec.module.updates for name in item.names()}
+    # One that no formula of the op reads besides.
     moved = [item for item in spec.attributes if item.name in updating - read]
     inputs = tuple(item for item in spec.inputs if item not in moved)
     return replace(
@@ -207,6 +209,7 @@ def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> Non
             continue
         returned = formula.kept.returned if formula.kept else (formula.result,)
         counts = {len(item.args) for item in returned if item.kind == "tuple"}
+        # With one output no tuple is right, of whatever length.
         if variadic or counts <= ({expected} if expected > 1 else set()):
             continue
         count = min(counts - {expected} or counts)  # one that is wrong
@@ -284,10 +287,12 @@ def _check_classes(
         patterns.function_class(class_name),
     )
     errors = (check_class_name(klass, problems.within(path)) for klass in classes)
+    # One error is enough: both classes are named after one key.
     problems.add(next(filter(None, errors), None))
     defined = (names[0], *classes)
     for position, item in enumerate(maths.imports):
         if item.binding in defined:
+            # Its problem is at the key `import`, else at the forward whose file imports it.
             stated = position < len(raw.get("import", ()))
             place = ("import", str(position)) if stated else ("forward",)
             hint = (

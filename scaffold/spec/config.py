@@ -223,6 +223,7 @@ def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
                 found = _sources(text, shown, str(directory), variables)
                 if found is not None:
                     return found
+            # Its settings of other tools count unless a file above has our table.
             if nearest is None:
                 nearest = _around(text, shown, str(directory), variables)
     return nearest or Sources(".", "", variables, Surroundings())
@@ -248,6 +249,7 @@ def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> S
     if any(word in text for word in ("line-length", "pytest", "force")):
         with suppress(ScaffoldError):
             around = read_surroundings(parse_toml(text, ""), root)
+    # Our root is the present directory: the directory of that file is no project of ours.
     return Sources(".", "", variables, around, Places(text, path))
 
 
@@ -305,6 +307,7 @@ def read_sources(sources: Sources) -> Configuration:
             values[key.replace("-", "_")] = row.read(stated)
         problems += found.found
     raise_all(sorted(problems, key=lambda item: item.location or Location("")))
+    # `line_length_key`, for instance, is no field of `Configuration`.
     around = {
         name: value
         for name, value in sources.around._asdict().items()
@@ -343,6 +346,7 @@ def _setting(key: str, sources: Sources) -> Setting:
     if said is not None:
         return Setting(key, said.value, _shown(said.locate((key,), key=True)))
     around = sources.around
+    # Of our keys this one alone may have its value from another tool's table.
     if key == "line-length" and around.line_length_key and sources.places:
         place = sources.places(around.line_length_key, key=True)
         return Setting(key, around.line_length, _shown(place))

@@ -225,6 +225,7 @@ def _shapes(
         item.dims is None and not item.variadic and item.name not in tested
         for item in tensors
     )
+    # Two tensors at least, and no attribute among the names.
     if len(tensors) < max(2, len(here)) or not undeclared:
         return ()
     dims = {dim for item in tensors for dim in shapes[item.name]}

@@ -97,6 +97,7 @@ def _computes(text: str, position: int, piece: str) -> bool:
     """
     opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
     before = text[:position].rstrip()[-1:]
+    # A name is a second value right behind a digit: the D of `2D`.
     if piece not in ("*", "+", "-"):
         return opened and piece.isidentifier() and text[position - 1].isdigit()
     return opened and (before.isalnum() or before in "_)")
@@ -107,6 +108,7 @@ def _with_name(text: str, position: int) -> str:
 
     That needs all its names declared elsewhere (`others`); without, a known factor still gives a condition: `M % 2 == 0`.
     """
+    # The dim is what stands between the bracket or comma before it and the next one.
     start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
     written = re.split(r"[],;]", text[start:])[0]
     dim = re.sub(r"\b(\d+)(?=[^\W\d])", r"\1 * ", written)  # 2 * D for 2D
@@ -116,9 +118,11 @@ def _with_name(text: str, position: int) -> str:
     )
     name = next((one for one in "MNKPQRS" if one not in names | others), "a name")
     hint = f"a dim is a name or a number: write {name} for {written.strip()}"
+    # A product with a factor that has a value: a number, or a name declared elsewhere.
     known = rf"(?:\w+\*)?(\d+|{'|'.join(others)})(?:\*\w+)?"
     factor = re.fullmatch(known, re.sub(r"\s", "", dim))
     if names <= others:
+        # Sizes are integers: `D / 2` is meant as `D // 2`.
         computed = re.sub(r"/+", "//", dim.strip())
         return f"{hint}, with --require '{name} == {computed}'"
     return f"{hint}, with --require '{name} % {factor[1]} == 0'" if factor else hint
@@ -153,6 +157,7 @@ def _follow(token: Token, open_: list[Token]) -> None:
     """Add an opening bracket to the list of open ones, `open_`, or remove the partner of a closing one; raise if it has none."""
     if token.text in CLOSERS:
         open_.append(token)
+    # `pop` takes the last open bracket from the list, to compare it.
     elif token.text in CLOSERS.values() and (
         not open_ or CLOSERS[open_.pop().text] != token.text
     ):
@@ -163,6 +168,7 @@ def _follow(token: Token, open_: list[Token]) -> None:
 def words(tokens: Sequence[Token]) -> Words:
     """Return the text of adjacent tokens as written, but on one line: each character between two of them becomes a blank."""
     text = ""
+    # Each token with the one before it: one list is longer by the None of the first.
     for before, token in zip([None, *tokens], tokens, strict=False):
         text += " " * (token.start - before.end) if before else ""
         text += token.text
@@ -325,6 +331,7 @@ class _EntryParser(Cursor):
         """Return the error for text behind the complete entry of `name`, with the probably meant form as a hint: `x float` -> `x: float`."""
         found = self.next
         if found.kind == "name":
+            # A type behind a name lacks the colon, any other word is the next input.
             mark = ":" if found.text in PREFIXES else ","
             hint = f"write: '{name.text}{mark} {found.text}'"
             if self.tokens[self.position - 1].text == "]":
@@ -350,6 +357,7 @@ class _EntryParser(Cursor):
             return None, self.traits()
         if not self.take("["):
             return None, ()
+        # `[; bool]`: no shape, rather than the `[]` of a scalar.
         bare = self.next.text == ";"
         dims = None if bare else self.dims()
         traits = self.traits() if self.take(";") else ()
@@ -364,6 +372,7 @@ class _EntryParser(Cursor):
     def dims(self) -> tuple[Words, ...]:
         """Read dims with commas between them, up to a `]`, a `;` or the end, perhaps none; the caller checks what follows."""
         dims: list[Words] = []
+        # "" is the text of the `end` token.
         while self.next.text not in ("]", ";", ""):
             dims.append(self.dim())
             if not self.take(","):
@@ -386,6 +395,7 @@ class _EntryParser(Cursor):
         """Read the traits after a `;`, each a word, perhaps with an argument, `index(C)`; a comma between them may be left out."""
         traits: list[Trait] = []
         while self.next.text not in ("]", "?", ":", "="):
+            # At an end without any trait, `word` raises that one is expected.
             if self.next.kind == "end" and traits:
                 break
             word = self.word("a trait", "for example: mask[N; bool]")
@@ -433,6 +443,7 @@ def _as_tensor(entry: Entry) -> Entry:
     name = match["name"] or match["inner"] if match else ""
     bare = name.removeprefix("torch.")
     dtype = name if entry.dims is None else f"torch.{bare}"  # `mask[N]: bool`
+    # By the bare name `torch.Tensor` and `torch.BoolTensor` are found.
     implied = TENSOR_TYPES.get(dtype, TENSOR_TYPES.get(bare))
     valued = entry.default is not None and entry.default.text != "None"
     if match is None or implied is None or valued:

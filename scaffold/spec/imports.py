@@ -47,6 +47,7 @@ def parse_import(text: str, place: Location) -> Import:
     A name with two underscores first is refused: by it a formula could reach the rest of Python.
     """
     match = IMPORT.fullmatch(text.strip())
+    # `ops.py:f` has the form of a module `ops.py`, but names a file.
     if match is None or match["module"].endswith(".py"):
         raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
     parts = [*match["module"].split("."), match["name"], match["alias"]]
@@ -99,6 +100,7 @@ def _hint(text: str) -> str:
     module, file, name = text.strip().partition(".py:")  # `file`: whether it is there
     if file and re.fullmatch(r"[\w./]+", module):
         return f"write '{module.strip('./').replace('/', '.')}:{name}'"
+    # A relative import: `from .ops import f`, `.ops:f`.
     if re.match(r"\s*(from\s+)?\.", text):
         return "write the full name of the package"
     if "," in text:
@@ -133,6 +135,7 @@ def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
     function that makes the op's samples. `run` begins the sentence.
     """
     own = (item.module for item in spec.imports if not is_judged(item.module, None))
+    # No surprise in a proof: it runs PyTorch, and Python, in any case.
     known = sys.stdlib_module_names | {"torch"}
     found = [module for module in own if module.split(".")[0] not in known]
     found += [f"{spec.samples.function}()"] if spec.samples else []

@@ -258,6 +258,7 @@ def _check_tolerance(
         elif name == "fast_mode":
             if not isinstance(value, bool):
                 problems.at(path, "'fast_mode' must be true or false")
+        # To Python True is a number, too.
         elif isinstance(value, bool) or not math.isfinite(value) or value < 0:
             problems.at(path, f"'{name}' must be a number from 0 up")
         elif name == "eps" and value == 0:

@@ -55,6 +55,7 @@ EITHER = Kind(
     _is_a(bool, str),
     {"anyOf": [{"type": "boolean"}, _STRING]},
 )
+# `type(...) is`: to `isinstance` True is an int, too.
 NUMBER = Kind("a number", lambda value: type(value) is int)
 TEXTS = Kind("a list of strings", _is_texts, _STRINGS)
 NAMES = TEXTS._replace(metavar="NAMES")  # of inputs
@@ -124,6 +125,7 @@ def _respelt(key: str, value: Any, kind: Kind) -> str | None:
     if text.lower() in SAID and kind.accepts(True):
         return f"write: {key} = {SAID[text.lower()]}"
     if text and kind.accepts([text]):
+        # Names hold no commas, as formulas and imports do.
         items = text.split(",") if kind.metavar == "NAMES" else [text]
         return f"write: {key} = {[item.strip() for item in items]}"
     if equals and kind.accepts({name: formula}):

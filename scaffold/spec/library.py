@@ -54,6 +54,7 @@ def check_library(
             message = "an input of a registered op cannot be called 'output': PyTorch calls the result so"
             problems.at(path, message, "rename the input")
         if isinstance(item, Attribute) and schema_type(item.annotation) is None:
+            # A type of another package is written in quotes (34), which the message leaves out.
             message = f"the schema of a registered op has no type for '{item.name}: {item.annotation.strip(chr(34))}'"
             hint = "use a number, a string, a dtype or a tuple of numbers of one type; or write: style = 'setup-context'"
             problems.at(path, message, hint)
@@ -101,6 +102,7 @@ def _registered_type(tree: ast.expr) -> str | None:
             return "torch.device"
         case ast.Subscript(ast.Name("tuple"), ast.Tuple(items)):
             kinds = {ast.unparse(item) for item in items} - {"..."}
+            # "" if the elements differ, or for `tuple[()]`: no type of an element.
             one = kinds.pop() if len(kinds) == 1 else ""
             return f"Sequence[{one}]" if one in ELEMENTS else None
         case ast.Subscript(ast.Name("Literal"), choices):
@@ -164,6 +166,7 @@ def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, s
         listed = ", ".join(item.name for item in tensors)
         yield message, f"write one group of indices for each of: {listed}"
         return
+    # More are right: intermediate results of the forward may follow the outputs.
     if len(found.outputs) < len(arguments.outputs):
         listed = ", ".join(item.name for item in arguments.outputs)
         yield (
@@ -177,6 +180,7 @@ def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, s
     known = {index for group in found.inputs for index in group} | {WHOLE}
     for index in {index for group in found.outputs for index in group} - known:
         yield f"index '{index}' is in no input", "write _ for a dim that is not split"
+    # Without any letter the notation says nothing.
     if known <= {WHOLE}:
         yield "no dim is split", NOTATION
     for item, group in zip(tensors, found.inputs, strict=True):

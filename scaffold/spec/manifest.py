@@ -79,6 +79,7 @@ def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]
 
     In library style the registered op is in place of the Function. No spec is built: the entry may be invalid otherwise.
     """
+    # As if packaged: whether its file would hide a module is not asked here.
     op, klass = op_names(entry.name, NOWHERE, packaged=True)
     keys = {**dict(configuration.defaults), **entry.raw}
     klass = str(keys.get("class-name", klass))
@@ -139,6 +140,7 @@ def _digested(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {name: _digested(key, inner, meaning) for name, inner in value.items()}
     code = key in KEYS and KEYS[key].formula and isinstance(value, str)
+    # Without a comment in it a formula enters as text, and is not parsed.
     return meaning(value) if code and "#" in value else value
 
 

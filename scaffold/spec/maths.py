@@ -104,6 +104,7 @@ def read_reference(
     """
     match = REFERENCE.fullmatch(value)
     if match is None:
+        # A wrong mark between file and function: `@ops.py::f`, `@ops.py.f`.
         parts = re.fullmatch(r"\s*@(.+\.py)[:.]+(\w+)\s*", value)
         wanted = "'@file.py' or '@file.py:function'"
         hint = (
@@ -247,6 +248,7 @@ class _Reader:
         place = self.problems.within(path)
         if not value.lstrip().startswith("@"):
             self.problems.attempt(partial(refuse_file, value, place))
+            # Already reported: parsed as a formula, it would be a second problem.
             named = FILE.fullmatch(value) or FUNCTION.fullmatch(value)
             return None if named else Text(value, place)
         # The name of the function if the reference names none: `forward`, `grad_x`.
@@ -256,6 +258,7 @@ class _Reader:
                 value, role, place, self.read, self.stated, self.inputs
             )
         )
+        # `found` is None after a problem; then it needs no imports.
         for module, name, alias in found.imports if found else ():
             item = Import(module, name, alias)
             where = found.text.location if found else place
@@ -353,6 +356,7 @@ class _Reader:
         """
         outputs = self.arguments.outputs
         grads = {f"grad_{item.name}" for item in outputs if item.differentiable}
+        # A variadic output has one gradient for each of its tensors, under its own name.
         if len(outputs) == 1 and not outputs[0].variadic:
             grads = {"grad_output"}
         locals_ = assigned(forward) if forward else _stored(self.forward)
@@ -379,6 +383,7 @@ class _Reader:
                     message,
                     f"write that of element i, as in: grad_output * {name}[i]",
                 )
+            # `x * 2,` with a comma at its end.
             elif formula and formula.result and formula.result.kind == "tuple":
                 message = f"the gradient of '{name}' is a tuple, not a tensor"
                 self.problems.at(path, message, "return it without the commas")
@@ -400,6 +405,7 @@ class _Reader:
             said = f"name the input: --grad '{first}=...'; for all inputs, in order: --backward"
             self.problems.at(path, message, said)
         elif item is None:
+            # `grad.grad_x` is meant as `grad.x`.
             bare = name.removeprefix("grad_")
             hint = f"write: {bare}" if bare in known else did_you_mean(name, known)
             hint = hint or f"the inputs: {', '.join(known)}"
@@ -467,6 +473,7 @@ class _Reader:
     def _test_requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
         """Return the conditions on sizes in tests, stated in `test-shapes` after a `;`; report and drop invalid ones."""
         path, sizes = ("test-shapes",), self._size_names(shapes)
+        # Without valid shapes (reported) the conditions have no sizes to read.
         stated = self.raw["test-shapes"] if self.arguments.test_shapes else ""
         place = self.problems.within(path)
         texts = (text.strip() for text in stated.split(";")[1:])
@@ -489,6 +496,7 @@ class _Reader:
             hint = f"write: '{assigned[1]} == {assigned[2]}'"
             self.problems.at(path, "a condition compares sizes", hint)
             return None
+        # An int attribute is an input, and a condition may read it.
         inputs = {item.name for item in self.arguments.inputs} - self._size_names(())
         words = re.finditer(r"\w+", text)
         if named := next((word for word in words if word[0] in inputs), None):
@@ -612,6 +620,7 @@ def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
     """
     found = {}
     for item in inputs:
+        # A tensor has no type: any but a `Literal` will do.
         annotation = item.annotation if isinstance(item, Attribute) else "Tensor"
         match ast.parse(annotation, mode="eval").body:
             case ast.Subscript(ast.Name("Literal"), ast.Tuple(values)):
@@ -621,6 +630,7 @@ def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
 
 def _returns_only(result: Node, targets: Collection[str]) -> bool:
     """Return whether a backward's `return` only names gradients it assigns (`targets`) or None, as an autograd.Function does."""
+    # A single gradient is returned without a tuple.
     items = result.args if result.kind == "tuple" else (result,)
     return all(item.label in targets or item.label == "None" for item in items)
 

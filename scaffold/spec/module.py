@@ -99,6 +99,7 @@ def parse_init(
     at = match.start("arguments") + _indent(match["arguments"] or "")
     inside = start.shifted(0, max(at, match.start("name")))
     _check_arguments(known, function, written, inside)
+    # With leading dims, `w[*batch, N]`, the rank is not known.
     if function.ranks and dims is not None and leading(dims) is None:
         _check_rank(parameter, known, function.ranks, len(dims), place)
     return Init(parameter, known, written)
@@ -131,6 +132,7 @@ def _check_arguments(
         message = f"{name} takes {_count(len(function.arguments), 'argument')}"
         problems.append(ScaffoldError(message, _at(value, place)))
     for keyword in call.keywords:
+        # The keyword of `**x` has no name.
         label = keyword.arg or "**"
         if label not in function.arguments:
             hint = did_you_mean(label, function.arguments)
@@ -141,6 +143,7 @@ def _check_arguments(
             problems.append(ScaffoldError(message, _at(keyword, place)))
         given.append(label)
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    # A positional value too many has no name; it is reported above.
     for label, value in zip(given, values, strict=False):
         fits = _is_word(value) if label in WORDS else _is_number(value)
         if label in function.arguments and not fits:
@@ -294,6 +297,7 @@ def _parameters(
     """
     if "params" in raw:
         return tensor_names("params", arguments.inputs, raw, problems)
+    # A buffer is no parameter, and a parameter cannot be changed in place.
     usual = set(configuration.parameter_names) - set(buffers) - set(arguments.dirty)
     named = [
         item.name
@@ -320,6 +324,7 @@ def _check_owned(
         path = ("params", str(position))
         if name in buffers:
             hint = f"take '{name}' out of the parameters"
+            # Without a gradient it cannot be a parameter, so it can only leave that list.
             hint += ", or out of the buffers" * known[name].differentiable
             problems.at(path, f"'{name}' is a parameter and a buffer", hint)
             continue
@@ -334,6 +339,7 @@ def _check_owned(
             path = ("buffers", str(position))
             problems.at(path, f"'{name}' may be None, which a buffer cannot be")
     if len({*parameters, *buffers}) == len(known):
+        # By their names alone `_parameters` never takes all: a key did.
         key = "params" if raw.get("params") else "buffers"
         message = (
             "the module would own every input, so its forward would take no tensor"
@@ -396,6 +402,7 @@ def _updates(
             continue
         text = Text(value, problems.within(path))
         known = meanings(maths.imports, arguments.inputs)
+        # None: it need not assign gradients, as a backward must.
         scope = Scope(names, optional, None, tensors, meanings=known)
         formula = problems.attempt(partial(parse, text, scope, maths.graph))
         found += [(name, formula)] if formula is not None else []

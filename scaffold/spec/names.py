@@ -175,6 +175,7 @@ def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldErro
     other = name.strip("_")
     if other.startswith("grad_"):
         other = f"{other.removeprefix('grad_')}_grad"
+    # Nothing was taken from it: `lambda` -> `lambda_`.
     other = f"{other}_" if other == name else other
     usable = other.isidentifier() and not keyword.iskeyword(other)
     hint = f"choose another name, such as '{other}'" if usable else None
@@ -231,12 +232,14 @@ def _check_spelling(name: str, snake: str, place: Location) -> None:
 
     The hint is a usable name made of the user's: `rms-norm.py` -> `rms_norm`.
     """
+    # Of underscores alone no name of a class could be made.
     if is_identifier(name) and snake == snake.lower() and snake.strip("_"):
         problem = check_name(snake, place, "an op")
         if problem and not snake.startswith("grad_"):  # grad_reverse is a fine op
             raise problem
         return
     words = re.sub(r"\W+", "_", name.removesuffix(".py")).strip("_")
+    # `rmsNorm` has two words.
     words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", words).lower()
     usable = is_identifier(words) and not keyword.iskeyword(words)
     if not usable:
@@ -273,6 +276,7 @@ def check_class_name(name: str, place: Location) -> ScaffoldError | None:
     usable = is_identifier(name) and not keyword.iskeyword(name)
     if not usable or name.startswith("__"):
         hint = "take a name that begins with a letter"
+        # A usable name that is refused here begins with two underscores.
         hint = hint if usable else "write it as in: --class-name RMSNorm"
         message = f"'{name}' is not a valid name for a class"
         return ScaffoldError(message, place, hint)

@@ -63,6 +63,7 @@ def _line_length(tool: Mapping[str, Any]) -> tuple[int, KeyPath | None]:
     """Return the line length set for black, else for ruff, and its key; a default and None if neither sets a usable one."""
     for name in ("black", "ruff"):
         length = table_of(tool, name).get("line-length")
+        # Not True, which is an int to `isinstance`.
         if type(length) is int and length >= SHORTEST:
             return length, ("tool", name, "line-length")
     return LINE_LENGTH, None
@@ -70,6 +71,7 @@ def _line_length(tool: Mapping[str, Any]) -> tuple[int, KeyPath | None]:
 
 def _single_line_imports(tool: Mapping[str, Any]) -> bool:
     """Return whether ruff or isort forces one name per import."""
+    # Older versions of ruff have the table without `lint`.
     lint = table_of(tool, "ruff", "lint", "isort") or table_of(tool, "ruff", "isort")
     isort = table_of(tool, "isort")
     stated = (lint.get("force-single-line"), isort.get("force_single_line"))

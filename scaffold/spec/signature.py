@@ -92,6 +92,7 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
 
 def _dim(word: Words) -> Dim:
     """Return a dim as a name or a size, `"N"`, `"..."` or 4; raise for a size that is no integer, below 1, or too long for a tensor."""
+    # A name or `...`. What begins with a dot or a digit is meant as a size: `.5` is refused below.
     if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
         return word.text
     if len(word.text) > LONGEST_SIZE:
@@ -202,6 +203,7 @@ def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
     words = {trait.word.text: trait.word for trait in traits}
     if "spd" in words:
         square = dims is not None and len(dims) >= 2 and dims[-1] == dims[-2]
+        # `dims is None` is no new test: the type checker does not see it in `square`.
         if not square or dims is None or is_leading(dims[-1]):
             message = "'spd' needs a shape whose last two sizes are equal"
             raise ScaffoldError(message, words["spd"].place, "write: [..., N, N; spd]")
@@ -308,6 +310,7 @@ def parse_default(words: Words, typed: bool) -> Value:
     constant = _torch_constant(words)
     if constant is not None:
         return constant
+    # Python reads no number of so many digits: `literal_eval` would say that it is no literal.
     if len(words.text) > LONGEST and words.text[:LONGEST].replace("_", "").isdigit():
         raise _huge(words)
     try:
@@ -346,6 +349,7 @@ def infer(value: object, place: Location) -> str:
         if not kinds:
             hint = "write one: sizes: tuple[int, ...] = ()"
             raise ScaffoldError("the type of () is not known", place, hint)
+        # Elements of one type are a tuple of any length: `(1, 2)` may become `(1, 2, 3)` in a call.
         same = len(set(kinds)) == 1
         return f"tuple[{kinds[0]}, ...]" if same else f"tuple[{', '.join(kinds)}]"
     if value is None:
@@ -395,6 +399,7 @@ def _tuple_fits(value: tuple[object, ...], items: list[ast.expr]) -> bool:
     """Return whether a tuple fits the types `items` in `tuple[...]`: one with `...` for all elements, or one for each."""
     if len(items) == 2 and _is_ellipsis(items[1]):
         return all(fits(item, items[0]) for item in value)
+    # With unequal lengths it does not fit; the test of these stands before that of the pairs.
     pairs = zip(value, items, strict=False)
     return len(value) == len(items) and all(fits(item, kind) for item, kind in pairs)
 
@@ -417,6 +422,7 @@ def _default_hint(tree: ast.expr) -> str | None:
 
 def _torch_constant(words: Words) -> Value | None:
     """Return the value of a default such as `torch.float32` or `torch.strided`; None if it does not begin with `torch.`; raise if unknown."""
+    # Blanks between the tokens mean nothing: `torch . float32`.
     compact = words.text.replace(" ", "")
     module, dot, name = compact.partition(".")
     if module != "torch" or not dot:
@@ -494,6 +500,7 @@ class _TypeReader:
         `numpy.random.Generator` -> `Generator`, with `imported` set to `("numpy.random", "Generator")`. `torch.dtype` stays whole.
         """
         parts = ast.unparse(node).split(".")
+        # `f().x`, `a[0].x`: the part before a dot is no name.
         if not all(part.isidentifier() for part in parts):
             raise self.fail(node, "is not a type", _listed())
         if parts[-1] in ("Tensor", "Parameter"):
@@ -503,6 +510,7 @@ class _TypeReader:
         if parts[0] == "torch" and len(parts) == 2:
             return ".".join(parts)
         found = (".".join(parts[:-1]), parts[-1])
+        # The same type may occur twice: `tuple[a.T, a.T]`.
         if self.imported not in (None, found):
             raise self.fail(
                 node,
@@ -556,6 +564,7 @@ class _TypeReader:
         self, node: ast.expr, reason: str, hint: str | None = None
     ) -> ScaffoldError:
         """Return an error about a part of a type, at its place."""
+        # `ast` counts bytes, a place counts characters.
         before = self.words.text.encode()[: node.col_offset].decode(errors="ignore")
         place = self.words.place.shifted(0, len(before))
         return ScaffoldError(f"'{ast.unparse(node)}' {reason}", place, hint)
@@ -628,6 +637,7 @@ def dim_problems(
         if name in taken:
             message = f"the dimension '{word.text}' has the name of {what}"
             problems.append(ScaffoldError(message, word.place, ANOTHER_NAME))
+        # A size, 4, or `...` is no name to check.
         elif _is_word(name) and name not in DIMENSIONS:
             problem = check_name(name, word.place, "a dimension")
             problems += [problem] if problem else []
@@ -658,6 +668,7 @@ def leading_problems(
     outputs: Sequence[Entry], inputs: Sequence[Entry]
 ) -> list[ScaffoldError]:
     """Return problems with named leading dims in outputs, `*batch`: an input must have the same ones, else their sizes are unknown."""
+    # Only named ones: an output `y[..., D]` may have `...` of its own.
     known = {word.text for word in _dim_words(inputs) if word.text[0] == "*"}
     problems = _named_twice(outputs, inputs)
     for word in _dim_words(outputs):
@@ -743,6 +754,7 @@ def _attribute(entry: Entry) -> Attribute:
     if entry.annotation is None:
         kind = default.inferred if default else "object"
         return Attribute(name.text, kind, code, keyword_only=entry.keyword_only)
+    # Also `torch.complex64`.
     if entry.annotation.text.rpartition(".")[2] in COMPLEX_TYPES:
         hint = f"write: '{name.text}[...; complex]'"
         message = f"'{entry.annotation.text}' is not the type of an attribute"
@@ -814,6 +826,7 @@ def _order_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
             )
             hint = f"move it behind: '*{name.text}, {given.text} = ...'"
             problems.append(ScaffoldError(message, given.place, hint))
+        # Here Python itself would refuse the order: `def f(eps=1e-6, x)`.
         elif given and not entry.keyword_only and _required(entry):
             message = f"'{name.text}' has no default but follows '{given.text}', which has one"
             hint = f"move '{name.text}' before '{given.text}'"
@@ -842,6 +855,7 @@ def _bound_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
     arguments = [trait.argument for entry in entries for trait in entry.traits]
     problems = []
     for bound in arguments:
+        # Other traits have no argument (None), and a number needs no declaration.
         if bound and not bound.text[0].isdigit() and bound.text not in known:
             declared = f"'logits[N, {bound.text}]' or '{bound.text}: int'"
             hint = did_you_mean(bound.text, known)

@@ -130,6 +130,7 @@ class Places:
         for end in range(len(wanted), 0, -1):
             if wanted[:end] in found:
                 name, value = found[wanted[:end]]
+                # The place of a table around a missing key is that of its name.
                 if key or end < len(wanted):
                     return self._location(name)
                 return self._within(value)
@@ -187,6 +188,7 @@ def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
     """
     line = column = end = 0
     for piece in _PIECE.finditer(written):
+        # A line that goes on at the very position belongs before it: it is nothing in the value.
         if (line, column) >= steps and not piece["nothing"]:
             break
         end = piece.end()
@@ -295,6 +297,7 @@ class _Scanner:
         if many:
             count = self.tables.get(path, 0)
             self.tables[path] = count + 1
+            # The array itself has the place of its first element.
             self.found.setdefault(path, (start, start))
             path = (*path, str(count))
         self.found[path] = (start, start)
@@ -350,6 +353,7 @@ class _Scanner:
 
     def string(self) -> re.Match[str] | None:
         """Return the match of a string at the position, in any of TOML's four forms; None if there is none."""
+        # Those of three quotes first: else `'''` would begin with the empty string `''`.
         for pattern in _STRINGS:
             match = pattern.match(self.text, self.position)
             if match:
@@ -365,6 +369,7 @@ class _Scanner:
         self.found[path] = (key, match.start("text") if match else self.position)
         if match is not None:
             self.position = match.end()
+            # The two kinds in double quotes: single ones know no escapes.
             if match.re in (_STRINGS[1], _STRINGS[3]) and "\\" in match["text"]:
                 self.escaping[match.start("text")] = match.end("text")
         elif self.take("["):
@@ -386,6 +391,7 @@ class _Scanner:
             self.take(",")
             self.blank()
             count += 1
+            # Nothing was read: it is not TOML.
             if self.position == before:
                 return
 
@@ -398,6 +404,7 @@ class _Scanner:
             self.blank()
             self.take(",")
             self.blank()
+            # Nothing was read: it is not TOML.
             if self.position == before:
                 return
 
@@ -448,6 +455,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
 
         if place := long_number(text, error):
             message = "a number has thousands of digits"
+            # `found` None: a hint would quote the line of thousands of digits.
             found, line, column = None, place[0] + 1, place[1] + 1
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
         written = text.split("\n")[line - 1] if found else ""
@@ -465,6 +473,7 @@ def _quoted(line: str) -> str | None:
     if match is None:
         return None
     key, mark, value = match.groups()
+    # A value without quotes, and no list or table either.
     bare = re.match(r"[\[{'\"]", value) is None
     shown = f"'{value}'" if bare and "'" not in value else value
     return f"write: {key} = {shown}" if bare or mark == ":" else None

@@ -83,6 +83,7 @@ class _Reader(Cursor):
         optional = self.take("?")
         size = None
         if self.take("["):
+            # "" for `int[]`; of `int[2]` the number, which the next line skips.
             size = "" if self.next.kind != "number" else self.next.text
             self.position += self.next.kind == "number"
             if not self.take("]"):
@@ -139,6 +140,7 @@ def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
     """Return the name, of `aten::add.out` the `add`, and the position of the `(` behind it; raise without one."""
     reader = _Reader(tokens)
     name = reader.name("the op's name")
+    # The grammar has no token `::`, so these are two.
     while reader.take(":"):
         if not reader.take(":"):
             raise ScaffoldError("expected '::'", reader.next.place, EXAMPLE)
@@ -182,7 +184,9 @@ def _arguments(
     entries: list[Entry] = []
     dirty: list[str] = []
     keyword_only = False
+    # One token is the `end` alone, of `f()`: no arguments.
     for part in split_entries(tokens) if len(tokens) > 1 else []:
+        # A bare `*`, and the `end` token of its part.
         if [token.text for token in part] == ["*", ""]:
             keyword_only = True
             continue
@@ -206,6 +210,7 @@ def _argument(tokens: Sequence[Token]) -> tuple[Entry, _Type]:
     name = reader.name("the name of the argument")
     default: list[Token] = []
     if reader.take("="):
+        # All tokens up to the `end`, since a default may be a list.
         default = list(tokens[reader.position : -1])
         reader.position = len(tokens) - 1
         if not default:

@@ -164,6 +164,7 @@ class Bench:
         if name not in self.processes:
             self._start(name)
         process = self.processes[name]
+        # The first message of a new process is the version of torch, not an answer.
         if name in self.starting:
             self._await_torch(process)
             self.starting.remove(name)
@@ -199,6 +200,7 @@ def _differs(one: Mapping[str, Any], other: Mapping[str, Any], noise: float) -> 
     `one` and `other` are the answers of their processes; "figures" holds (sum, norm) of each output and gradient, since tensors do not cross
     between processes. `noise` is the difference allowed, relative to the larger norm (the last of the figures).
     """
+    # There is nothing to compare with, or other numbers are drawn in each process.
     if "failed" in other or one["random"]:
         return False
     if len(one["figures"]) != len(other["figures"]):

@@ -43,6 +43,7 @@ def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
+    # After the last path comes a \0, too: the last part is empty.
     committed = dict(map(_path_and_hash, done.stdout.split(b"\0")[:-1]))
     return tuple(
         path for path in paths if not _in_git(root / path, committed.get(path, ""))

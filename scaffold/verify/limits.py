@@ -42,6 +42,7 @@ def limited(function: Callable[[], Result]) -> Result:
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(function, theirs))
     process.start()
+    # So that `recv` below sees the end if the process dies: no other end is open.
     theirs.close()
     try:
         succeeded, found = ours.recv()

@@ -47,6 +47,7 @@ def over(
 
     from scaffold.verify.limits import LimitReached, hold
 
+    # A fork has our modules already; on other systems it is not safe.
     method = "fork" if sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(method)
     begin = hold if limited else None

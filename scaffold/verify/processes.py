@@ -81,6 +81,7 @@ class ChildProcess:
         data = self._read(self._answers)  # before other output, printed earlier
         self._said = (self._said + self._read(self._talk))[-KEPT:]
         *lines, self._line = (self._line + data).split(b"\n")  # the last: not complete
+        # Its stdout is closed: it has ended, or is about to.
         if self._answers not in self.open and self.code is None:
             self.code = self._process.wait()
         return [_object(line) for line in lines]
@@ -169,6 +170,7 @@ def work_through(
         free: list[Worker[Request, Result]] = []
         busy: dict[int, Worker[Request, Result]] = {}  # by the number of its request
         while following is not None or busy:
+            # A new worker only if none is free: a process costs seconds to start.
             if following is not None and not free and len(busy) < processes:
                 free.append(worker())
                 stack.callback(free[-1].close)

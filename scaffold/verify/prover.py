@@ -253,6 +253,7 @@ class Prover:
             return
         for answer in process.hear():
             self._answered(answer, process)
+        # A verdict in time counts, even if the process ended after it.
         if self.result is not None:
             return
         if process.code is not None:
@@ -334,4 +335,5 @@ def _died(words: str, said: str, hint: str = "") -> Verdict:
 
 def _end(code: int) -> str:
     words = end_in_words(code)
+    # Of a signal, a negative code, the words say enough.
     return f"{words} and no verdict" if code >= 0 else words

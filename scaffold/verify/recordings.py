@@ -40,6 +40,7 @@ class Tensor(NamedTuple):
         A test makes the recorded tensor anew, in this memory order; elements that share memory could not hold values of their own.
         """
         pairs = zip(self.shape, self.stride, strict=True)
+        # A stride means nothing for a size of 1.
         if all(step or size <= 1 for size, step in pairs):
             return self.stride
         sizes = [max(size, 1) for size in self.shape]
@@ -88,6 +89,7 @@ def _heard(process: ChildProcess, limit: float) -> Recording:
                     raise ScaffoldError(message, Location("--record"), hint)
                 case {"file": str(file), "function": str(name), "given": list(given)}:
                     calls.setdefault((file, name), []).append(_given(given))
+                # Failed tests have called Functions, too: their calls count.
                 case {"finished": int(code)} if code in (PASSED, SOME_FAILED):
                     trouble = ""
                 case {"finished": int(code)}:

@@ -116,8 +116,10 @@ class Telling:
         Without an exit code from pytest before, the process died: the running test is named.
         """
         self.ended = True
+        # pytest never told its exit code.
         if self._code is None:
             self._trouble = f"{_death(code)}{self._place()}"
+        # Before ENDS: pytest's code for a broken import says only that it was interrupted.
         elif self._broken:
             self._trouble = f"cannot be imported: {self._broken}"
         else:

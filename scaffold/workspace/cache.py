@@ -3,6 +3,8 @@
 In: pairs of texts, records of files. Out: whether the texts differ only in formatting, whether the record unpacks. Invariant: a
 cached answer was found by this version, for these very bytes; without a place to store it, it is found again.
 
+Words: `_known` are the answers stored by earlier runs, `_met` those of this run; each is a "yes" to a question, by its digest (`_name`).
+
 Every run asks for every file: parsing two texts takes ten milliseconds, unpacking one a third of a file's time.
 """
 
@@ -44,6 +46,7 @@ class Known:
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two texts differ at most in formatting, from the cache if it is known."""
+        # The length tells where the first text ends: "ab" + "c" is another pair than "a" + "bc".
         name = _name(f"{len(one)} {one}{other}")
         if name not in self._read() and normal_form(one) != normal_form(other):
             return False
@@ -60,6 +63,7 @@ class Known:
 
     def keep(self) -> None:
         """Store this run's answers beside those of earlier ones, if any of them is new; instead of them if there are too many."""
+        # A run without answers has nothing to store, and need not read the file.
         known = self._read() if self._met else self._met
         if not self._met <= known:
             both = known | self._met

@@ -45,6 +45,7 @@ def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Pat
     if name.is_symlink() and not name.exists():
         hint = f"rm {shlex.quote(os.path.relpath(name))}"
         raise ScaffoldError(f"'{path}' is a link that leads nowhere", hint=hint)
+    # To be removed is the link itself, not the file that it leads to.
     if name.is_symlink() and not follow:
         return Path(os.path.realpath(name.parent), name.name)
     return target
@@ -74,6 +75,7 @@ class Folder:
         for part in name.relative_to(base).parts:
             if not directory.is_dir():
                 return
+            # Without an entry of this form there is none to confuse it with: then it is its own neighbour.
             near = self._listed(directory).get(folded(part), [part])  # perhaps itself
             if part not in near:
                 raise ScaffoldError(
@@ -200,6 +202,7 @@ class Plan(NamedTuple):
     @property
     def writes(self) -> tuple[Change, ...]:
         """Return the changes to carry out: creations, updates, removals, and merges with conflict markers."""
+        # A merge with places left to settle is a "conflict" with a count of these.
         return tuple(
             change
             for change in self.changes
@@ -255,9 +258,11 @@ def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
     """Return the change of one file: kept, identical, created; else updated or removed if it is ours, and a conflict if it is not."""
     base = known.bases.get(path)
     if path in known.kept:
+        # It is not read: nobody compares the contents of a skipped file.
         return Change(path, target, "skip", None, None, base)
     after = None if text is None else encode(path, text)
     before = read_file(path, target)
+    # Both are None if a file to be removed is gone already.
     if before == after or before is not None and unix(before) == after:
         return Change(path, target, "identical", before, before, base)
     check_parent(path, target)

@@ -113,6 +113,7 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
     from scaffold.workspace.merge import has_markers
 
     instead = "use --on-conflict skip or overwrite"
+    # A conflict has a file on disk (`before`), so it is `after` that is None.
     if change.before is None or change.after is None:
         return "it is to be removed", instead
     try:
@@ -130,6 +131,7 @@ def _refusal(plan: Plan) -> ConflictError:
     """Return the error for a plan with conflicts nobody may decide: it names the files, and the options to decide them."""
     paths = ", ".join(f"'{change.path}'" for change in plan.conflicts)
     verb = "exists and differs" if len(plan.conflicts) == 1 else "exist and differ"
+    # A merge starts from the text as written last: without one that option would help nobody.
     any_base = any(change.base is not None for change in plan.conflicts)
     ways = "skip, overwrite or merge" if any_base else "skip or overwrite"
     return ConflictError(
@@ -154,6 +156,7 @@ def converse(
             return "quit"
         answer = _REPLIES.get(reply)
         obstacle = _obstacle(change) if answer == "merge" else None
+        # The question is asked again: this file cannot be merged.
         if obstacle:
             show(f"{change.path} cannot be merged: {obstacle[0]}\n")
         elif answer:

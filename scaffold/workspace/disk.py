@@ -46,6 +46,7 @@ def writable(path: Path) -> bool:
 
 def create(path: Path) -> int:
     """Open a new, empty file with the umask's mode; return its descriptor."""
+    # O_EXCL: it fails if there is a file of the name, which must not be overwritten.
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
@@ -73,6 +74,7 @@ def held(path: Path) -> bool:
     """Return whether a process holds the lock of a file, so its run is under way; False on a file system without locks."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
+        # A shared lock, so that two processes that ask at once do not take each other for a run.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -11,7 +11,8 @@ the generator writes the file in another form, definitions are merged by their n
 
 Words: a *side* is one of the three texts, or the same part of it; a *run* are adjacent imports, one `Statement`; a *form* is a
 statement's text independent of formatting; a *hunk* is a part of each side, *stable* if all three have the same; *above* are
-the blank and comment lines over a statement.
+the blank and comment lines over a statement. `base`, `mine` and `new` are the text as generated last, the file, and the text generated
+now; `old`, `here` and `then` are the same part of these three. *Kept* definitions stay though the new text lacks them.
 """
 
 import ast
@@ -92,8 +93,10 @@ def _agreements(
         if start < end:
             at_mine, at_new = one.b + start - one.a, other.b + start - other.a
             yield _Start(start, at_mine, at_new), end - start
+        # The last of difflib's matches, at the ends, has size 0.
         if one.size == 0 or other.size == 0:
             break
+        # Go on from the match that ends first: the other one may overlap its successor too.
         if one.a + one.size <= other.a + other.size:
             one = next(of_mine)
         else:
@@ -138,6 +141,7 @@ def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | Non
     old, here, then = (
         {one.said: one for one in run.imports} for run in (base, mine, new)
     )
+    # The generator changed a comment on an import that stays.
     if any(then[said].comments != old[said].comments for said in old.keys() & then):
         return None
     dropped = old.keys() - then
@@ -148,10 +152,12 @@ def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | Non
     lines, model = _parse(mine.text), _parse(new.text)
     if not lines or not model or not _drop(lines, dropped):
         return None
+    # The file's own lines may be longer: then a longer one is no surprise.
     width = max(WIDTH, *(len(line) for line in mine.text.split("\n")))
     single = _is_single(lines)
     for one in added:
         _add(lines, model, one, single)
+    # The blanks before the first import: the run may stand in a block, under `if TYPE_CHECKING:`.
     indent = mine.text[: len(mine.text) - len(mine.text.lstrip())].rpartition("\n")[2]
     return "".join(_text_of_bindings(line, indent, width) for line in lines)
 
@@ -167,6 +173,7 @@ def _parse(text: str) -> list[_Import] | None:
     for node in ast.parse(dedent(text)).body:
         assert isinstance(node, ast.Import | ast.ImportFrom)
         first, last = node.lineno - 1, node.end_lineno or 0
+        # Two on one line: `import a; import b`.
         if first < done:
             return None
         above, own = "".join(rows[done:first]), "".join(rows[first:last])
@@ -227,6 +234,7 @@ def _add(
     name = f"{one.name} as {one.alias}" if one.alias else one.name
     # Nothing joins an `import name`, which has no module.
     same = [line for line in lines if line.module == one.module and line.module]
+    # A statement with a comment is not written anew (`bare`).
     if same and not single and same[-1].bare:
         names = same[-1].names
         ordered = names == sorted(names, key=_rank)
@@ -238,6 +246,7 @@ def _add(
     line = _Import("", one.module, [name], "", True)
     if not same:
         _insert(lines, model, line)
+    # It becomes the first of its module, in sorted order.
     elif single and _rank(name) < _rank(same[0].names[0]):
         _put_before(lines, lines.index(same[0]), line)
     else:
@@ -247,6 +256,7 @@ def _add(
 
 def _rank(name: str) -> tuple[int, str]:
     """Return the sort key of a name as import sorters have it: CONSTANTS, then Classes, then the rest."""
+    # A single capital, the `F` of torch.nn, counts as a class.
     kind = 0 if len(name) > 1 and name.isupper() else 1 if name[0].isupper() else 2
     return kind, name.lower()
 
@@ -278,11 +288,13 @@ def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
         return
     apart, _, earlier, number = min(near)
     if earlier:
+        # The neighbour's last statement: its module may have several.
         beside = len(keys) - 1 - keys[::-1].index(model[number].key)
         line.above = "\n" if apart else ""
         lines.insert(beside + 1, line)
     else:
         _put_before(lines, keys.index(model[number].key), line)
+        # `keys` are those before the insertion, so the neighbour now stands one further.
         if apart:
             lines[keys.index(model[number].key) + 1].above = "\n"
 
@@ -398,6 +410,7 @@ def _with_imports(sides: _Sides) -> _Sides:
     lists = [list(side) for side in sides]  # to be changed
     for places in zip(*runs, strict=True):
         base, mine, new = (side[i] for side, i in zip(lists, places, strict=True))
+        # Only one side changed it, or both to the same: the merge by statements takes it over.
         if mine.text == base.text or new.form in (base.form, mine.form):
             continue
         text = merge_imports(base, mine, new)
@@ -481,6 +494,7 @@ def _one_conflict(base: list[str], mine: list[str], new: list[str]) -> Merged:
     """
     sides = (base, mine, new)
     head = _common(*sides)
+    # Counted behind `head`, so that no line is in both.
     tail = _common(*(side[head:][::-1] for side in sides))
     middle = (side[head : len(side) - tail] for side in sides)
     end = mine[len(mine) - tail :]
@@ -490,6 +504,7 @@ def _one_conflict(base: list[str], mine: list[str], new: list[str]) -> Merged:
 def _common(*sides: Sequence[str]) -> int:
     """Return how many first lines are equal on all sides."""
     count = 0
+    # The sides may have different lengths: the shortest limits what they share.
     for lines in zip(*sides, strict=False):
         if len(set(lines)) > 1:
             break
@@ -558,6 +573,7 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
     generated = None if text is None else _file(text)
     if generated is None:
         return None
+    # What the new text lacks: written or changed by hand, or read by such definitions.
     own = {
         key: decided[key].text if key in decided else part.text
         for key, part in here.parts.items()
@@ -581,6 +597,7 @@ def _file(text: str) -> _File | None:
     runs = (statement.imports for statement in cut(text) or ())
     found = _File([], {}, {one.bound: one for run in runs for one in run})
     for node in ast.parse(text).body:
+        # To `ast` a decorated definition begins at its `def`.
         above = [item.lineno for item in getattr(node, "decorator_list", ())]
         first, last = min([node.lineno, *above]) - 1, node.end_lineno or 0
         if first < done:
@@ -591,6 +608,7 @@ def _file(text: str) -> _File | None:
             continue
         form = normal_form(piece)
         key = _defined(node) or f"{END}{form}"
+        # The first statement, if it is a bare expression: a docstring, whatever its text.
         if not found.pieces and isinstance(node, ast.Expr):
             key = DOCSTRING
         if key in found.parts:
@@ -598,6 +616,7 @@ def _file(text: str) -> _File | None:
         found.parts[key] = _Part(piece, form, frozenset(_read(node)))
         found.pieces.append((key, piece))
     rest = "".join(rows[done:])
+    # Comments below the last statement.
     if rest.strip():
         found.parts[END] = _Part(rest, rest.strip(), frozenset())
     found.pieces.append((END, rest))
@@ -639,7 +658,9 @@ def _edited(
     found: dict[str, Merged] = {}
     for key in dict.fromkeys([*mine, *base]):
         parts = [side.get(key) for side in (base, mine, new)]
+        # None of a side that does not have it.
         old, here, then = (part and part.form for part in parts)
+        # Not changed by the user, or to what the generator writes now too.
         if here in (old, then):
             continue
         texts = [part.text if part else "" for part in parts]
@@ -672,6 +693,7 @@ def _add_imports(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
         if not runs:
             return None
         having = (i for i in runs if one.module in _modules(statements[i]))
+        # In the run that imports from its module already, else in the first one.
         place = next(having, runs[0])
         source = next(m for m in models if one.said in {o.said for o in m.imports})
         lines, model = _parse(statements[place].text), _parse(source.text)

@@ -6,8 +6,9 @@ mistaken for a file out of date, nor the reverse.
 
 Words: *kept* is the record of one file: its text as written last, its digest, and that of its *draft*, the text before formatting;
 *wanted* is the file as rendered now; a *role* is the part a file has in its op, "op" or "test"; *lost*: the record no longer
-unpacks to the text it was made of; an *origin* are digests of the sources of the files: while they are the same, nothing is
-rendered.
+unpacks to the text it was made of, and a run that *mends* it stores that text again; a *stranger* is a file without a record;
+`known` is how a file on disk compares with its record; a file is *current* if it is of the wanted draft; an *origin* are digests of
+the sources of the files: while they are the same, nothing is rendered.
 """
 
 from collections.abc import Callable, Collection
@@ -79,6 +80,7 @@ def standing(
     text = decoded(data, kept.path)
     if has_markers(text):
         return Standing("conflict-markers", text, lost)
+    # Not lost, so `written` is there: `or ""` only satisfies the type checker.
     if not lost and same(kept.written or "", text):
         return Standing("reformatted", text)
     return Standing("edited", text, lost)
@@ -205,6 +207,7 @@ def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
     """
     known = standing(root, kept)
     need = _of_stranger(root, wanted)
+    # Nothing stands at the new path; but the edits at the old one must not get lost.
     if need == "create" and known.edited:
         need = "collide"
     source = None if known.condition == "missing" else kept.path
@@ -241,14 +244,17 @@ def record_files(
     for prospect in prospects:
         kept = _kept(prospect, prospect.path in written)
         if kept is None:
+            # Nothing to record: the file was removed as wanted, or was skipped and never ours.
             current = current and prospect.need == "drop"
             continue
         files.append(kept)
+        # "": the op has no such file any more, so it cannot be out of date.
         current = current and kept.draft in ("", _draft(prospect))
     if not files:
         return {}
     origin = record.origin if current else Origin("", "", "", "")
     after = record._replace(files=tuple(files), origin=origin)
+    # The proof is of the very Function that this run renders.
     if record.proof is not None and record.proof.function == code:
         after = after._replace(proof=_of_written(record.proof, after, prospects))
     return written_record(after)
@@ -284,10 +290,12 @@ def _kept(prospect: Prospect, written: bool) -> Kept | None:
         # Without a draft: the op has no such file any more, but it is still there.
         return None if gone or kept is None else kept._replace(draft="")
     as_before = kept is not None and kept.draft == wanted.draft
+    # The file stays as it is, and so does its entry: its base is that of the next merge.
     if not prospect.mends and (
         prospect.need == "keep" or prospect.need == "same" and as_before
     ):
         return kept
+    # A file that has the wanted text already counts as written.
     if prospect.need == "same" or prospect.mends or written:
         return kept_file(*wanted, before=kept)
     return kept

@@ -6,7 +6,8 @@ reported as such, never trusted (`reconcile` tells whether a generated file was 
 and the Function proven.
 
 Words: a *digest* is a hash by which a text is recognized; a *draft* is a generated text before formatting; a file's *base* is its
-text as written last, packed; a file's *role* is "op" or "test"; a statement *binds* the names it defines or changes.
+text as written last, packed; a file's *role* is "op" or "test"; a statement *binds* the names it defines or changes. What a part of a file
+*said* is its syntax tree as text, to compare; *kept* is the record of one file; *former* files are those beside a record of version 1.
 """
 
 import ast
@@ -68,6 +69,7 @@ def function_digest(text: str, names: Collection[str]) -> str:
     reached = {id(part) for part in _reached(parts, set(names))}
     meant = [part for part in parts if id(part) in reached] or parts
     lines: list[str] = []
+    # Adjacent imports are sorted here: a sorter of imports may have changed their order.
     for imports, run in groupby(meant, lambda part: isinstance(part.node, ast.alias)):
         texts = (part.said for part in run)
         lines += sorted(texts) if imports else texts
@@ -97,6 +99,7 @@ def adds_only(base: str, text: str) -> bool:
     waiting = Counter(part.said for part in before)  # statements to be found
     taken = {name for part in before for name in (*part.binds, *part.reads)}
     for part in after:
+        # A `Counter` gives 0 for a text that `base` does not have, or that was found as often already.
         if waiting[part.said]:
             waiting[part.said] -= 1
         elif part.binds & taken or not isinstance(part.node, _DEFINITIONS):
@@ -114,6 +117,7 @@ def _members(part: "_Part") -> Iterator["_Part"]:
     yield part._replace(node=head)
     for statement in _without_docstring(part.node.body):
         for one in _parts(statement):
+            # So a new method `T.test_b` may have the name of a function elsewhere in the file.
             binds = {f"{part.node.name}.{name}" for name in one.binds}
             origin = f"{part.node.name}.{one.origin}"
             yield one._replace(binds=binds, origin=origin)
@@ -207,6 +211,7 @@ def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
 def _said(value: object) -> str:
     """Return a syntax tree as text to compare, without docstrings and empty fields: by the latter versions of Python differ."""
     match value:
+        # Before the case of any other node: `del (a, b)` and `del a, b` are different trees.
         case ast.Delete(targets):
             return f"Delete({_said(list(_flat(targets)))})"
         case ast.AST():
@@ -215,6 +220,7 @@ def _said(value: object) -> str:
                 item = getattr(value, name, None)
                 if name == "body" and isinstance(value, _DOCUMENTED):
                     item = _without_docstring(value.body)
+                # An empty list, as `type_params`, is a field of newer versions of Python alone.
                 if name not in _UNSAID and item is not None and item != []:
                     fields.append(f"{name}={_said(item)}")
             return f"{type(value).__name__}({', '.join(fields)})"
@@ -332,6 +338,7 @@ def kept_file(
     record must change only with its content.
     """
     written = digest(text.encode())
+    # A damaged packed text (`written` is None) is packed anew.
     if before is not None and before.text == written and before.written is not None:
         return Kept(role, path, draft, written, before.base)
     return Kept(role, path, draft, written, pack(text))
@@ -344,6 +351,7 @@ def pack(text: str) -> str:
     """
     data = text.encode()
     packed = b""
+    # `or 1`: of an empty text there is one piece too, as `unpack` reads one at least.
     for start in range(0, len(data) or 1, PIECE):
         packing = zlib.compressobj(9, zdict=_common(start))
         packed += packing.compress(data[start : start + PIECE]) + packing.flush()
@@ -360,8 +368,10 @@ def unpack(packed: str) -> str | None:
         data = base64.b85decode(packed)
         while True:
             unpacking = zlib.decompressobj(zdict=_common(len(text)))
+            # At most MOST bytes: a record that was tampered with could unpack to any length.
             piece = unpacking.decompress(data, MOST)
             data, text = unpacking.unused_data, text + piece
+            # Cut off; a piece in the middle that is not of full length; longer than any file we write.
             if not unpacking.eof or data and len(piece) != PIECE or len(text) > MOST:
                 return None
             if not data:
@@ -374,8 +384,10 @@ def unpack(packed: str) -> str | None:
 def _common(start: int) -> bytes:
     """Return zlib's dictionary for the piece at byte `start` of a text: common text of ops, and of the shared tests the part around there."""
     common = read_bytes(Path(__file__).with_name("common_text.txt"))
+    # The file has two parts with a form feed between: text common to ops, and the shared tests.
     ops, shared = common.replace(b"\r\n", b"\n").split(b"\f")
     around = WINDOW - len(ops)
+    # The piece lies in the middle of the part taken, so text before and after it is found.
     first = max(start - (around - PIECE) // 2, 0)
     return shared[first : first + around] + ops
 
@@ -388,6 +400,7 @@ def read_state(root: Path) -> dict[str, bytes]:
         return {}
     found: dict[str, bytes] = {}
     problems: list[ScaffoldError] = []
+    # Files of another name are none of a record, and are not read.
     ours = (name for name in names if name.endswith((".json", FORMER)))
     for path in (f"{DIRECTORY}/{name}" for name in ours):
         try:
@@ -406,6 +419,7 @@ def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
     found: dict[str, Record] = {}
     problems: list[ScaffoldError] = []
     for path, data in state.items():
+        # A text beside a record of version 1: `_former` reads it for that record.
         if not path.endswith(".json"):
             continue
         try:
@@ -454,6 +468,7 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
         Kept(
             role,
             _below(file["path"]),
+            # A draft equal to the text is left out (`_encoded`): formatting changed nothing.
             digest_of(file.get("draft", file["text"])),
             digest_of(file["text"]),
             _text(file["base"]) if raw["version"] > 1 else _former(role, former, state),

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 # Fields of a syntax tree with statements of their own.
 BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
+# Fields that are no part of a form: decorators are marks of their own (`_marks_of`).
 _SILENT = frozenset({"ctx", "decorator_list"})
 _FIXED = frozenset({"[", "]", "{", "}", ":"})  # no formatter moves a comment past one
 _CODE = frozenset({tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING})
@@ -137,6 +138,7 @@ def _marks_of(
     for decorator in getattr(node, "decorator_list", ()):
         start = places.position(decorator.lineno, decorator.col_offset)
         yield _Mark(start, f"{depth} @{_said(decorator)}")
+    # A `case` has no position in the tree, but its pattern has.
     first: Any = node.pattern if isinstance(node, ast.match_case) else node
     start = places.position(first.lineno, first.col_offset)
     form = _documentation(parent, node) or _said(node)
@@ -160,8 +162,10 @@ def _said(value: object) -> str:
     match value:
         case ast.Name():
             return value.id
+        # Without its `kind`: formatters write u'x' as 'x'.
         case ast.Constant():
             return f"={value.value!r}"
+        # Before the case of any other node (see `_flat`).
         case ast.Delete(targets):
             return f"Delete{_said([*_flat(targets)])}"
         case ast.AST():
@@ -246,6 +250,7 @@ class _Cutter:
 
         Up to `_until` tokens are those of a run of imports, whose form is known already: nothing inside it closes a statement.
         """
+        # Whether code stands before a token on its line: the comment of `x = 1  # y` is no statement.
         open_line = False
         for token in tokens:
             self._reach(token.start)
@@ -253,6 +258,7 @@ class _Cutter:
                 yield self._close(token.start[0])
                 open_line = False
             elif token.type == tokenize.COMMENT:
+                # A comment inside a run, or on its last line, is in the form of the run already.
                 if token.start[0] > self._until[0]:
                     self._note(token, alone=not open_line)
                     if not open_line:
@@ -291,6 +297,7 @@ class _Cutter:
 
     def _note(self, token: tokenize.TokenInfo, alone: bool) -> None:
         """Add a comment to the form; one alone on its line also gets its block's depth."""
+        # The number of blocks whose indentation it has, as a comment may also be dedented.
         block = sum(indent <= token.start[1] for indent in self._indents)
         self._form.append(f"{block if alone else ''}{_comment(token.string)}")
 
@@ -305,6 +312,7 @@ class _Cutter:
 
 def _comment(text: str) -> str:
     """Return a comment as a form has it: without the blank after its `#`, which formatters add, and blanks at its end."""
+    # black writes a no-break space behind the `#` as a blank.
     rest = text[1:].replace("\xa0", " ", 1) if text[1:2] == "\xa0" else text[1:]
     return f"#{rest.removeprefix(' ').rstrip()}"
 

@@ -120,14 +120,17 @@ class Step(NamedTuple):
         It was if its staged file is gone, moved to the target. A target with other content than planned was changed by somebody
         since, and is left alone.
         """
+        # The backup was never made, or undoing has moved it away again.
         if self.backup is not None and not os.path.lexists(self.backup):
             return False
+        # A removal was taken if the target is gone.
         if self.staged is None:
             return not os.path.lexists(self.target)
         return not self.staged.exists() and disk.digest(self.target) == self.after
 
     def undo(self) -> None:
         """Restore the target as it was."""
+        # There was no file before.
         if self.backup is None:
             disk.unlink(self.target)
         else:
@@ -180,6 +183,7 @@ def draw_up(plan: Plan) -> Journal:
             emptied |= dict.fromkeys(_below(plan.root, directory))
         else:
             made |= dict.fromkeys(_missing(directory))
+    # A directory can only be made in an existing one, and removed only when it is empty.
     outermost_first = sorted(made, key=_depth)
     innermost_first = sorted(emptied, key=_depth, reverse=True)
     return Journal(
@@ -273,6 +277,7 @@ def interrupted(root: Path) -> tuple[str, ...]:
     try:
         if disk.held(path):
             return ()  # it is under way
+        # `or b""`: it may have been removed since; that reads as a journal without steps.
         journal, mark = _read(path, disk.read(path) or b"")
     except OSError as error:
         raise ScaffoldError(f"cannot read '{path}': {error.strerror}") from error
@@ -288,6 +293,7 @@ def interrupted(root: Path) -> tuple[str, ...]:
 def _recover(path: Path, data: bytes) -> tuple[str, ...]:
     """Undo or finish the run of the journal in `data`, and remove the journal; return the restored files, below the root."""
     journal, mark = _read(path, data)
+    # Asked before undoing, after which no step can be undone.
     undone = [step.target for step in journal.steps if step.can_be_undone()]
     if mark == _DONE:
         undone = []
@@ -316,6 +322,7 @@ def _encode(journal: Journal) -> bytes:
             "steps": [
                 {
                     "target": str(step.target.relative_to(root)),
+                    # Temporary files lie beside their target, so a name is enough.
                     "staged": step.staged.name if step.staged else None,
                     "backup": step.backup.name if step.backup else None,
                     "after": step.after,
@@ -403,6 +410,7 @@ def apply(plan: Plan) -> None:
         return
     try:
         with locked(plan.root) as descriptor:
+            # A journal with text in it is that of a killed run: a run that ends removes its own.
             if disk.read_all(descriptor):
                 raise ChangedError(
                     plan.root,
@@ -435,6 +443,7 @@ def _write(plan: Plan, descriptor: int) -> None:
         for path, data in plan.reads:
             if disk.read(path) != data:
                 raise _changed(plan.root, os.path.relpath(path, plan.root))
+        # Of all files, not only those to write: one that counts as identical must still be so.
         for change in plan.changes:
             _check_unchanged(plan.root, change)
         begin(descriptor, journal)
@@ -448,6 +457,7 @@ def _write(plan: Plan, descriptor: int) -> None:
             _replace(plan.root, change, step)
         commit(descriptor)
     except BaseException as error:
+        # If it failed before `begin`, there is nothing to undo, and the empty journal is removed.
         _undo(journal, error)
         raise
     with suppress(OSError):  # the next run tidies up any remains
@@ -469,6 +479,7 @@ def _stage(change: Change, step: Step, sync: bool) -> None:
     try:
         disk.link(change.target, step.backup)
     except OSError:  # a file system without hard links
+        # `_put` only makes new files: it would fail if the failed call had left one of that name.
         disk.unlink(step.backup)
         _put(step.backup, change.before, mode, sync)
 

@@ -138,7 +138,7 @@ def is_random(node: Node) -> bool:
 def drops(call: Node) -> bool:
     """Return whether a call drops elements at random by an argument: `F.scaled_dot_product_attention(..., dropout_p=p)`.
 
-    No other line can draw those numbers, so such an op cannot save them.
+    The numbers are drawn inside the call, so they cannot be saved for the backward.
     """
     rate = keywords(call).get("dropout_p")
     return rate is not None and rate.label not in ("0", "0.0")
@@ -162,6 +162,7 @@ def calls_unknown(node: Node, names: frozenset[str]) -> bool:
     """
     for item in node.walk():
         root = item.args[0].root() if item.kind == "call" else item  # `f` of `f.g(x)`
+        # `root is not item`: a name that is only read is no call.
         if root is not item and root.kind == "name" and root.label in names:
             return True
     return False

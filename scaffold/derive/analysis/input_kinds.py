@@ -18,6 +18,7 @@ def kinds_of_inputs(spec: OpSpec) -> ValueKinds:
     python_values = [
         item.name
         for item in spec.attributes
+        # An attribute of type `object`, or of an imported type, may hold a tensor.
         if item.annotation != "object" and item.imported is None
     ]
     variadic = [item.name for item in spec.tensors if item.variadic]

@@ -112,9 +112,9 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
         kinds.after((item,))
         if _is_list(value) or value.label in lists:
             lists.update(names)
-        # A name rebound to another value is no number any more; a copied number has two
-        # names.
+        # A name rebound to another value is no number any more.
         numbers -= names
+        # `m = n`, of a number: `m += 1` leaves n as it is, so both may be rebound.
         if scalar and value.kind == "name" and value.label not in lists:
             numbers |= {*names, value.label}
         return item
@@ -154,6 +154,7 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
         (done,) = rewritten(graph, (item,), plain)  # one line in, one line out
         kinds.after((done,))
         assert isinstance(done, Assign)
+        # `n = n.detach()` has become `n = n`; an `n = n` of the user's own is left.
         is_left_as_itself = done.target is done.value is not item.value
         return () if is_left_as_itself else (done,)
 
@@ -183,7 +184,7 @@ def part_name(name: str, reader: str) -> str:
 
 
 def gradient_of_part(name: str) -> str:
-    """Return the gradient that a value named by `part_name` is a part of, `grad_x` for `grad_x_via_y`; "" for other names."""
+    """Return `grad_x` for `grad_x_via_y`, a name made by `part_name`; "" for other names."""
     gradient, via, _ = name.partition("_via_")
     return gradient if via and gradient.startswith("grad_") else ""
 
@@ -203,6 +204,7 @@ def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
     if result is None:
         return {}
     values = result.args if len(spec.outputs) > 1 else (result,)
+    # Their numbers are checked later; a variadic output takes several values.
     pairs = zip(spec.outputs, values, strict=False)
     return {out.name: node.label for out, node in pairs if node.kind == "name"}
 
@@ -224,6 +226,7 @@ def _isolated(
     """
     graph, statements = formula.graph, formula.statements
     taken = set(_taken(spec, statements))
+    # A dirty input is changed under its own name: `x = x.add_(y)`.
     outer = {item.name for item in spec.inputs} - set(spec.dirty)
     outer |= {item.binding for item in spec.imports}
     outer |= hidden_builtins(statements, result)
@@ -239,6 +242,7 @@ def _isolated(
     inner = {
         name: fresh(f"inner_{name}", taken)
         for name in (output.name for output in spec.outputs)
+        # A dirty input may be an output of the same name; a local returned as that output is it.
         if name in locals_ - set(spec.dirty) and returned.get(name) != name
     }
     for name, new in (renamed | inner).items():
@@ -353,6 +357,7 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
     for name in sorted(trace.changed_outside & tensors):
         message = f"the forward changes its input '{name}' in place"
         holders = {name}.union(*(x.holders for x in trace.changes if name in x.outside))
+        # PyTorch wants a dirty input returned: else declaring it is no advice.
         returned = formula.result and holders.intersection(sharing(formula.result))
         hint = f"work on {name}.clone()"
         hint += f", or declare --dirty {name}" if returned else ""

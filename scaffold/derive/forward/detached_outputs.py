@@ -85,6 +85,7 @@ def _surely_active(statements: Iterable[Statement], active: Names) -> Names | No
             return None
         elif _surely_carries(item.value, active):
             active |= written(item)
+        # `h += 1` and `h[0] = 1` leave h with the gradient it had.
         elif not item.operator and item.target.kind != "subscript":
             active -= item.target.names()
     return active

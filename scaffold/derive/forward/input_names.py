@@ -5,7 +5,9 @@ same forward with `x = x.sigmoid()`. Invariant: same values; a name stays the in
 read, also by the lines that fill ctx.
 
 The locals got names of their own at first (`forward/body.py`), since it was not yet known how long the input is read.
-Words: ctx is filled when forward puts on it the tensors and values for the backward.
+Words: ctx is filled when forward puts on it the tensors and values for the backward. A name is late if it must keep
+its meaning to the end, as ctx is filled there; the old name is the input's, the new one the local's; an input is
+given up once no line reads it any more.
 """
 
 import re
@@ -61,6 +63,7 @@ def with_input_names(
     }
     rename = renaming(graph, change)
     lines = _without_copies(rewritten(graph, statements, rename))
+    # None: a branch would be left without a line.
     if not change or lines is None:
         return forward
     results, extra = (
@@ -156,6 +159,7 @@ def _without_copies(statements: Lines) -> Lines | None:
             if not body or orelse is None:
                 return None
             done.append(replace(item, body=body, orelse=orelse))
+        # `x += x` is no copy.
         elif item.operator or item.target is not item.value:
             done.append(item)
     return tuple(done)

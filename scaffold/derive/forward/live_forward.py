@@ -65,11 +65,13 @@ def forward_that_saves(
     # `described` locals are read for their shape, by the lines that fill ctx.
     live = reuse.described.union(kept, *(value.names() for value in results))
     statements = without_dead(graph, statements, live, effects(spec))
+    # First of all lines: a branch that runs assigns the name again.
     statements, extra = (*placeholders, *statements), tuple[Node, ...]()
     # `handed`: the saved locals are differentiable outputs, so returned in any style.
     if spec.style == "setup-context" or maths.incoming.handed:
         results, extra = kept_apart(spec, graph, statements, results, saved)
         if spec.style == "combined":
+            # A combined forward saves locals by their names, so the copies get them.
             names = tuple(map(graph.name, kept))
             pairs = zip(names, extra, strict=True)
             # Save the very tensor that is returned.

@@ -59,6 +59,7 @@ class Unfolder:
         `both` is the value with the optional, `alone` the operand of it that remains without.
         """
         choice = _droppable(value)
+        # `y = x + y if t else x`: the first line, `y = x`, would spoil the y that is added.
         if choice is None or _reads_later(target.label, *choice):
             before, plain = self._hoisted(value)
             return (*before, Assign(target, plain, "", comments))
@@ -106,6 +107,7 @@ def _droppable(node: Node) -> tuple[Node, Node, Node] | None:
         case Node(
             "conditional", _, (test, Node("binary", "+" | "-" | "*") as both, alone)
         ):
+            # Once: of `a * a if t else a` no single operand is dropped.
             if alone.kind != "name" and sum(arg is alone for arg in both.args) == 1:
                 return test, both, alone
     return None

@@ -6,7 +6,9 @@ a saved local. Invariant: same values; surely new tensors are not cloned.
 `body` asks for `own_results` at first; once it is known what is saved, `live_forward` asks for the function of the
 op's style. Words: a variadic input or output is any number of tensors. Two values share memory if one may be a view
 of the other, or the same tensor. A `Trace` tells whose memory a name has: `copied` follows only `y = x` (surely the
-same tensor), `same_tensor` also `x.to(dtype)` (perhaps), none of them every view.
+same tensor), `same_tensor` also `x.to(dtype)` (perhaps), none of them every view. A value is kept apart if it is made
+to share no memory with others; `own` results are tensors of the forward's own. An input is returned `as_is` if the
+very tensor is.
 """
 
 from dataclasses import replace
@@ -40,6 +42,7 @@ def own_results(
     variadic = frozenset(item.name for item in spec.tensors if item.variadic)
     for value in results:
         if value.kind == "name" and Trace(lines, copied).of(value.label) & inputs:
+            # Of a variadic input, which is a tuple, there is no clone.
             lines = _cloned_in_branches(graph, lines, value, inputs - variadic)
     exact, perhaps = Trace(lines, copied), Trace(lines, same_tensor)
     returned: frozenset[str] = frozenset()
@@ -146,6 +149,7 @@ def kept_apart(
         if memory & returned:
             extra.append(cloned(graph, named))
         else:
+            # An input under another name: PyTorch would take it for an input returned as it is.
             extra.append(_as_view(graph, named) if same.of(name) & inputs else named)
         returned |= memory
     return tuple(
@@ -165,9 +169,9 @@ def registered_apart(
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """Return, for a registered op, results and saved locals that share no memory with inputs or each other, as PyTorch demands.
+    """Clone the results and saved locals of a registered op where they might share memory with inputs or each other.
 
-    They are cloned where they might. Of an op that leaves PyTorch, all are made contiguous: its fake assumes that.
+    PyTorch demands that they share none. Of an op that leaves PyTorch, all are made contiguous: its fake assumes that.
     """
     views = Trace(statements)
     held_memory = frozenset(item.name for item in spec.tensors)

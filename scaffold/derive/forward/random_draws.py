@@ -7,7 +7,8 @@ out.
 
 Why: the backward must read the very numbers of the forward, as drawing again would give others; only a value with a
 name can be saved. Words: a draw is a call that draws random numbers. An `active` name carries a gradient; `kinds`
-tells tensors from numbers.
+tells tensors from numbers. A draw is taken out of an expression if it gets a line and a name; a name is `chosen` if a
+branch and another line assign it, and `shared` if another name sees its changes.
 """
 
 from collections import Counter
@@ -142,6 +143,7 @@ class _Draws:
 
         The facts are the `active` names, with a gradient, and the `drawn` ones, random without.
         """
+        # `active` is a frozenset, which each line replaces; `drawn` changes in place.
         begun = self.active, self.drawn.copy()
         body = self.block(item.body)
         after = self.active, self.drawn
@@ -159,6 +161,7 @@ class _Draws:
         if carries_gradient(item.value, self.active):
             self.active |= names
             self.drawn -= names
+        # `h += 1` and `h[0] = 1` leave h with what it had.
         elif not item.operator and item.target.kind == "name":
             self.active -= names
             same = item.value.kind == "name" and item.value.label in self.drawn

@@ -7,7 +7,8 @@ the same values; the last value of a name keeps that name.
 Why: a gradient may read the first value of a local assigned twice, so the derivation wants a name for each; at the
 end the generated code gets the user's names back where that is safe. Words: a version is one of the values of a name
 that is assigned several times; `origin` maps a new name to the user's; `taken` names are in use elsewhere. A name
-`given` has a value before the first line. The live range of a value leads from the line that assigns it to the last
+`given` has a value before the first line. A name is kept if it is not to be changed back; a gradient `begun` by a
+term is a sum with that term as its first. The live range of a value leads from the line that assigns it to the last
 one that reads it. `grad_x_via_y` is the part of `grad_x` that comes through y.
 """
 
@@ -67,10 +68,12 @@ def with_versions(
         # The name in each stretch of statements from one assignment to the next, `h 0` for now.
         stretches = [name]
         for count, position in enumerate(places):
+            # A space cannot stand in a name, so these clash with none.
             stretches.append(f"{name} {count}")
             rest = rebound(graph, statements[position:], stretches[-2], stretches[-1])
             statements = (*statements[:position], *rest)
         change = {stretches[-1]: name}  # the last value keeps the user's name
+        # Without a value before, the first stretch, before any assignment, has none.
         earlier = stretches[:-1] if before else stretches[1:-1]
         for part, word in zip(
             earlier, (*ORDINALS, *["earlier"] * len(earlier)), strict=False
@@ -116,6 +119,7 @@ def _names_of_results(item: Assign) -> dict[int, str]:
         return {}
     callee = item.value.args[0]
     for facts in facts_of_call(callee.label):
+        # `x.max()` has one result, `x.max(0)` two: their number tells which call it is.
         if len(facts.results) == len(parts):
             return {at: facts.results[at] for at in discarded}
     return {}
@@ -196,6 +200,7 @@ def _first_terms(
         for item in filter(_is_plain, lines):
             end, first = item.target.label, _first_term(item.value).label
             more = len(end) - len(first)
+            # A longer name may make a line too long: then black breaks it.
             fits = max(lengths.get(first, WIDTH), lengths[end]) + more <= WIDTH
             begun = sole.get(first) == end
             begun |= first in SUMS and end.startswith("grad_") and (more <= 0 or fits)
@@ -314,6 +319,7 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -
         return False  # would become `x = x`
     # A line may read the old value and assign the new one: `h = h + y`.
     return all(
+        # `start == begun`: one line assigns both, `a, b = f(x)`.
         start != begun and (end <= begun or last <= start)
         for start, end in stretches
         for begun, last in others

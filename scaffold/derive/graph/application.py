@@ -7,7 +7,8 @@ Lowering applies calls of the user's text, everything after it rules by name. Wo
 primitive in the table; a spelling is one of the calls that mean it, `x.sum(dim)`; a call is `bound` once each
 parameter of a rule has its argument. A rule may hold under a condition only, its `when`. The kind is that of the
 elements: real, complex, int or bool; Python values are `static`, several results are a `group`. An op is active if a
-gradient passes through it.
+gradient passes through it. A rule is meant if it is for that call; `said` is the word of the table for a kind. A kind
+is "kept" if it is that of the arguments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,7 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
     dtype = args.get("dtype")
     # `x.to("cuda")`: a device in the place of a dtype
     if dtype is not None and _is_device(program.value_of(dtype)):
+        # Left out of the arguments too: `y.device` would count as a number of unknown type.
         args = {name: item for name, item in args.items() if item is not dtype}
         dtype = None
     has_dtype = dtype is not None and literal(dtype) is not None
@@ -80,6 +82,7 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
 
 def _is_device(op: Op) -> bool:
     """Return whether an argument of `x.to(...)` is a device and not a dtype: `"cuda"`, `y.device`, `torch.device("cuda")`."""
+    # `torch.device(...)`: what is called ends in `.device`, as `y.device` does.
     if op.is_python("call"):
         op = op.args[0]
     text = literal(op)
@@ -177,7 +180,7 @@ class Applier:
         positional: Sequence[Op],
         keywords: Mapping[str, Op] | None = None,
     ) -> Bound | None:
-        """Return the rule certainly meant by a call, with its arguments; None if no rule is, or if one may be.
+        """Return the first rule certainly meant by a call, with its arguments; None if no rule certainly is.
 
         `kind` is the spelling, "function", "method", "attribute" or "operator"; `name` is as in the table. A rule
         which may be meant, by a condition unknown before the call, is noted for `undecided`.
@@ -190,6 +193,7 @@ class Applier:
             is_meant = self._is_meant(item.rule, bound)
             if is_meant:
                 return Bound(item.rule, bound)
+            # Its condition is undecided; a later rule may be for any call, as `nll_loss` behind a special case.
             if is_meant is None:
                 maybe.append(self._with_condition(item.rule, bound))
         if maybe:
@@ -224,6 +228,7 @@ class Applier:
         """
         names = {one.name for one in item.spelled.parameters}
         by_name = {
+            # A parameter of that very name goes first: `input` of `F.linear`.
             KEYWORDS.get(key, key) if key not in names else key: value
             for key, value in keywords.items()
         }
@@ -235,6 +240,7 @@ class Applier:
         rule = item.rule
         args = self.completed(rule, self._with_defaults(item.spelled, bound))
         fits = args is not None and all(
+            # A coded rule need not list its tensors, as `matmul`: any argument may be one.
             rule.code or name in rule.tensors or not any(tensors((value,)))
             for name, value in args.items()
         )
@@ -275,7 +281,10 @@ class Applier:
         return self.program.op("list", values)
 
     def _with_defaults(self, spelled: Spelling, bound: dict[str, Op]) -> dict[str, Op]:
-        """Return the arguments of a call with the defaults of its spelling, one of the calls that mean the rule; the rule's may be others."""
+        """Add the defaults of a call's spelling to its arguments.
+
+        The spelling is one of the calls that mean the rule; the rule itself may have other defaults.
+        """
         for item in spelled.parameters:
             if item.name not in bound and item.default is not None:
                 bound[item.name] = self.default(item.default)
@@ -327,6 +336,7 @@ class Applier:
         made = self.program.made(rule.op, args.values())
         if made is not None:
             return made
+        # A variadic input, or a split of unknown length: its tensors have no ops of their own.
         if any(op.kind == "group" and op.active for op in args.values()):
             raise UnsupportedError("a tuple of any length")
         of_tensors = rule.category in OF_MATRICES or "joins" in rule.facts.flags

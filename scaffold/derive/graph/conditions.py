@@ -6,7 +6,8 @@ the same op.
 
 Of optional inputs and of flags: the backward gets one `if` for all that depends on a test. Words: an op is one
 application of a primitive in the graph. A choice (`cond`) is `body if test else orelse`; a test `told` has a certain
-outcome; branch 0 is taken if the test is true, branch 1 if not. A value is `given` if it is not None. A rule is a
+outcome; branch 0 is taken if the test is true, branch 1 if not. A value is `given` if it is not None. A test held if
+its outcome was true; `known` is a test with a known outcome, `asked` the one whose outcome is wanted. A rule is a
 primitive's section in the table; it holds for the calls in which its `when` is true.
 """
 
@@ -125,7 +126,7 @@ def choose(
     if test.is_python("compare", "==") and is_number(test.args[1], 0):
         x = test.args[0]
         if x.is_python("binary", "/") and is_literal(x.args[1]):
-            # The divisor cannot be 0, or the test would raise.
+            # `n / 2 == 0` becomes `n == 0`: the divisor cannot be 0, or the test would raise.
             test = program.python("compare", "==", x.args[0], test.args[1])
     data = Test(test)
     made = program.made("cond", (body, orelse), data)
@@ -215,6 +216,7 @@ def given(program: Program, op: Op) -> Op:
     if op.rule != "cond":
         return program.const(literal(op) is not None)
     body, orelse = (
+        # In a branch, the test of the choice is known, and may decide the question there.
         found if told is None else program.const(told)
         for at, arg in enumerate(op.args)
         for found in [given(program, arg)]
@@ -226,6 +228,7 @@ def given(program: Program, op: Op) -> Op:
     for known_branch, maybe, where in ((body, orelse, op.test), (orelse, body, other)):
         known = literal(known_branch)
         if known is not UNKNOWN:
+            # `where` holds in the known branch: given there, or only in the other one.
             test = where if known else opposite(program, where)
             if literal(maybe) is not UNKNOWN:
                 return test
@@ -287,6 +290,7 @@ def told_by(asked: Op, known: Op, held: bool) -> bool | None:
         case Operator("compare", label) if _is_opposite(asked, label, known.args):
             return not held
         case Operator("compare", "!="):
+            # If `x != 1` did not hold, x is 1.
             return None if held else _other_constant(asked, known.args)
         case Operator("boolean", label) if label == ("and" if held else "or"):
             # All parts of an `and` that held did; all of an `or` that did not, did not.
@@ -352,6 +356,7 @@ def implies(test: Op, branch: int, name: str) -> bool:
         case Operator("boolean", label) if label == ("or" if branch else "and"):
             return any(implies(part, branch, name) for part in test.args)
         case Operator("compare", "is not" | "is" as label):
+            # In branch 1 the test is false: then `x is None` implies that x is not None.
             held = label == ("is" if branch else "is not")
             return held and _compares_with_none(test, name)
         case Operator("compare", "<" | "<=" | ">" | ">="):

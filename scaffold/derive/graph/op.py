@@ -406,6 +406,7 @@ class Program:
         made = self.op(
             op.rule, given, op.data, kind=op.kind, shape=op.shape, active=op.active
         )
+        # `op` returns an equal op made before, which may have another shape.
         return self.shaped(made, op.shape)
 
     def shaped(self, op: Op, shape: Shape) -> Op:
@@ -440,6 +441,7 @@ class Program:
         value = _written_out(node)
         if value is not UNKNOWN:
             return self.const(value)
+        # An `Operator` has no place for the names of keywords: a call with some stays text.
         if node.kind in COMPUTED and not node.keywords:
             return self.python(node.kind, node.label, *map(self.static, node.args))
         return self.op("static", (), Expression(node))
@@ -485,6 +487,7 @@ class Program:
         """
         whole = self.value_of(dim)
         value = literal(whole)
+        # A negative number is no size: -1 leaves the size to PyTorch.
         if isinstance(value, int) and value >= 0:
             return value
         match whole.data:
@@ -561,7 +564,7 @@ class Program:
         self._unpacked.add(op)
 
     def is_unpacked(self, op: Op) -> bool:
-        """Return whether `unpack` has noted that of the tuple."""
+        """Return whether `unpack` was called for this tuple."""
         return op in self._unpacked
 
 

@@ -6,7 +6,8 @@ Invariant: an op with a dtype not known to follow from its arguments is its own 
 Words: a source of a value is a tensor that decides the value's dtype: of `x * y` these are x and y, since the result
 has the larger of their dtypes (promotion). A value of a uniform primitive, as a matrix product, has operands of equal
 dtype, or PyTorch raises. A cotangent is the gradient of the loss by a value, and has that value's dtype. Two values
-with the same sources have the same dtype.
+with the same sources have the same dtype. `said` is the word of the table for the dtype of a result; sources are
+`alike` if they have equal dtypes, and united once one of them stands for all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,7 @@ def says_its_dtype(program: Program, op: Op) -> bool:
     """
     if op.kind != "real":
         return False
+    # Of `x.to(d)`: it may be x itself (same), and its dtype is not that of x (own).
     is_cast = op.facts.memory == "same" and op.facts.dtype == "own"
     if is_cast:
         given = map(program.value_of, op.args[1:])
@@ -133,6 +135,7 @@ class Precision:
             own = frozenset((op,) if op.rule == "cotangent" else ())
             inner = [self.of_gradients(arg, surely=surely) for arg in op.args]
             if surely and op.rule == "cond":
+                # Only one branch is taken, so sure is what both have.
                 found = inner[0].intersection(*inner[1:])
             else:
                 found = own.union(*inner)
@@ -156,6 +159,7 @@ class Precision:
         if op in self.results:
             return self._of(self.results[op])
         if op.rule == "item":
+            # One of several results: `args[0]` is the call, whose tensors decide.
             return self._together(op.args[0].args)
         if of_default_dtype(op):
             return frozenset({op})
@@ -187,5 +191,6 @@ def source_of(op: Op) -> Op | None:
         if inner.facts.dtype == "uniform":
             precision.unite(inner)
     found = next(iter(sources := precision(op)), None)
+    # Of a complex x, `x.abs()` is real: its dtype is not `x.dtype`.
     plain = found is not None and found.rule == "input" and found.kind == op.kind
     return found if plain and len(sources) == 1 else None

@@ -7,7 +7,8 @@ every call that PyTorch accepts.
 (`CALLS`) of the table. Words: an op is one application of a primitive in the graph; `args` maps the parameters of a
 rule to ops. A literal is written out in the formula, so it is known before the call; any other value is `UNKNOWN`. A
 lead is the one run of dims of unknown number in a shape (`...`, `*batch`); dims behind it are counted from the end. A
-size without a name is known by its origin, as a `Slice` of another.
+size without a name is known by its origin, as a `Slice` of another. `said` is the table's text for a shape; sizes are
+`given` or `asked` by a call, and `own` is the size that a dim had before it.
 """
 
 import ast
@@ -125,6 +126,7 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
     if bounds[2] in (None, 1):
         if len(plain) == 3 and (cut := _cut_off(bounds[0], bounds[1])):
             left, none = sizes.minus(size, cut), program.const(None)
+            # If x may be too short: `x[1:]` and `x[:-1]` still have one and the same `Slice`.
             surely = sizes.is_never_negative(left)
             return left if surely else Slice(size, program.const(cut), none, none)
         # `x[n:m]`, if 0 <= n <= m <= size surely holds
@@ -240,6 +242,7 @@ def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
 
     These functions have no section in the table of rules.
     """
+    # Every word of `MADE` reads the first argument.
     words = (facts.shape for facts in facts_of_call(name) if args)
     return next((MADE[word](program, args) for word in words if word in MADE), None)
 
@@ -389,6 +392,7 @@ def einsum(program: Program, args: Args) -> Shape | None:
     inputs, result = letters_of(equation)
     sizes: dict[str, Dim] = {}
     leads: list[Shape] = []  # the dims of `...` in each operand
+    # PyTorch refuses another number of operands than of terms in the equation.
     for letters, operand in zip(inputs, tensors((operands,)), strict=False):
         lead = _letter_sizes(letters, operand.shape, sizes)
         if lead is None:
@@ -396,6 +400,7 @@ def einsum(program: Program, args: Args) -> Shape | None:
         leads.append(lead)
     leading = shapes.broadcast(*leads)
     before, dots, after = result.partition("...")
+    # Without `...` in the result, PyTorch sums over those dims: that is not followed here.
     if leading.dims is None or leading.dims and not dots:
         return None
     if not {*before, *after} <= sizes.keys():  # PyTorch raises
@@ -516,6 +521,7 @@ def _count(
     size, change = unknown.size, 2 * padding - dilation * (kernel - 1) - 1
     if isinstance(size, int):
         return (size + change) // stride + 1
+    # `(size - 1) // 1 + 1`: padding makes up for what the kernel takes away.
     return size if stride == 1 and change == -1 else unknown
 
 
@@ -526,6 +532,7 @@ def _number(value: Op, at: int) -> int | None:
     """
     given = literal(value)
     if isinstance(given, tuple):
+        # Also for an `at` counted from the end; a tuple of one number is for all dims.
         given = given[at % len(given)] if given else None
     return given if type(given) is int else None
 
@@ -614,6 +621,7 @@ def _squeezed(program: Program, args: Args) -> Shape | None:
         return None
     shape = args["x"].shape
     numbers = [dim for dim in dims if isinstance(dim, int)]
+    # From the left the last dim goes first, from the right the one furthest from the end.
     for dim in sorted(numbers, reverse=numbers[0] >= 0) if numbers else dims:
         shape = shapes.squeezed(shape, dim)
     return shape
@@ -672,6 +680,7 @@ def _is_rest(dim: Dim, asked: Op) -> bool:
 
 def _may_be_minus_one(size: Dim) -> bool:
     """Return whether a requested size may be -1 at run time, for PyTorch to infer: `n - 1` with `n == 0`."""
+    # `()` is the number in a sum: the -1 of `n - 1`.
     return not isinstance(size, int) and sizes.terms_of(size).get(()) == -1
 
 
@@ -757,6 +766,7 @@ def _along(program: Program, args: Args) -> Shape | None:
     if literal(args["dim"]) is None:
         return index if x.rank == index.rank == 1 else None
     dim = dim_of(args["dim"])
+    # With a 1 along `dim`, what the two broadcast to does not depend on it.
     like, size = shapes.with_dim(x, dim, 1), shapes.size(index, dim)
     others = shapes.with_dim(index, dim, 1)
     if like is None or others is None or size is None or x.rank != index.rank:
@@ -830,6 +840,7 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
         if x.dims is None or not places or len(places) < len(dims):
             return None
         found = list(x.dims)
+        # Without given sizes, all dims keep theirs.
         for at, size in zip(places, given or ()):
             if size != -1:  # -1 keeps the size of x
                 found[at] = size
@@ -1004,6 +1015,7 @@ def _windows(program: Program, x: Shape, count: int, *given: Op) -> Shape | None
     `given` are the kernel, stride, padding, dilation and `ceil_mode` of the call. None if one is unknown, or
     `ceil_mode` may be true.
     """
+    # An `UNKNOWN` `ceil_mode` counts as true, as any object does.
     if x.dims is None or x.trailing < count or len(given) > 4 and literal(given[4]):
         return None
     counts: list[Dim] = []
@@ -1055,6 +1067,7 @@ def _given_size(
             return own
     if isinstance(known, int):
         return known
+    # `known` is None if no size is given, and `UNKNOWN` if it is known only in the call.
     if scale is None or known is not None:
         return Resized(own, (size,), at)
     factor = _number(scale, at)
@@ -1076,6 +1089,7 @@ def _conv_transposed(
         return None
     groups = rest[-2]
     channels: Dim = Resized(x.dims[-count - 1], (weight, groups), 1)
+    # With groups, the result has `groups` times as many channels.
     if weight.shape.rank == count + 2 and weight.shape.dims and literal(groups) == 1:
         channels = weight.shape.dims[1]
     by = (weight, *rest)

@@ -8,7 +8,8 @@ and where not. Words: leading dims are any number of dims, `...` or `*batch`, an
 `lead` is its position. Dims behind them can be counted from the end alone. An origin says how an unknown shape came
 about (the shape of x without dim 0), so that two of the same origin are equal. One shape fits another if it
 broadcasts to it. An axis is the number of a dim, or the Python value that tells it at run time. The rank is the
-number of dims. `base` of an origin is the shape it was made from.
+number of dims. `base` of an origin is the shape it was made from. Dims are `Kept` by a reduction with `keepdim`, as
+1s, and `Dropped` by one without; `Own` is the unknown shape of one op.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -393,6 +394,7 @@ def same_rank(one: Shape, two: Shape) -> bool:
         return one.rank == two.rank
     if one.lead is None or two.lead is None or one.dims is None or two.dims is None:
         return False
+    # The `...` of two inputs are any two numbers of dims, but `*batch` is one.
     same_lead = one.dims[one.lead] == two.dims[two.lead]
     return same_lead and len(one.dims) == len(two.dims)
 
@@ -417,6 +419,7 @@ def fits(small: Shape, large: Shape) -> bool:
     if large.dims is None or len(small.dims) > len(large.dims):
         return False
     pairs = zip(reversed(small.dims), reversed(large.dims), strict=False)
+    # Not a 1 beside `...`, which may be no dims at all: then the 1 would stay.
     return all(one == two or (one == 1 and not is_lead(two)) for one, two in pairs)
 
 
@@ -513,6 +516,7 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
     done = list(one.dims)
     for count, dim in enumerate(reversed(two.dims), 1):
         other = one.dims[-count]
+        # The size of `one` stays; a 1 beside `...` may be a dim of its own.
         if other == dim or dim == 1 and not is_lead(other):
             continue
         if other != 1 or is_lead(dim):
@@ -552,6 +556,7 @@ def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
     """
     if shape == SCALAR:
         return SCALAR
+    # PyTorch takes an empty tuple for all dims: `x.sum(())` is a scalar.
     if dims is None or dims == ():
         if not keepdim:
             return SCALAR

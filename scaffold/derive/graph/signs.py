@@ -30,6 +30,7 @@ def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
         one, two = op.args
         # A square, or two values of which none is negative.
         return one is two or is_nonnegative(one, bounded) and is_nonnegative(two)
+    # `moves`: its numbers are those of its argument, in other places.
     if op.rule in ("sum", "mean") or "moves" in op.facts.flags:
         return is_nonnegative(op.args[0], bounded)
     positions = "positions" in op.facts.flags or counts_up(op)
@@ -52,6 +53,7 @@ def is_positive(op: Op) -> bool:
             is_positive(item) or is_nonnegative(item) for item in args
         )
     if op.facts.clamps_below:
+        # `x.clamp(min)`: the second argument is the lower bound.
         return any(map(is_positive, args[1:2]))
     tensors = [item for item in args if item.is_tensor]
     return op.facts.stays_positive and all(map(is_positive, tensors))
@@ -85,6 +87,7 @@ def is_singular(op: Op) -> bool:
         return op.args[1].is_tensor and not is_positive(op.args[1])
     if op.facts.operator == "**":
         exponent = number(op.args[1])
+        # The gradient of `x**p` has `x**(p - 1)`; that of `x**0` is 0.
         root = isinstance(exponent, int | float) and exponent < 1 and exponent != 0
         return root and not is_positive(op.args[0])
     return op.facts.singular == "zero" and not is_positive(op.args[0])

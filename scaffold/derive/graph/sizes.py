@@ -5,7 +5,8 @@ for all sizes; nonnegativity is used only where requested, since a Python value 
 
 For shapes of results: `torch.cat([x, x[1:]])` has `2*N - 1` rows. Words: a named size is a dim declared under a name,
 `N`; an unnamed one is identified by its origin, as a sum of others. `terms` maps each product of sizes in a sum to
-its factor; a sum is kept so as a `Polynomial`. A `Dim` is a size of any kind.
+its factor; a sum is kept so as a `Polynomial`. A `Dim` is a size of any kind. A size is `said` if it is written as
+text; an atom is a size that is no sum and no product.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -102,6 +103,7 @@ def multiplied(sizes: Iterable[Dim]) -> Dim:
 
 def divided(size: Dim, by: Dim) -> Dim | None:
     """Return `size / by` if the division is certainly exact: `6*N*D`, `2*D` -> `3*N`; None otherwise, as by most sums."""
+    # A sum divides only itself, `(N + 1) / (N + 1)`; of numbers, 0 / 0 must not be 1.
     if not isinstance(by, int) and size == by:
         return 1
     divisor = terms_of(by)
@@ -152,9 +154,11 @@ def _least(size: Dim) -> Terms:
     for product, count in terms_of(size).items():
         term = size_of({product: count})
         match product:
+            # A subtracted quotient, `-(H // 2)`; one that is added is at least 0 anyway.
             case (Quotient(whole, int(by)),) if count < 0 < by:
                 if not _is_size(whole):
                     return {(): -1}
+                # Rounded down, so a lower bound: `-1 // 2` is -1, and `-(H // 2)` is at least `-H`.
                 term = times(count // by, whole)
         found = plus(found, term)
     return terms_of(found)
@@ -197,6 +201,7 @@ def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
                 value = divided(times(-1, rest), count)
                 if value is not None and rest != 0:
                     found.append((name, value))
+    # Of `E == D - 1` not E, which may be negative there, but `D`, which is `E + 1`.
     return next((item for item in found if is_never_negative(item[1])), None)
 
 
@@ -212,7 +217,9 @@ def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
     if len(atoms) != 1 or atoms[0] in _names(by):
         return None
     if isinstance(by, int):
+        # `4*H % 6 == 0` says that H is divisible by 3.
         by = by // gcd(by, count)
+    # A name as divisor: a factor of `2*H` may be part of it or not.
     elif count != 1:
         return None
     return atoms[0], times(by, Share(atoms[0], by))
@@ -235,7 +242,7 @@ def is_made_of_named_sizes(size: Dim) -> bool:
 
 
 def is_made_of(size: Dim, known: Callable[[Dim], bool]) -> bool:
-    """Return whether all sizes it is computed from are `known`, by that predicate."""
+    """Return whether the predicate `known` holds for all sizes it is computed from."""
     return all(map(known, _names(size)))
 
 

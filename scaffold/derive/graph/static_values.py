@@ -110,6 +110,7 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
     """
     if rule in ("conj", "real") and len(args) == 1:
         return _conj_or_real(program, args[0], rule)
+    # `math` has no sigmoid: only that of 0 is a plain number.
     if rule == "sigmoid" and number(args[0]) == 0:
         return program.const(0.5)
     if rule == "neg":
@@ -141,6 +142,7 @@ def may_be_none(program: Program, op: Op) -> bool:
         case Expression(Node("name", name)):
             value = program.assigned(name)
             if value is None:
+                # An attribute, or a name assigned twice: it may be None unless its annotation excludes that.
                 return name not in program.declared.never_none
             return may_be_none(program, value)
     return op.is_python("conditional")
@@ -202,6 +204,7 @@ def part_of(program: Program, op: Op) -> Dim | None:
     match program.operation(op):
         case Operation("//", (size, count)):
             by = literal(count)
+            # By 1 or more: then the part is surely not longer than the size.
             if size.rule == "size" and isinstance(by, int) and by >= 1:
                 return program.size_of(size)
     return None
@@ -250,9 +253,11 @@ def is_int(program: Program, op: Op) -> bool:
         case Operator("conditional"):
             return all(_is_int_operand(program, part) for part in op.args[1:])
         case Operator("call"):
+            # The first argument of a call is what is called: `x.dim` of `x.dim()`.
             if op.args[0].is_python("attribute", "dim", "numel"):
                 return True
             callee = dotted(as_text(op.args[0]))
+            # The callee and one argument: `round(x)` is an int, `round(x, 1)` is not.
             return callee in ("int", "len", "math.ceil", "math.floor") or (
                 callee == "round" and len(op.args) == 2
             )
@@ -297,6 +302,7 @@ def is_sequence(program: Program, op: Op) -> bool:
             return any(is_sequence(program, item) for item in _items(program, whole))
         case Operator("tuple" | "list" | "comprehension"):
             return True
+        # One is enough: what is added to a tuple is one too, and `(1,) * n` is a tuple.
         case Operator("binary", "+" | "*"):
             return any(is_sequence(program, part) for part in op.args)
         case Operator("conditional"):
@@ -327,6 +333,7 @@ def is_no_string(program: Program, op: Op) -> bool:
     return False
 
 
+# Strings have `+`, `*` and `%`: `"a" + "b"`, `"a" * 2`, `"%s" % n`.
 NO_STRING_OPERATORS = frozenset({"-", "/", "//", "**"})
 
 
@@ -369,6 +376,7 @@ def binary(program: Program, label: str, one: Op, two: Op) -> Op:
         return two
     if right is not None and right == after:
         return one
+    # Two equal numbers come this far if their sum has no short text: they stay a sum.
     if label == "+" and one is two and left is None:
         return binary(program, "*", program.const(2), one)
     if label == "+":  # `eps + (1 - eps)`: the weights of smoothed labels
@@ -409,6 +417,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
 
 def _under_root(op: Op) -> Op | None:
     """Return `x` of `math.sqrt(x)`, so a product of two roots becomes one root; None for other values."""
+    # Two arguments: what is called, and its one argument.
     if not op.is_python("call") or len(op.args) != 2:
         return None
     callee, value = op.args
@@ -456,6 +465,7 @@ def _times_product(program: Program, factor: Number | None, product: Op) -> Op |
     result = computed("*", factor, inner_factor, short=True)
     if result is None:
         return None
+    # 0.5 times `2 * a` is `a`, but 0.5 times `2 / a` is `1 / a`.
     if result == 1 and product.data.label == "*":
         return rest
     return program.python("binary", product.data.label, program.const(result), rest)
@@ -482,6 +492,7 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
         noted = program.noted_size(known)
         if noted is not None:
             return noted
+        # Written by names, `3*D`; a size that has none is read from the shape below.
         if not isinstance(known, UnnamedSize) or is_made_of_named_sizes(known):
             return program.op("size", (), SizeOf(known))
     return program.op("size", (program.const(dim),), OfShape(shape))

@@ -4,6 +4,8 @@ A later in-place change would spoil these tensors: autograd refuses it, and so d
 ask.
 
 In: ops of a lowered forward. Out: ops. Invariant: a saved view keeps its base; a tensor read only for its shape is not saved.
+
+Words: a tensor is `retained` if autograd keeps it for a gradient; a value is `read` if a formula needs its numbers.
 """
 
 from collections.abc import Iterator
@@ -46,11 +48,12 @@ def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
 
 
 def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
-    """Yield the operands of a product, or of a linear-algebra op, that the gradient of another, active operand reads."""
+    """Yield each operand of a product or a linear-algebra op if another one is active: that one's gradient reads it."""
     if rule.category not in MIXES:
         return
     operands = list(tensors(op.args))
     for operand in operands:
+        # The gradient of `x` in `x @ y` reads y, and not x.
         if any(other.active for other in operands if other is not operand):
             yield operand
 
@@ -65,6 +68,7 @@ def values_read(node: Node) -> frozenset[str]:
     args = node.args if checked_for_none(node) is None else ()
     if node.kind == "call" and node.args[0].label in BUILDERS:
         word = BUILDERS[node.args[0].label]
+        # Of `sum_to(g, x)` only g: x is read for its shape.
         args = node.args[1:2] if word.parameters[0] == "g" else ()
     elif node.kind == "call":
         args = node.args[1:]

@@ -4,6 +4,9 @@ For `F.max_pool2d(x, 2)`; the other part, the indices, is what the gradient need
 
 In: a call whose rule says its parts. Out: the same value in these words. Invariant: the arguments are those of the call, each as
 the user wrote it.
+
+Words: an argument is `given` by the call of the user; it is `named` if it is passed by keyword; a parameter is `read` once the
+parts have named it. To be `stated` is to stand by keyword in the parts.
 """
 
 from collections.abc import Mapping
@@ -63,6 +66,7 @@ class _Parts:
         """
         if part.kind == "name" and part.label in self.evaluator.env:
             self.read.add(part.label)
+            # Computed for all, but used only for a parameter that the call leaves out.
             default = literal_text(literal(self.evaluator.env[part.label]))
             return self.given.get(part.label) or self.graph.constant(default)
         if part.kind != "call":
@@ -85,6 +89,7 @@ class _Parts:
         named = {key: self.node(arg) for key, arg in stated.items()}
         if len(args) < len(positional):
             rest = {k: v for k, v in self.given.items() if k not in self.read}
+            # By position in the call, by keyword in the parts. (`-` comes before `&`.)
             if rest.keys() - self.named & named.keys():
                 raise UnsupportedError("it is given by position")
             args += [v for k, v in rest.items() if k not in self.named]

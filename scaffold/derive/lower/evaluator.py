@@ -127,8 +127,10 @@ class Evaluator(ABC):
                 parts = [self.item(other, at) for at in range(len(one.args))]
                 listed = self.program.op("list", parts)
                 sides = (body, listed) if one is body else (listed, orelse)
+        # Tuples of numbers alone are one Python value, which has no gradient.
         if any(item.rule == "list" and any(tensors((item,))) for item in sides):
             return self._of_lists(test, *sides)
+        # A 0 written in an expression is a number, not a gradient of zeros with a shape.
         return choose(self.program, test, body, orelse, zeros=False)
 
     def _of_lists(self, test: Op, body: Op, orelse: Op) -> Op:
@@ -142,6 +144,7 @@ class Evaluator(ABC):
             for item in (body, orelse)
             if item.rule == "list" or literal(item) is None
         ]
+        # A side that is neither a tuple nor None is left out above: then one length is missing.
         if [len(items) for items in several] != [count, count]:
             raise UnsupportedError("a choice between tuples of different lengths")
         pairs = zip(*several, strict=True)
@@ -165,6 +168,7 @@ class Evaluator(ABC):
             return self._of_list(value, index)
         several = index.args if index.kind == "tuple" else (index,)
         parts = [self.part(part) for part in several]
+        # Not written out as a tuple or a list, and yet one: it has come by a name.
         named = index.kind not in ("tuple", "list") and parts[0].rule == "list"
         if named and not any(item.is_tensor for item in parts[0].args):
             # `x[at]` with a tuple is `x[0, 1]`, with a list `x[[0, 1]]`.
@@ -225,6 +229,7 @@ class Evaluator(ABC):
                 ],
             )
         part = item_of_sequence(self.program, self.value(node))
+        # A tuple that is a `list` op is one part: `x[[0, 1]]`.
         several = part.kind == "static" and is_sequence(self.program, part)
         if part.kind == "group" or several and part.rule != "list":
             raise UnsupportedError("an index that is a tuple")

@@ -9,7 +9,8 @@ tensors in it; one that changes a tensor under other eyes is refused, and so is 
 
 Words: a `static` op is a Python value, fixed within a call (`x.shape[0]`, an attribute); a `group` is the several results of one
 call. A rule is the section of a primitive in the table; it is `bound` once each of its parameters has an argument. `env` maps names
-to ops. A value is active if a gradient may pass through it.
+to ops. A value is active if a gradient may pass through it. A function is `ruled` if the team's table has a rule for it; a call of
+`_own` changes a tensor that only one name sees. Values are `named` if they are passed by keyword, and `given` if they are no dtype.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -172,7 +173,7 @@ def inputs_of(
     program: Program,
     wanted: frozenset[str],
 ) -> dict[str, Op]:
-    """Return the op of each tensor input by name, with which a walk over the forward begins.
+    """Return the op of each tensor input by name: a walk over the forward begins with them.
 
     Only the `wanted` ones are active, so only they get gradients.
     """
@@ -260,7 +261,10 @@ class Expressions(Evaluator):
             self._choices -= 1
 
     def assigned_value(self, node: Node, own: frozenset[Node]) -> Op:
-        """Return the op of an assigned expression; `own` are in-place calls in it that change only one named tensor, so are allowed."""
+        """Return the op of an assigned expression.
+
+        `own` are its in-place calls that change only one named tensor: they are allowed.
+        """
         self._own = own
         return self.value(node)
 
@@ -304,6 +308,7 @@ class Expressions(Evaluator):
 
         Raise `UnsupportedError` for a chain of comparisons, `0 < x < 1`.
         """
+        # The label of a chain has all its operators: `<,<`.
         if "," in node.label:
             raise UnsupportedError("a chain of comparisons of tensors")
         if node.label == "+" and len(values) == 1:
@@ -314,6 +319,7 @@ class Expressions(Evaluator):
                 return joined
         choices = [item for item in values if _is_tensor_or_number(item)]
         if choices and node.kind in ("unary", "binary"):
+            # All tensors must be choices by one test; else no branch has all of them.
             test, chosen = choices[0].test, {item for item in values if item.is_tensor}
             if all(item in choices and item.test is test for item in chosen):
                 return self._in_each_branch(node, test, values)
@@ -373,6 +379,7 @@ class Expressions(Evaluator):
             op = self._in_parts(node, bound) or self._applied(bound)
             return op or self._unknown(node)
         cases = self.applier.cases(kind, name, values, named)
+        # With one undecided rule alone, the calls that it is not for have none.
         found = self._by_case(cases) if len(cases) > 1 else None
         return found or self._unknown(node)
 
@@ -437,6 +444,7 @@ class Expressions(Evaluator):
         several = {
             name: op
             for name, op in bound.args.items()
+            # A variadic input is no tuple split from one tensor.
             if op.kind == "group" and op.active and op.rule != "input"
         }
         if several and "joins" in bound.rule.facts.flags and "dim" in bound.args:
@@ -498,12 +506,14 @@ class Expressions(Evaluator):
         """Return the op of a call; an in-place call has the value of its out-of-place form, if that has a rule: `h.mul_(y)` of `h.mul(y)`."""
         changed = next(written_to(node), None)  # the tensor changed in place
         anew = None
+        # `F.relu(x, inplace=True)` changes x too, if the flag is true.
         if changed is None and "inplace" not in node.keywords:
             return self._plain_call(node)
         # Nothing else sees the change: its tensor has one name, or none.
         if changed is None or node in self._own or not sharing(changed):
             anew = made_anew(self.program.graph, node)
         op = None if anew is None else self._plain_call(anew)
+        # Without a rule for the other form, the call stays what it is, and may be refused.
         if op is None or self.applier.table.of_op(op.rule) is None:
             return self._plain_call(node)
         before = None if changed is None else self.value(changed)
@@ -626,6 +636,7 @@ class Expressions(Evaluator):
         if "dtype" not in named or not computes_in_given_dtype(word):
             return
         dtype = named.pop("dtype")
+        # `dtype=None` casts nothing; a tensor given by another keyword is not found.
         if literal(dtype) is None or not (values or "input" in named):
             return
         x = values[0] if values else named["input"]
@@ -652,6 +663,7 @@ class Expressions(Evaluator):
                 raise UnsupportedError("a part of a shape")
             at = self.program.const(position)
             return self.program.python("subscript", "", op, at)
+        # Without a gradient, the index can be part of the call's own expression.
         if op.rule == "call" and not op.active:
             return item_of_call(self.program, op, position)
         if op.kind != "group" or op.rule in ("input", "call", "cond"):
@@ -942,6 +954,7 @@ class Expressions(Evaluator):
         source = source_of(value)
         if source is None and label == "device":
             inputs = (op for op in value.walk() if op.rule == "input")
+            # The one of most dims: beside tensors on a GPU, PyTorch takes one without dims from the CPU too.
             source = max(inputs, key=lambda op: op.shape.least, default=None)
             if any(op.rule == "call" and any(tensors(op.args)) for op in value.walk()):
                 source = None  # a call may return a tensor on another device
@@ -979,6 +992,7 @@ def _new_dims(index: Node) -> Node | None:
 
 def _refuse_in_place(label: str, values: list[Op]) -> None:
     """Raise `UnsupportedError` for an in-place method of an active value, which a gradient may read: `torch.exp(x).mul_(y)`."""
+    # Its out-of-place form has no rule, or another name may see the change.
     if label.endswith("_") and any(op.active for op in values):
         raise UnsupportedError("it changes a tensor in place")
 
@@ -1034,5 +1048,6 @@ def _is_tensor_or_number(op: Op) -> bool:
     """Return whether a value is a choice between a tensor and a number: an operator is then applied in each branch."""
     if op.rule != "cond":
         return False
+    # False sorts first: `one` is the number, if either is.
     one, other = sorted(op.args, key=lambda arg: arg.is_tensor)
     return one.kind == "static" and literal(one) is not None and other.is_tensor

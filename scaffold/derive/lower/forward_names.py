@@ -6,7 +6,7 @@ In: a forward, where its values are written, and a name for each value that is t
 each. Invariant: same results; a value is computed where it was, once.
 
 Words: the place of a value is a statement, by its position, and an expression in it; behind the last statement stand the results. A
-call with several results is unpacked on one line, which names all of them.
+call with several results is unpacked on one line, which names all of them. `here` are the expressions of a value in one statement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,9 @@ def named_apart(
     all its names, `values, index = x.max(0)`.
     """
     parts = [op for op in names if op.rule == "item" and op.args[0] in places]
+    # A call with a name of its own, for the tuple, is not unpacked.
     calls = dict.fromkeys(op.args[0] for op in parts if op.args[0] not in names)
+    # By serial: an inner value gets its name first, so that an outer one reads it.
     ops = sorted(names.keys() - {*parts} | calls.keys(), key=lambda op: op.serial)
     lines: list[Statement] = []
     results = forward.results
@@ -107,6 +109,7 @@ def _is_named_with_its_call(statement: Statement, change: Mapping[Node, str]) ->
     """
     if not isinstance(statement, Assign):
         return False
+    # "" for a value without a new name: it equals no target, as None might.
     return change.get(statement.value, "") == _target(statement)
 
 

@@ -7,7 +7,8 @@ tuple (`chunk`, `unbind`): the number of parts, if known before the call, and th
 after an ellipsis are counted from the end, so they hold for any rank; statements about parts hold for any number of them.
 
 Words: a part of an index is a number, `1:2` (a `range`), None (a new dim), `...`, or a tensor or list, which picks elements. The
-parts of a tensor are those of `chunk`, `split` or `unbind`; they are `single` if each has lost its dim, as by `unbind`.
+parts of a tensor are those of `chunk`, `split` or `unbind`; they are `single` if each has lost its dim, as by `unbind`. A value is
+`taken` by an index; the size of a dim is its `whole` size, beside that of a part.
 """
 
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     for part in parts[:split]:
         value, at = _step(applier, value, part, at, 1)
     at = -1
+    # From the last part on, as dims from the right keep their numbers when one before is gone.
     for part in reversed(parts[split + 1 :]):
         value, at = _step(applier, value, part, at, -1)
     return value
@@ -124,6 +126,7 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
         return
     if isinstance(part, int):
         return
+    # `x[:n]` with `n = x.shape[-1] // 2`: n is surely no longer than x.
     if literal(start) is None and part_of(program, end) == whole:
         program.tell_size(part, end)
     elif literal(end) is None and part_of(program, start) == whole:
@@ -293,6 +296,7 @@ def item_of(
     kind = kind_of(program, rule, args, position)
     active = op.active and kind in ("real", "complex")
     names = rule.results
+    # `("*parts",)`: any number of parts, the word of the table for a tuple.
     if names[0].startswith("*") or len(names) <= position:
         return _part_shape(program, op, position), kind, active
     if kind == "real" and not rule.leads_back(names[position]):
@@ -356,6 +360,7 @@ def _stated_length(
         known = stated[position] if position < len(stated) else None
         return known if type(known) is int else None
     if type(stated) is int and stated > 0 and isinstance(whole, int):
+        # From the end: the number of parts, rounded up, less as many.
         at = position if position >= 0 else -(-whole // stated) + position
         return max(0, min(stated, whole - at * stated))
     if stated is UNKNOWN and lengths.rule != "list":
@@ -425,6 +430,7 @@ def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
     if type(to) is not int or type(at) is not int:
         return None
     if are_single(parts):  # of `unbind`: without the dim
+        # `cat` counts dims without the one that `unbind` took: its -1 is -2 beside it.
         first = to if stacked or to >= 0 else to - 1
         moved = applier.named("movedim", x, taken, applier.program.const(first))
         ends = map(applier.program.const, (first, first + 1))

@@ -51,6 +51,7 @@ def made_anew(graph: Graph, node: Node) -> Node | None:
     callee, *args = node.args
     callee = graph.node("attribute", callee.label.removesuffix("_"), callee.args)
     if "inplace" in node.keywords:
+        # Arguments by keyword are the last ones, in the order of `keywords`.
         at = node.keywords.index("inplace") - len(node.keywords)
         del args[at]
     names = tuple(name for name in node.keywords if name != "inplace")
@@ -173,6 +174,7 @@ def _sole_name(value: Node) -> Node | None:
 
 def _count(value: Node, name: Node) -> int:
     """Count a name's occurrences in an expression."""
+    # Equal nodes are one object, so each place where it stands is counted by `is`.
     return sum(_count(arg, name) for arg in value.args) + (value is name)
 
 
@@ -196,6 +198,7 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
     trace, last, mixed = Trace(lines), set[str](), set[str]()
     for change in trace.changes:
         names = trace.holders_ever(change)
+        # A change in a result (from line `end` on): no later line gives the name its new value.
         if change.position >= end:
             last |= names
         if len(change.holders) > 1:
@@ -207,7 +210,10 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
 
 
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
-    """Return the expressions whose memory changes later: a name for such a value would mean the changed one, so it gets none."""
+    """Return the expressions whose memory changes later.
+
+    They get no name: it would mean the changed value.
+    """
     statements, values = tuple(statements), list(results)
     trace = Trace((*statements, *ended(values)))
     names = frozenset().union(*map(trace.holders_ever, trace.changes))
@@ -216,6 +222,7 @@ def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> se
         values += (item.value, item.target) if item.operator else (item.value,)
         if names & bound(item.target) or names & sharing(item.value):
             found.update(same_memory(item.value))
+    # Nothing under a name changes: only expressions that change something themselves matter.
     if not names:
         values = list(filter(changes_memory, values))
     for node in (inner for value in values for inner in value.walk()):
@@ -264,9 +271,9 @@ def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
 
 
 def _replace_zeros(make: Maker, placed: Op, new: Op, value: Op) -> Op:
-    """Return `placed`, which has `new` at a view's elements, among zeros, with the elements of `value` for the zeros.
+    """Return `placed` with the elements of `value` in the place of its zeros.
 
-    Raise `UnsupportedError` if the form of `placed` does not show the zeros.
+    `placed` has `new` at the elements of a view, and zeros elsewhere. Raise `UnsupportedError` if its form does not show the zeros.
     """
     if placed is new:
         return new
@@ -276,6 +283,7 @@ def _replace_zeros(make: Maker, placed: Op, new: Op, value: Op) -> Op:
         return in_shape(make, new, shape)
     if placed.facts.is_view and first is new:
         return placed
+    # `zeros.select_scatter(new, ...)` and the like: `value` in the place of the zeros.
     if first is make.zeros(new, value.shape) and others[:1] == [new]:
         return make(placed.rule, value, *others)
     raise UnsupportedError(CHANGES)
@@ -294,6 +302,7 @@ def _keeps_kind(value: Op, new: Op) -> bool:
     number = literal(new)
     if value.kind == "int" and isinstance(number, float):
         return number.is_integer()
+    # Of a complex tensor `get` gives None, the type of no number: refused.
     return type(number) is {"int": int, "bool": bool}.get(value.kind)
 
 
@@ -305,6 +314,7 @@ def _put_indexed(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> O
     if not all(part.is_tensor and part.kind in ("int", "bool") for part in parts):
         raise UnsupportedError(CHANGES)
     is_mask = len(parts) == 1 and parts[0].kind == "bool"
+    # A mask of fewer dims picks whole rows, but `where` would broadcast it along the last dims.
     if is_mask and parts[0].shape == value.shape:
         everywhere = _for_all_elements(applier, new, parts[0])
         if everywhere is not None:
@@ -324,6 +334,7 @@ def _for_all_elements(applier: Applier, new: Op, mask: Op) -> Op | None:
     if new.rule == "index" and new.args[1:] == (mask,):
         return new.args[0] if new.args[0].shape == mask.shape else None
     rule = applier.table.of_op(new.rule)
+    # Any other op, as a sum, would see the elements outside the mask.
     if rule is None or rule.category != "elementwise":
         return None
     args = [_for_all_elements(applier, arg, mask) for arg in new.args]
@@ -384,6 +395,7 @@ def _put_at(
         at = program.const(dim)
         bounds = (_from_start(applier, value, dim, item) for item in (start, end))
         return applier.named("slice_scatter", value, src, at, *bounds, program.const(1))
+    # `cat` joins two pieces, so one bound must be an end of the tensor.
     if literal(start) is not None and literal(end) is not None:
         raise UnsupportedError(CHANGES)
     if literal(start) is None:

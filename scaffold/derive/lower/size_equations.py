@@ -4,6 +4,8 @@
 
 In: an `OpSpec`. Out: named sizes as sums and products of other sizes. Invariant: if all conditions hold, the sizes are equal; other
 conditions are ignored.
+
+Words: `known` maps each size to its value by the conditions read so far; at first each size is its own value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,6 +32,7 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
     names = (dim for item in sure for dim in item.dims or () if is_size_name(dim))
     known: dict[Dim, Dim] = {NamedSize(name): NamedSize(name) for name in names}
     for item in spec.attributes:
+        # An attribute named like a dim is that size, known already.
         if item.annotation == "int" and item.name not in dims:
             value = ValueOf(program.read(item.name))
             program.tell_size(value, value.op)
@@ -63,6 +66,7 @@ def _solved(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
     match test:
         case Node("compare", "==", (Node("binary", "%", (one, two)), rest)):
             size, by = _as_size(one, known), _as_size(two, known)
+            # `H % 2 == 1` tells no size.
             if size is None or by is None or _as_size(rest, known) != 0:
                 return None
             return sizes.divisible(size, by)

@@ -84,6 +84,7 @@ def lower(
     """
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
+    # The results as last lines, so that changes and reads in them are seen too.
     lines = (*forward.statements, *ended(forward.results))
     inputs = inputs_of(spec, applier.program, wanted)
     writes, results = checked(spec, lines), len(forward.results)
@@ -122,6 +123,7 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     """
     for change in Trace(statements).changes:
         others = change.holders - {change.name}
+        # `outside`: the inputs among the tensors that share the changed memory.
         if change.outside.difference(spec.dirty) or others & _names_read_from(
             statements, change.position
         ):
@@ -176,6 +178,7 @@ class Lowering:
         found = list[Op]()
         for item in assignments(ends):
             own = self._own_changes(item)
+            # Another result might read the tensor before or after the change.
             if own and len(ends) > 1:
                 raise UnsupportedError(CHANGES)
             for view in changes_of_views(item):  # the last of the views is the name
@@ -200,7 +203,10 @@ class Lowering:
             self.places.setdefault(op, []).append(Place(self.position, node))
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
-        """Return the places of each value that may get a name; not one in memory changed later, as the name would mean the change."""
+        """Return the places of each value that may get a name.
+
+        A value whose memory changes later gets none: the name would mean the changed value.
+        """
         taken = written_over(forward.statements, forward.results)
         rewrite, parts = self.program.graph.rewrite, self.expressions.parts
         return {
@@ -219,6 +225,7 @@ class Lowering:
         for name, op in self.env.items():
             is_right = name != "_" and name not in self.stale
             if op.rule not in ("const", "list") and is_right:
+                # `env` begins with the inputs, so an input's name comes first.
                 found.setdefault(op, name)
         return found
 
@@ -233,6 +240,7 @@ class Lowering:
                 continue
             sides = op.args if op.rule == "cond" else (op, op)
             for branch, other in (sides, sides[::-1]):
+                # A name assigned once, in a branch, is None after the other: that is the `const`.
                 one_branch = op.rule == "cond" and other.rule == "const"
                 made = branch.is_tensor and branch.rule != "input"
                 if one_branch and made and self.writes.get(name) == 1:
@@ -289,6 +297,7 @@ class Lowering:
         root = self.expressions.value(values[-1])
         self._refuse_retained(root)
         name = values[-1].label
+        # More than one: a view. A change of the name itself is simple.
         if len(values) > 1 and not self._is_read_again(name):
             self.stale.add(name)  # it is not worked out what it has become
             return root
@@ -311,6 +320,7 @@ class Lowering:
 
     def _refuse_retained(self, op: Op) -> None:
         """Raise `UnsupportedError` for a change of a tensor autograd saves for a gradient, or of one that the forward has not made."""
+        # An input, even a dirty one, is no tensor of the forward's own.
         if op.rule == "input" or not op.is_tensor:
             raise UnsupportedError(CHANGES)
         if op.active and op in retained(self.applier.table, op):
@@ -338,9 +348,11 @@ class Lowering:
             once = self.writes.get(target.label) == 1
             if op.kind == "static" and once and target.label not in self.stale:
                 named = self.program.local(target, op)
+                # A number or a size stays itself, so that it is known; others are read by their name.
                 op = named if op.rule in ("static", "python") else op
             self.env[target.label] = op
             return
+        # `item` writes the index of a call without a rule into the call itself.
         if op.is_tensor and op.rule != "call":  # `row, col = edge_index`
             op = self.applier.named("unbind", op, self.program.const(0))
         if op.kind == "group" and not bound(target) & self.stale:
@@ -362,6 +374,7 @@ class Lowering:
         rest = target.args[star].args[0]
         if items is None and op.rule != "shape":
             raise UnsupportedError("a starred target")
+        # An unread `rest` must not mean what the name meant before.
         self.env.pop(rest.label, None)
         behind = len(target.args) - 1 - star
         if items is not None:

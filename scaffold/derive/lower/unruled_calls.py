@@ -5,6 +5,9 @@ backward, and autograd differentiates it there.
 
 In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as written. `expressions` decides
 which calls have no rule; `autograd_fallback` differentiates them.
+
+Words: a hole is the place of a tensor in the text of a call, and a template a call with its holes. To make (`made`) is to give the
+op of a tensor made from Python values alone. A kind is "kept" if it is that of the arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,6 +50,7 @@ def template_of(
             return None
         if item.kind == "attribute" and is_of_module(item):  # `torch.float32`
             return item
+        # What is called, if it is no function of a module: `x.foo`, to go on to x.
         if item is method:
             return None
         op = tensor(item)
@@ -103,6 +107,7 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     dtype = keywords(node).get("dtype")
     whole = dtype is None and (is_whole(name) or _is_made_of_ints(program, name, first))
     kind: Kind = "int" if whole else "real"
+    # `dtype=torch.long` is known by its name, `dtype=x.dtype` by what is noted of it (below).
     kind = DTYPES.get(dtype.label, kind) if dtype is not None else kind
     named = dict(zip(node.keywords, args[len(first) :], strict=True))
     if "dtype" in named:  # `dtype=x.dtype`
@@ -115,6 +120,7 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
 def _is_made_of_ints(program: Program, name: str, args: Sequence[Op]) -> bool:
     """Return whether a call makes an integer tensor from integer arguments: `torch.arange(x.shape[0])`."""
     parts = unlisted(args)  # of `torch.tensor([[0, 1], [1, 0]])`
+    # "kept", the word of the table: the result has the kind of the arguments.
     return kinds(name) == {"kept"} and all(is_int(program, item) for item in parts)
 
 
@@ -134,6 +140,7 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
     """Return the kind of a call's result: by its name if that decides, otherwise complex for a complex argument, or real."""
     name = node.args[0].label if node.args else ""
+    # Two: the function, and its only argument. `torch.where(mask)` is another function then.
     possible = kinds(name_alone(name) if len(node.args) == 2 else name)
     for kind in ("real", "int", "complex"):
         if possible == {kind}:

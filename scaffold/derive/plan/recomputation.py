@@ -11,7 +11,9 @@ random numbers and runs no kernel of the user's; a saved value is a tensor, and 
 from the graph, and `repeated_for` only finds the statements to compute the rest.
 
 Words: `wanted` locals of the forward are read by the backward; `results` are locals returned as outputs, available without saving
-them. A name is live at a statement if a later one that is repeated, or the backward, reads the value it has there.
+them. A name is live at a statement if a later one that is repeated, or the backward, reads the value it has there. Names in `first`
+are saved if any line reads them, names in `rather` if saving pays; a name is `hit` by a statement that assigns it while it is live,
+and `spoilt` if a repeated line would assign it though it is saved or returned.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -124,14 +126,15 @@ def _walk(
         hit = written(item) & live  # live names assigned here
         if not hit:
             continue
-        later = written(*statements[position + 1 :])
-        own = written(item)
+        later = written(*statements[position + 1 :])  # assigned again below
+        own = written(item)  # all that it assigns in the forward
         item = _narrowed(item, hit, saved, forward)
         spoils = written(item) & saved  # saved names it would assign again
         saves = hit & rather and not hit & later and _worth_saving(item, hit, forward)
         if forward.repeatable(item) and not spoils and not saves:
             repeated.append((position, item))
             earlier |= written(item) & forward.results
+            # An output assigned here or later is no longer the value that this line reads.
             there = forward.results - later - own  # outputs need no saving
             read = read_names(item) & locals_
             if read & first & (later | own):  # an earlier value than the saved one
@@ -143,7 +146,7 @@ def _walk(
             raise _SavedTooEarlyError
         saved |= hit
         live -= hit
-    saved -= first - reads
+    saved -= first - reads  # those that no line reads
     _refuse_values(saved, forward)
     order = [name for item in statements for name in sorted(written(item) & saved)]
     again = _with_names_apart(forward, reversed(repeated), earlier)
@@ -155,7 +158,7 @@ def _with_names_apart(
 ) -> Lines:
     """Return repeated statements with a result `h` as `first_h` up to its last assignment: the name `h` is the saved output.
 
-    `repeated` has each statement with its position; `earlier` are such results, of which another value than the last is read.
+    `repeated` has each statement with its position; `earlier` are the results of which a value before the last one is read.
     """
     taken = forward.taken | written(*forward.statements)
     lines = list(repeated)
@@ -351,6 +354,7 @@ class _Repeatable:
         self.spec, self.kinds = spec, kinds
         self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
         changes = Trace(statements).changes
+        # A tensor of one name is right again once all lines that write the name are repeated.
         several = [item.holders for item in changes if len(item.holders) > 1]
         self.changed = frozenset(spec.dirty).union(*several)
 

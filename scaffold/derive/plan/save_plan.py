@@ -89,6 +89,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
         # An element gets a name where its call is unpacked: `_, indices = x.max(-1)`.
         if op.rule == "item":
             call = op.args[0]
+            # A call with a name, `found = x.max(-1)`, is not unpacked.
             is_named = op in backward.held or call in named - backward.held.keys()
             # An element that only a gradient reads is saved only if it needs no cotangent.
             known = not op.active or op in named
@@ -131,13 +132,14 @@ def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
 def _numbers(results: Iterable[Op]) -> set[Op]:
     """Return the values that are numbers in some calls: they cannot be saved as tensors.
 
-    `w.sum() if w is not None else 2.0`, and what is computed elementwise from such values.
+    `w.sum() if w is not None else 2.0`, and values computed elementwise from numbers alone.
     """
     found = set[Op]()
     inner = {op for result in results for op in result.walk()}
     for op in sorted(inner, key=lambda op: op.serial):
         computed = op.facts.category == "elementwise" and found.issuperset(op.args)
         chosen = op.rule == "cond" and not found.isdisjoint(op.args)
+        # `y if flag else None` is no number: where it is not None, it is a tensor.
         number = op.kind == "static" and not (op.rule == "const" and op.value is None)
         if number or computed or chosen:
             found.add(op)
@@ -183,6 +185,7 @@ def computed_twice(
         op
         for op, found in places.items()
         if op not in held and not is_free(op)
+        # A line that is not repeated has no entry, so the default counts as its whole.
         if any(lines.get(at, node) is not node for at, node in found)
     }
     below = [*down_to(ends, {*held, *inside})]
@@ -238,7 +241,7 @@ def _contains(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:
-    """Return whether new lines can compute a local: it is one tensor, made in every call by primitives with a rule, from values in `there`."""
+    """Return whether new lines can compute a local: it is one tensor, always made by primitives with a rule, from values in `there`."""
     return all(
         part in there
         or part.kind != "group"
@@ -266,7 +269,9 @@ class Flow:
     def edge(self, one: Hashable, two: Hashable, capacity: int) -> None:
         """Add an edge, or add to its capacity."""
         there = self.rest.setdefault(one, {})
+        # Two edges that are never to be cut are no more than one.
         there[two] = min(NEVER, there.get(two, 0) + capacity)
+        # The reverse edge, on which flow can be sent back.
         self.rest.setdefault(two, {}).setdefault(one, 0)
 
     def source_side(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
@@ -388,6 +393,7 @@ class _Choice:
 
     def _keep(self, op: Op) -> int:
         """Return the cost of keeping a value until the backward; `NEVER` if it cannot be saved, so it is made again."""
+        # A leaf is there anyway; a drawn value has to be saved, as no second draw gives it.
         leaf = op.rule == "input" or op in self.ends
         if op.is_tensor and (leaf or op.rule == "drawn" or self.can_be_saved(op)):
             return self.costs.keep(op, leaf)

@@ -6,7 +6,7 @@ In: the `call` and `also` of a rule, as text. Out: `Spelling`s, and the argument
 does not fit a spelling is not guessed at: it has no binding.
 
 Words: a head is the text of a spelling, `torch.exp(x)`, or a bare name, `torch.exp`; a starred parameter (`*sizes`) takes several
-arguments; a bar is `*_`, behind which parameters are passed by keyword only.
+arguments; a bar is `*_`, behind which parameters are passed by keyword only. An argument is `bound` once its parameter is known.
 """
 
 import ast
@@ -70,6 +70,7 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
             first = _receiver(function)
             found = [_parameter(item) for item in [*first, *args] if not is_bar(item)]
             bar = next((item.col_offset for item in args if is_bar(item)), len(call))
+            # `ast` gives arguments and keywords apart: the column tells which stand behind the bar.
             found += [_keyword(item, graph, item.col_offset > bar) for item in keywords]
         case ast.BinOp(left, _, right) | ast.Compare(left, _, [right]):
             found = [_parameter(left), _parameter(right)]

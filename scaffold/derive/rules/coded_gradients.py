@@ -82,6 +82,7 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
         return _where_given(make, mask, found, values)
 
     scores = without_hidden(scores, float("-inf"))
+    # A row with nothing to see has scores of -inf alone, and NaN as softmax: 0 here.
     probs = without_hidden(make("softmax", scores, minus), 0)
     of_probs = make.matmul(g, make.mT(value))
     total = make.sum(make.mul(of_probs, probs), minus, make.const(True))
@@ -148,7 +149,9 @@ def _of_operand(
     alone: it is restored, and expanded. None for a letter read twice, or dims of `...` with no certain place.
     """
     dots = letters.startswith("...")  # then dims are counted from the end
+    # "" for fewer than two letters, "." for dots at the end: neither is a letter that stands twice.
     twice = letters[-2:-1] == letters[-1:] not in ("", ".")
+    # The dots first, or none: then the last two dims are surely those two letters.
     if twice and (dots or "." not in letters):
         return _of_diagonal(make, operand, letters, others, factors)
     known = set("".join(others))
@@ -159,6 +162,7 @@ def _of_operand(
     if alone and "..." in letters and not dots:
         return None
     kept = "".join(item for item in letters if item in known)
+    # The cotangent alone, with its letters in order: an einsum would change nothing.
     if len(factors) == 1 and others[0] == kept:
         found = factors[0]
     else:
@@ -168,6 +172,7 @@ def _of_operand(
             make.program.op("list", factors),
             operand if not alone else None,
         )
+    # From the left, outer dims first, or from the right, inner ones first: numbers then hold.
     for at in reversed(alone) if dots else alone:
         place = at - len(letters) if dots else at  # from the end behind `...`
         found = make.unsqueeze(found, make.const(place))
@@ -234,6 +239,7 @@ def _sizes(letters: str, operand: Op) -> dict[str, object]:
         return {}
     found: dict[str, object] = {}
     if lead is None or lead >= len(before):
+        # `dims` has those of `...` and `after` too.
         found |= zip(before, dims, strict=False)
     if after and operand.shape.trailing >= len(after):
         found |= zip(after, dims[-len(after) :], strict=True)
@@ -261,7 +267,7 @@ def _of_diagonal(
 
 
 def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
-    """Return the einsum of `factors`; with the shape of `operand`, if each size is certain to be that of the operand.
+    """Return the einsum of `factors`; it gets the shape of `operand` if each of its sizes is certainly the operand's.
 
     None as operand: the result has another shape.
     """
@@ -310,6 +316,7 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
     program = make.program
     if op.rule == "narrow":
         dim, start, length = op.args[1:]
+        # Counted from the end, `start + length` might be 0, which ends a slice at the beginning.
         if not isinstance(first := literal(start), int) or first < 0:
             return None
         bounds = (start, make.add(start, length), make.const(None))
@@ -452,6 +459,7 @@ def _as_tensor(make: Maker, part: Op, g: Op) -> Op | None:
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return `g @ y.mH` and `x.mH @ g` for `x @ y`; a vector is a matrix of one row or column, as far as ranks are known."""
     x, y = op.args
+    # The order: a vector on either side first, then one matrix on the right, then any ranks.
     if y.shape.rank == 1:
         return _by_vector(make, x, y, g)
     if x.shape.rank == 1 and y.shape.least > 1:
@@ -478,6 +486,7 @@ def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
     if x.shape.rank == 2:
         other = make.matmul(make.mH(x), g)
     else:
+        # The caller sums it over the batch, down to the vector y.
         other = make.mul(wide, make.conj(x))
     return [(x, make.mul(wide, make.conj(y))), (y, other)]
 
@@ -584,6 +593,7 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
         taken = each or size(make, part, dim)
         end = taken if start is none else make.add(start, taken)
         if part.active:
+            # A skipped part is empty: its slice of g has other dims, so it is reshaped.
             known = None if part.shape in skipped else part.shape
             if isinstance(at, int):
                 bounds = (start, none if last else end, none)
@@ -604,6 +614,7 @@ def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
     """
     program, first = make.program, parts.args[0].shape
     told = {op.shape for op in program.ops if op.rule == "input" or make.opaque(op)}
+    # Its size can be written, by a number, a name or a tensor at hand: no share is needed.
     if first.dims is not None or first in told:
         return None
     if any(part.shape != first for part in parts.args):
@@ -647,6 +658,7 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
     if places != [-2, -1, -1]:
         return [(x, reshape_as(make, g, x))]
     none, count = make.const(None), make.const(len(parts.args))
+    # A start of 0 is not written: `g[..., ::2]`.
     every = [
         indexing.sliced(
             make.applier, g, -1, (make.const(at or None), none, count), part.shape

@@ -84,12 +84,14 @@ def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
     """Return the size of `x` along `dim`: `size`, or 1 if `x` is a scalar, which accepts the dims 0 and -1."""
     if not may_be_scalar(x.shape, dim):
         return size
+    # The rank as a test: it is 0, which is false, for a scalar.
     ndim = program.op("rank", (), OfShape(x.shape))
     return program.python("conditional", "", ndim, size, program.const(1))
 
 
 def may_be_scalar(shape: Shape, dim: Op) -> bool:
     """Return whether a value of this shape, reduced over `dim`, may be a scalar: its rank is undeclared, and `dim` is 0, -1 or unknown."""
+    # A scalar accepts no other dims. `SCALAR` itself is known to be one: no test is needed.
     return literal(dim) in (0, -1, UNKNOWN) and shape != SCALAR and _is_open(shape)
 
 
@@ -150,6 +152,7 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
         kept = _kept(make, x, dim)
         return make.program.op("shaped_like", (g, kept), kind=g.kind, shape=kept.shape)
     plain = [at for at in dims if isinstance(at, int)]
+    # `(0, -1)`: which one is outer depends on the rank.
     if min(plain) < 0 <= max(plain):
         rank = x.shape.rank
         if rank is None:
@@ -163,6 +166,7 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
 
 def _kept(make: Maker, x: Op, dim: Op) -> Op:
     """Return a reduction of `x` with kept dims: the cotangent gets its shape, as `dim` is known only at run time."""
+    # Of `x**2`, x serves as well, as only the shape is read.
     if x.facts.operator == "**" and x.args[0].shape == x.shape:
         x = x.args[0]  # saved anyway, for the gradient of `x.pow(2)`
     return make.applier.named("sum", x, dim, make.const(True))
@@ -181,6 +185,7 @@ def sum_to(make: Maker, g: Op, x: Op) -> Op:
         return g
     if g.rule == "neg" and not make.opaque(g):
         return make.neg(sum_to(make, g.args[0], x))
+    # Branches of different shapes are summed each by itself.
     if g.rule == "cond" and not (make.opaque(g) or _is_one_tensor(g)):
         return make.choose(g.test, *(sum_to(make, item, x) for item in g.args))
     if shapes.fits(g.shape, x.shape):
@@ -200,6 +205,7 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
     gone, ones = plan  # dims that x has not, and dims of size 1 in x
     const = make.const
     if ones and gone:
+        # Both counted from the left of g: `ones` are counted from the end of x.
         both = (*gone, *(at + len(x.shape.dims or ()) + len(gone) for at in ones))
         g = make.sum(g, const(both))
         for at in sorted(ones, reverse=True):
@@ -229,6 +235,7 @@ def _dims_to_sum(
     if large.dims is None or small.dims is None:
         return None
     extra = len(large.dims) - len(small.dims)
+    # A run of dims in front has no numbers to sum over.
     if extra < 0 or any(map(shapes.is_lead, large.dims[:extra])):
         return None
     ones = []
@@ -238,6 +245,7 @@ def _dims_to_sum(
             continue
         if dim != 1 or shapes.is_lead(other):
             return None
+        # In front of `...`, a dim has no number from the end.
         if large.lead is not None and at + extra < large.lead:
             return None
         ones.append(at - len(small.dims))
@@ -399,6 +407,7 @@ def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
     found = _stepped(make, x, dim, literal(by) == 1)
     if not may_be_scalar(x.shape, dim):
         return found
+    # The rank as a test: it is 0, which is false, for a scalar.
     return make.program.shaped(make.choose(rank(make, x), found, ones), x.shape)
 
 
@@ -459,7 +468,7 @@ def _is_absent(op: Op) -> bool:
 
 @word
 def asked(make: Maker, length: Op) -> Op:
-    """Return the `length` a Fourier transform is asked for in one dim; None for -1, by which the dim stays as it is."""
+    """Return the `length` that a Fourier transform asks for in one dim; None for -1, which keeps the dim as it is."""
     return make.const(None) if literal(length) == -1 else length
 
 
@@ -702,10 +711,12 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
     if rank is None:
         return _summed_copies(make, g, x, repeats.args)
     one, times = make.const(1), list(repeats.args)
+    # `tile` may give fewer numbers than dims: for the last ones. (A negative count adds none.)
     times = [one] * (rank - len(times)) + times
     extra = len(times) - rank
     sizes, dims = list[Op](), list[int]()
     for at, count in enumerate(times):  # before each dim of `x`, one for its copies
+        # A dim that `repeat` has put in front of those of x goes in any case.
         if at < extra or literal(count) != 1:
             dims.append(len(sizes))
             sizes.append(count)
@@ -739,6 +750,7 @@ def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
         sizes.append(whole)
     if not dims:
         return make.reshaped(g, x.shape)
+    # From the end, as any number of dims (`lead`) is put in front below.
     behind = tuple(at - len(sizes) for at in dims)
     absent, end = program.graph.node("absent"), program.graph.constant
     part = program.graph.node("slice", "", (absent, end(str(-len(times))), absent))

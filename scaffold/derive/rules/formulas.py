@@ -33,6 +33,7 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
     """Return the `value` of a rule, its call written in primitives (`x * sigmoid(x)` of silu), for the given arguments."""
     formula, env, table = table.value(rule), dict(args), table.home(rule)
+    # PyTorch takes complex tensors here, but the rule is for real ones: complex inputs are refused later.
     if "takes_complex" in rule.facts.flags:
         make.program.real_in_calls.update(tensors(args.values()))
     evaluator = FormulaEvaluator(make, env, table)
@@ -92,6 +93,7 @@ class FormulaEvaluator(Evaluator):
         if node.label == "-" and len(values) == 1:
             return self.make.neg(*values)
         if node.label in ARITHMETIC:
+            # Of Python values alone, a simpler form has the same value, and no shape.
             simplified = not (self.for_shape and any(tensors(values)))
             make = self.make if simplified else self.make.applier.named
             return make(ARITHMETIC[node.label], *values)
@@ -162,6 +164,7 @@ class FormulaEvaluator(Evaluator):
         Raise `UnsupportedError` for any other name.
         """
         callee, *args = node.args
+        # `count(x - y, dim)`: the argument must keep its shape, whatever its numbers are.
         if not self.for_shape and _reads_metadata(callee):  # of its arguments
             make, env, table = self.make, self.env, self.table
             return FormulaEvaluator(make, env, table, for_shape=True).call(node)

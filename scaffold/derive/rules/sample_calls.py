@@ -52,6 +52,7 @@ def read_sample(text: str, spelled: Spelling, graph: Graph) -> Sample | None:
     """Return the arguments of a sample call by parameter: `x[3, 4], dim=-1` -> `Drawn("x", (3, 4))` for x; None if they do not fit."""
     try:
         tree = ast.parse(f"f({text})", mode="eval").body
+        # `x) + f(y` as the text.
         if not isinstance(tree, ast.Call):
             return None
         positional = [_argument(item, graph) for item in tree.args]

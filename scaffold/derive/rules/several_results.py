@@ -7,7 +7,7 @@ tensor split into parts. Invariant: a missing cotangent counts as zeros.
 
 Words: `arrived` maps the position of a result to its cotangent. Parts are `unbind`, `split` or `chunk`; a call is `sized` if its
 argument gives the sizes of parts, and `shares` if it gives their number. The forward has unpacked a call if it gives each part a
-name: `a, b = ...`.
+name: `a, b = ...`. All parts are `taken` if each of them is used; the `own` size is that of one part.
 """
 
 from collections.abc import Mapping
@@ -33,6 +33,7 @@ def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     if (
         op.args[1].rule == "list"
     ):  # the sizes of all parts are given, or all the split points
+        # Two split points make three parts, two sizes two.
         count = len(op.args[1].args) + ("sized" not in op.facts.flags)
         every = count == len(arrived)
     return every or applier.program.is_unpacked(op)
@@ -76,7 +77,7 @@ def item_at(make: Maker, op: Op, position: int) -> Op:
 
 
 def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
-    """Return the cotangents in one branch of a test, `side` 0 if it holds, 1 if not; a cotangent that is 0 there is left out."""
+    """Return the cotangents in one branch of a test, without those of 0; `side` is 0 if the test holds, 1 if not."""
     chosen = {
         at: g.args[side] if g.rule == "cond" and g.test is test else g
         for at, g in arrived.items()
@@ -98,6 +99,7 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     own = size(make, g, dim)  # of this part
     if at == 0:  # the parts may differ in size, but the first one comes first
         bounds = (none, own, none)
+    # The last part: its place is counted from the end of x.
     elif at == -1 or "shares" in op.facts.flags and literal(count) == at + 1:
         start = make.sub(size(make, x, dim), own)
         bounds = (start, none, none)

@@ -78,18 +78,26 @@ class Rule(NamedTuple):
 
     @property
     def ends_derivatives(self) -> bool:
-        """Return whether PyTorch cannot differentiate a call of it in a backward: an op whose backward has it is differentiable once."""
+        """Return whether PyTorch cannot differentiate a call of it in a backward.
+
+        An op whose backward has such a call is differentiable once.
+        """
         return "once" in self.facts.flags or self.undifferentiated
 
     @property
     def undifferentiated(self) -> bool:
         """Return whether autograd has no gradient of it, and treats its result as a constant: `torch.special.bessel_j0`."""
         word = self.spelled.name.rpartition(".")[2]
+        # By its name in PyTorch; a function of another module only shares the name.
         known = self.module is None and may_be(word, "undifferentiated")
         return known or "undifferentiated" in self.facts.flags
 
     def leads_back(self, result: str) -> bool:
-        """Return whether some gradient formula reads the cotangent of a result: none reads that of a norm's mean, so the mean is a constant."""
+        """Return whether some gradient formula reads the cotangent of a result.
+
+        None reads that of a norm's mean: the mean is a constant.
+        """
+        # Without formulas (`code`, `value`) nothing is said, so it may lead back.
         return not self.formulas or f"grad_{result}" in str([*self.formulas.values()])
 
     @property
@@ -174,6 +182,7 @@ class Table:
 
     def _facts(self, name: str) -> Facts:
         """Return a rule's facts; a team's rule for the same call as a built-in one inherits the facts it does not state."""
+        # An underscore: a team's op of its own, of which the built-in rule of the name says nothing.
         if self.base is None or self._op_of(name).endswith("_"):
             return self.primitives.facts(name)
         return facts_of(self._section(name))
@@ -199,6 +208,7 @@ class Table:
 
     def home(self, rule: Rule) -> "Table":
         """Return the table a rule is from: the names in its formulas are looked up there."""
+        # `is`: the base may have another rule of that name.
         if self._rules.get(rule.name) is rule or self.base is None:
             return self
         return self.base.home(rule)
@@ -243,6 +253,7 @@ class Table:
 
     def fused(self, rule: Rule, parameter: str) -> Node | None:
         """Return the formula of a parameter's gradient as one call of PyTorch's, `silu_backward(grad, x)`; None without one."""
+        # A space cannot stand in a parameter, so this key is no other's.
         key = (rule.op, f"{parameter} fused")
         if parameter not in rule.fused:
             return None

@@ -126,6 +126,7 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
             place = places((name,), key=True)
             hint = "a rule is a table: [exp]"
             problems.append(ScaffoldError(f"'{name}' is not a rule", place, hint))
+        # The table is made of the sections without such problems; the others are only told.
         elif found := list(_bad_keys(entry)):
             problems += found
         else:
@@ -200,6 +201,7 @@ def _are_strings(value: Any) -> bool:
 def _bad_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     """Yield the problems of a section with known keys of the right types: of its call, its gradients, samples and formulas."""
     heads = _heads(entry)
+    # The first spelling is the `call`; the `also` ones may leave out its parameters.
     spelled = spelling(heads[0], heads[0], table.graph)
     if spelled is None:
         hint = "like 'torch.exp(x)', 'x.sum(dim=None)', 'x.mT' or 'x + y'"
@@ -231,7 +233,7 @@ def _bad_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
 
 
 def _bad_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldError]:
-    """Yield a problem for each other spelling of a call that is none, or has a parameter the call does not have."""
+    """Yield a problem for each text of `also` that is no spelling of a call, or has a parameter the call lacks."""
     for head in entry.raw.get("also", ()):
         spelled = spelling(head, entry.raw["call"], table.graph)
         if spelled is None:
@@ -251,6 +253,7 @@ def _bad_call(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldErr
     said = None
     if spelled.kind in ("method", "attribute"):
         said = judged_value(spelled.name)
+    # A function without a module is the team's own: it is not judged.
     elif spelled.kind == "function" and "." in spelled.name:
         said, _ = judged(full_name(spelled.name))
     if said is not None:
@@ -308,7 +311,7 @@ def _bad_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
 def _unknown_parameter(
     entry: Entry, name: str, names: set[str], *path: str
 ) -> ScaffoldError:
-    """Return the error for a `name` that is no parameter of the call (`names` are), at the key `path`."""
+    """Return the error for a `name` that is none of the call's parameters (`names`), at the key `path`."""
     hint = did_you_mean(name, names) or f"its parameters: {', '.join(sorted(names))}"
     return entry.problem(f"'{name}' is not a parameter", *path, hint=hint)
 

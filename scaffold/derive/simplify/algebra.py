@@ -85,6 +85,7 @@ def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
                     products.op(below.without(Product(below=(op,)))),
                     products.op(above.without(Product(tensors=(op,)))),
                 ]
+                # In the order of `a` and `b`.
                 found = make.mul(*(parts if below is one else parts[::-1]))
                 whole = shapes.broadcast(a.shape, b.shape)
                 return found if found.shape == whole else None
@@ -105,6 +106,7 @@ def _product_with_zero(make: Maker, a: Op, b: Op) -> Op | None:
 def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
     """Return `g` for `g * s / s` if the shape stays, as for `(x / s).clamp(-8, 7) * s` in every quantiser; in 8 of 661 known ops."""
     above = make.deep_products.of(a)
+    # Of `s / s` alone, 0/0 would disappear.
     if b not in above.tensors or len(above.tensors) == 1:
         return None
     found = make.deep_products.op(above.without(Product(tensors=(b,))))
@@ -267,7 +269,7 @@ class DividedFirst:
         self.roots = whole if several else None
 
     def __call__(self, op: Op, divided: bool = False) -> Op | None:
-        """Return the value of an op computed from the quotient; with `divided`, the value over `count`, for an operand of a dropped division.
+        """Return the value of an op over the quotient; with `divided`, the value over `count`, for an operand of a dropped division.
 
         None if it is impossible.
         """
@@ -283,8 +285,10 @@ class DividedFirst:
         if op.rule == "zeros":  # only its dtype and device are read
             like = self(op.args[0]) or self(op.args[0], True)
             return like and self.make.program.over(op, (like,))
+        # Also with `divided`: of `g * x` only `g` is divided.
         if not self._reads(op):
             return op
+        # With `divided`, one division is dropped already, above this op.
         if op.facts.operator == "/" and not divided:
             rest = self._without_count(op.args[1])
             if rest is not None:
@@ -320,8 +324,10 @@ class DividedFirst:
 
         Then its value over `count` is computed from these operands over `count`.
         """
+        # A sign, `-g`, is no difference; it counts as linear below.
         operator = op.facts.operator if len(op.args) == 2 else ""
         if op.rule in CHOICES or operator in ("+", "-"):
+            # Without the mask of a `where`, which must not read the gradient.
             values = op.args[-2:]
             return all(arg in values for arg in read) and all(
                 arg in read or is_number(arg, 0) for arg in values
@@ -469,6 +475,7 @@ class _Scalars:
 
         def whole(item: Op) -> bool:
             """Return whether an op is one factor: read by several, or neither a product nor a quotient by a scalar."""
+            # The product itself may have several readers: it is only written in another order.
             if item in self.whole or self.uses[item] > 1 and item is not op:
                 return True
             by_one_number = item.rule == "div" and _is_small(item.args[1])
@@ -483,6 +490,7 @@ class _Scalars:
         numbers = len(product.statics) + (product.number != 1)
         if not large or not (small or product.below):
             return None
+        # A single scalar costs one pass wherever it stands.
         if numbers + len(small) + len(below) < 2:
             return None
         minus = product.number == -1
@@ -537,7 +545,7 @@ class _Scalars:
 
 
 def _smallest(tensors: Sequence[Op]) -> list[Op]:
-    """Return the factors of a product to multiply first: the scalars; without any, factors with a dim of size 1, as `rstd` in `x * rstd**3`.
+    """Return the factors of a product to multiply first: the scalars, or else those with a dim of size 1, as `rstd` in `x * rstd**3`.
 
     Of several such shapes the most common one is taken; none if all factors are reduced.
     """

@@ -56,6 +56,7 @@ def _in_one_dtype(
     Statistics of a norm are either kept as the forward computed them, or computed again of the arguments as they are cast.
     """
     rule = make.applier.table.of_op(op.rule)
+    # Not strict: an op of the engine has no rule, hence no parameters.
     named = zip(args, rule.parameters if rule else ())
     statistics = [*filter(_is_statistic, args)]
     fixed = [arg for arg, item in named if item.name in op.facts.indices] + statistics
@@ -148,12 +149,14 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
         return True
     if op.rule == "cast":
         return _has_dtype_of(op.args[1], like)
+    # `x.to(y.dtype)`
     if op.rule == "to" and op.args[1].rule == "dtype":
         return _has_dtype_of(op.args[1].args[0], like)
     kept = op.facts.autocast == "number_first" and op.args[0].is_tensor
     if op.facts.autocast and not kept or op.rule == "vjp":
         return False
     said = op.facts.dtype
+    # The position of the argument that gives the dtype.
     if isinstance(said, int):
         return _has_dtype_of(op.args[said], like)
     given = _alike(op, op.args) if said in ("promoted", "uniform") else []

@@ -110,6 +110,7 @@ def with_one_softmax(
         if softmax is not None and _is_along(make, op.args[0].args[1], softmax):
             return softmax
         args = tuple(map(of, op.args))
+        # A sum of replaced terms, whose common softmax may be factored out now.
         joins = op.facts.operator == "+" and args != op.args
         return make.add(*args) if joins else rebuilt(make, op, of)
 

@@ -57,7 +57,7 @@ class Registry:
         return register
 
     def on_each(self, *names: str) -> Callable[[Function], Function]:
-        """Return a decorator that registers a simplification of several primitives: it gets the maker, the primitive's name, the arguments."""
+        """Return a decorator that registers a simplification of several primitives: it gets maker, primitive's name and arguments."""
 
         def register(function: Function) -> Function:
             for name in names:
@@ -122,6 +122,7 @@ class Maker(Algebra):
 
         Raise `UnsupportedError` for Python values of a primitive of tensors alone.
         """
+        # Python values alone, except in `where`: that is left to the passes below.
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
             if folded is None and self._keeps_zero(name, args[0]):

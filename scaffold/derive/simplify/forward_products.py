@@ -4,6 +4,9 @@ A name that the forward has already is read, so nothing is multiplied again: `g 
 
 In: the factors of a product of the backward. Out: the op with a forward product in their place, or None. Invariant: the same value
 in exact arithmetic; no result is kept that the gradients do not read anyway.
+
+Words: a `term` is a forward product as its factors, `whole` the product of the backward in which it is looked for. A product is met
+again if all its factors are in there; it is absorbed if some of them stand below a sum, and the others beside it.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -59,7 +62,7 @@ def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
-    """Return the product `whole` with the forward's `op` in place of its factors `term`, where the first of them stood."""
+    """Return the product `whole` with the forward's `op` in place of its factors `term`, at the place of the first one."""
     rest = whole.without(term)
     if not rest.has_factors:
         return (
@@ -69,6 +72,7 @@ def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
         )
     at = min(whole.tensors.index(item) for item in term.tensors)
     tensors = list(rest.tensors)
+    # Fewer factors may be left than stood before it.
     tensors.insert(min(at, len(tensors)), op)
     return make.products.op(rest._replace(tensors=tuple(tensors)))
 
@@ -87,6 +91,7 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
             continue
         summed, *rest = outer.args
         inner = make.products.of(summed)
+        # `common` and `without` split the factors of xhat: those in the sum, those beside it.
         inside = inner.common(term)  # xc, below the sum
         outside = term.without(inside)  # rstd, beside it
         taken = outside.times(Product(1, (), (outer,)))

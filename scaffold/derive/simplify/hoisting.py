@@ -124,6 +124,7 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
     inner = make(name, *(arg.args[0] if arg in sums else arg for arg in args))
     if inner.shape != first.args[0].shape or inner.kind != first.kind:
         return None
+    # A sum whose shape is that of an input, read from it, if there is one.
     like = next((op for op in sums if op.like is not None), first)
     return make.summed_to(inner, like.shape, like.like)
 

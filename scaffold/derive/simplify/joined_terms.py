@@ -46,6 +46,7 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
     several: dict[tuple[Shape, str, object], list[Op]] = {}
     for op in terms:
         if (dim := _dim(op)) is not None:
+            # The dims -1 and 1 of a matrix are one; of an unknown rank only equal numbers are.
             at = shapes.position(op.shape, dim)
             key = (op.shape, op.kind, dim if at is None else at)
             several.setdefault(key, []).append(op)
@@ -117,6 +118,7 @@ def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
     )
     filled = sum(part.end - part.start for part in sure)
     overlap = any(one.end > two.start for one, two in pairwise(sure))
+    # Some part has unknown indices, two have one in common, or most of the dim is zeros.
     if len(sure) < len(parts) or overlap or 2 * filled < size:
         return None
     lines = all(part.line for part in sure)
@@ -189,8 +191,10 @@ def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
     if sizes.divided(size, len(terms)) is None:
         return None
     values = [starts[at] for at in range(len(terms))]
+    # The new dim stands right behind that of the parts, from either end.
     inner = dim if dim < 0 else dim + 1
     stacked = _stacked(make, values, make.const(inner))
+    # `flatten(-2)` ends at the last dim by default.
     last = dim == -1 or terms[0].shape.rank == dim + 1
     ends = (dim - 1, dim) if dim < 0 else (dim, dim + 1)
     flat = make.flatten(stacked, *map(make.const, ends[:1] if last else ends))
@@ -208,6 +212,7 @@ def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
             return None
         value, _, start, end, step = op.args
         first = literal(start) or 0
+        # To the end, in steps of n.
         if literal(end) is not None or literal(step) != len(terms):
             return None
         if type(first) is not int or first in found:
@@ -235,6 +240,7 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
     while bound is not None and bound in begins:
         op = begins.pop(bound)
         end = program.value_of(op.args[3])
+        # `x[:n]` and `x[n:]` fit for any `n`; a slice between two bounds only if these are in order.
         if chain and literal(end) is not None and not _follows(program, bound, end):
             return None
         chain.append(op)
@@ -245,7 +251,7 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _follows(program: Program, start: Op, end: Op) -> bool:
-    """Return whether the bound `end` is certainly not before `start`, both counted from the first index: the slice between is no overlap."""
+    """Return whether the bound `end` is certainly not before `start`, both counted from the start: the slice between is no overlap."""
     one, two = program.size_of(start), program.size_of(end)
     return sizes.is_never_negative(one) and sizes.is_never_negative(
         sizes.minus(two, one)
@@ -310,6 +316,7 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
     for into, op in ((a, b), (b, a)):
         fits = op.rule in SCATTERS and op.args[0].rule == "zeros"
         fits = fits and (into.kind, into.shape) == (op.kind, op.shape)
+        # A number 0 has no memory to scatter into.
         if not fits or into.rule == "cond" or may_be_zero(into) or make.opaque(op):
             continue
         if op.rule == "index_put" and literal(op.args[3]) is not True:
@@ -389,6 +396,7 @@ def _branch_sum(
     """
     total: Op | None = None
     for op, minus in terms:
+        # A choice by another test stays a term in both branches.
         zero = _comes_to_zero(make, op) and op.test is test
         term = op.args[at] if zero else op
         if is_number(term, 0):

@@ -198,6 +198,7 @@ class _Reader(NamedTuple):
         if rule in SUMS:
             return plain._replace(sum=_sum(plain))
         product = _product(plain)
+        # Not `x ** 5`, which is its own only factor.
         is_one = rule in PRODUCTS and product != Product(1, (), (plain,))
         return plain._replace(product=product) if is_one else plain
 
@@ -205,6 +206,7 @@ class _Reader(NamedTuple):
 def _product(item: Pattern) -> Product[Pattern]:
     """Return a pattern as a product of patterns: `2 * x / y` -> number 2, x above, y below; `x**2` -> x twice."""
     match item:
+        # True is an int to Python.
         case Value(int() | float() as value) if not isinstance(value, bool):
             return Product(value)
         case Application("neg", (inner,)):
@@ -311,7 +313,7 @@ class Matcher:
             yield from self._product(item, product, bound)
 
     def _product_of(self, op: Op) -> Product[Op]:
-        """Return the factors of an op, with all numbers multiplied together; other Python values count as tensors, so `statics` is empty."""
+        """Return the factors of an op, all numbers multiplied together; other Python values count as tensors, so `statics` is empty."""
         if op not in self._products:
             plain = taken_apart(op, every=True)
             above = [*plain.tensors, *plain.statics]
@@ -365,6 +367,7 @@ def _in_any_order(
     if not items:
         yield bound
         return
+    # False sorts before True: the specific items first.
     first, *rest = sorted(items, key=_is_vague)
     for at, part in enumerate(parts):
         for found in match(first, part, bound):
@@ -391,6 +394,7 @@ def close(one: Number, two: Number) -> bool:
 
 def _is_value(op: Op, value: object) -> bool:
     """Return whether an op is the Python value `value`; numbers are compared up to rounding, whatever their types."""
+    # True is an int to Python, but no number in a pattern.
     if isinstance(value, bool) or not isinstance(value, int | float):
         known = literal(op)
         return type(known) is type(value) and known == value

@@ -50,6 +50,7 @@ class Product(NamedTuple, Generic[Factor]):
     def inverse(self) -> "Product[Factor]":
         """Return the product with numerator and denominator exchanged."""
         return Product(
+            # `1 / 1` would be 1.0, and written so.
             1 / self.number if self.number != 1 else 1,
             self.static_below,
             self.below,
@@ -151,6 +152,7 @@ class Products:
         made: Op | None = None
         for op in dict.fromkeys(product.tensors):
             count = product.tensors.count(op)
+            # A factor that stands twice is written `x ** 2`, at its first place.
             power = op if count == 1 else make("pow_exponent", op, const(count))
             made = power if made is None else make.mul(made, power)
         for op in product.below:

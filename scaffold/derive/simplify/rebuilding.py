@@ -4,6 +4,8 @@ A pass (`scalars_first`, `present`, ...) says what to make of one op; `renewed` 
 
 In: the roots, the ops to keep, a pass's replacement of any other op. Out: the replacement of each op below the roots. Invariant:
 each op is replaced once; an unchanged op is the same object.
+
+Words: `of(arg)` is the replacement of an argument, a `Renewal`; `kept` ops stay, and so does what only they read.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -45,6 +47,7 @@ def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
     if op.rule == "cond":
         return chosen(make, op, op.test, *args)
     rule = op.rule
+    # A minus that came up by the pass: `a + -b` is `a - b`.
     if rule in TURNED and args[1].rule == "neg" and not make.opaque(args[1]):
         rule, args = TURNED[rule], (args[0], args[1].args[0])
     return make.program.op(

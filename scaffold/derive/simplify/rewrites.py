@@ -63,6 +63,7 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
 
 def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
     """Return whether two specifications mean the same dims of a shape, as -1 and 1 of a matrix; False if one means all dims, or none."""
+    # Nothing to compare: one of them has no dims, or both are written alike.
     if not one or not two or one == two:
         return one == two and bool(one)
     places = [{shapes.position(shape, dim) for dim in dims} for dims in (one, two)]
@@ -132,6 +133,7 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
     if a.facts.category != "reduction" or len(a.args) != 3 or make.opaque(a):
         return None
     x, dims, keepdim = a.args
+    # The same dims as written, or one dim counted from the other end.
     whole = dims_of(dims) == dims_of(dim)
     one = isinstance(literal(dims), int) and _same_dim(a, dims, dim)
     if literal(keepdim) is True and (whole or one):
@@ -290,6 +292,7 @@ def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
     for at, factor in enumerate(product.tensors):
         if factor.rule == "sum" and not make.opaque(factor):
             x, dim, keepdim = factor.args
+            # Equal Python values are one op, so `is` compares them.
             if count(make, x, dim) is b:
                 none = literal(dim) is None
                 mean = make.mean(x) if none else make.mean(x, dim, keepdim)
@@ -433,6 +436,7 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
         statics=(),
         static_below=(),
     )
+    # Nothing, or only a sign, could be taken out; or nothing would be left inside.
     same = outer.number in (1, -1) and not (outer.tensors or outer.below)
     if same or outer == term:
         return None
@@ -454,6 +458,7 @@ def has_poles(op: Op) -> bool:
         return True
     if op.facts.operator == "**":
         exponent = literal(op.args[1])
+        # An exponent that only the call tells may be negative.
         return not isinstance(exponent, int | float) or exponent < 0
     passes = op.rule in LINEAR or op.rule == "accumulated" or op.facts.linear
     return passes and any(map(has_poles, op.args))

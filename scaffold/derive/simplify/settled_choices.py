@@ -4,6 +4,9 @@ The gradient of an optional input is computed only if that input is given, so te
 
 In: the graph of such a gradient. Out: the replacement of each op of the graph. Invariant: equal whenever the input is given; a
 value also read by other gradients stays, since it would be computed twice.
+
+Words: a choice is `a if test else b`; it is settled if its test is decided in the branch of the gradient; `kept` ops stay as they
+are; a test's presence part is `bias is not None`.
 """
 
 from collections.abc import Collection
@@ -44,6 +47,7 @@ def _with_input(program: Program, name: str, test: Op) -> int | Op:
     left = tuple(part for part in test.args if not is_presence(part, name))
     if len(left) == len(test.args):
         return test
+    # `bias is not None or flag` holds by its first part.
     if test.is_python("boolean", "or") or not left:
         return 0
     return left[0] if len(left) == 1 else program.python("boolean", "and", *left)

@@ -141,6 +141,7 @@ class _Step:
         }
         self.names = known.taken | names
         lines = lines_of(statements, known.wanted)
+        # By identity: of two equal statements each serves its own inputs.
         self.serves = {id(line.statement): line.serves for line in lines}
         self.assigned = [
             name for item in assignments(statements) for name in written(item)
@@ -183,6 +184,7 @@ class _Step:
         if node.kind not in OPERATIONS or node in self.fixed:
             return False
         inner = list(node.walk())
+        # A lambda has names of its own; `body` is a forward kept as the user wrote it.
         if any(part.kind in ("lambda", "body") for part in inner):
             return False
         if any(True for part in inner for _ in written_to(part)):
@@ -256,6 +258,7 @@ class _Step:
         if not isinstance(item, Assign) or item.value is not node or item.operator:
             return None
         name = item.target.label
+        # A gradient is assigned under a test of its own, where others may not see it.
         is_local = item.target.kind == "name" and not name.startswith("grad_")
         return item if is_local and self.assigned.count(name) == 1 else None
 

@@ -126,6 +126,7 @@ class _Known:
             at, *more = (k for k, names in enumerate(inside) if name in names)
             if more or name in self.fixed or name in free[at]:
                 continue  # other blocks read it, or it is not assigned here first
+            # Its own names and those of blocks without a test; the names of such a block are seen by all.
             visible = (
                 names
                 for k, names in enumerate(inside)
@@ -156,8 +157,10 @@ class _Known:
             elsewhere = frozenset[str]().union(*free[:at], *free[at + 1 :])
             reads = Counter(_reads(block.statements))
             assigned = Counter(_assigned(block.statements))
+            # Assigned once, and read once.
             once = {name for name, n in assigned.items() if n == reads[name] == 1}
             once -= self.fixed | changed | elsewhere
+            # All but a block for all inputs stand under an `if`.
             width = LINE - METHOD - self.indent - STEP * (block.serves != self.every)
             few = self._in_fewer_lines(block.statements, once, changed, width)
             found.append(block._replace(statements=few))
@@ -209,7 +212,7 @@ class _Known:
         )
 
     def _width(self, item: Assign) -> int:
-        """Return the length of a line as `render` writes it: a gradient of an op with one input has an annotation, `grad_x: Tensor = ...`."""
+        """Return the length of a line as `render` writes it: the gradient of a sole input has an annotation, `grad_x: Tensor = ...`."""
         name = item.target.label
         typed = len(self.spec.inputs) == 1 and name in gradient_names(self.spec)
         return len(f"{name}{': Tensor' * typed} = {emit(item.value)}")

@@ -5,6 +5,9 @@ A user who writes `x.sum(dim=1)` and `x.transpose(-2, -1)` gets a backward with 
 
 In: the expressions of a forward, before the backward is written. Out: a `Dialect`, by which `printer` spells ops. Invariant: all
 spellings have the same value; if the forward mixes several, the rule's own spelling is taken.
+
+Words: a way is another spelling of a primitive, `x.transpose(-2, -1)` for `x.mT`; a law is an identity of the table by which two
+calls are the same; a sum is fused if it is written as one call of `torch.addcmul`.
 """
 
 import re
@@ -55,6 +58,7 @@ class Dialect(NamedTuple):
         A tuple with the first dim is always counted from the start: `(0, 1)`, not `(-3, -2)`. Without a known `rank` nothing
         changes.
         """
+        # `-rank` is the first dim, counted from the end.
         with_first = isinstance(dims, tuple) and rank is not None and -rank in dims
         if not (self.from_start or with_first) or rank is None:
             return dims
@@ -86,6 +90,7 @@ def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
         rule = table.rule(callee.label)
         used.add(rule.name)
         values = [emit(arg) for arg in node.args[1:]]
+        # Keywords name the last arguments, so the two are paired from the end.
         given = dict(zip(reversed(node.keywords), reversed(values), strict=False))
         positional = values[: len(values) - len(given)]
         # `x.transpose(-2, -1)`: the law says that it is `mT`.
@@ -121,6 +126,7 @@ def _is_fused(op: Op, product: Op, other: Op) -> bool:
     `other` is one value, or a multiple of one (`2 * x`): a longer sum reads worse inside a call.
     """
     operator, parts = other.facts.operator, (other, *product.args)
+    # `2 * x`, or no operator at all: `x.exp()`.
     short = operator == "*" and other.args[0].kind == "static" or not operator
     other_fits = short and other.rule not in CHOICES and op.shape != SCALAR
     same = all(part.kind == "real" and part.shape == op.shape for part in parts)

@@ -88,6 +88,7 @@ def in_place_call(graph: Graph, written: Node, op: Op, first: Node) -> Node | No
     if written.kind != "call" or op.facts.in_place is None:
         return None
     callee, *args = written.args
+    # `x.scatter(1, i, g)` has `x` before the dot, `torch.scatter(x, 1, i, g)` among its arguments.
     rest = args if callee.args[:1] == (first,) else args[1:]
     method = graph.node("attribute", op.facts.in_place, (first,))
     return graph.node("call", "", (method, *rest), written.keywords)
@@ -147,6 +148,7 @@ class InPlace(NamedTuple):
         first, second = op.args
         if self._free(op, first):
             return self._combined(op.rule, method, first, second)
+        # Not `a - b` nor `a / b`, which written into `b` would be another value.
         if op.rule in ("add", "mul") and self._free(op, second):
             return self._combined(op.rule, method, second, first)
         return None
@@ -161,6 +163,7 @@ class InPlace(NamedTuple):
             and value.shape == op.shape != SCALAR
             and (not self._is_named(value) or value in single)  # `single`: read once
             and not may_be_number(value)
+            # Sets of the values that decide a dtype: the value's dtype is the result's, if it has them all.
             and precision(value) >= precision(op)
             and self._holds_batches(op, value)
         )
@@ -210,6 +213,7 @@ class InPlace(NamedTuple):
             return self._added_one_hot(rule, own, other)
         if rule in SUMS and other.rule == "mul" and not self._is_named(other):
             factor, value = other.args
+            # `own.add_(x, alpha=2)`; a Python number stands first in a product.
             if factor.kind == "static" and value.kind == "real":
                 alpha = self.node(factor)
                 return self._method(own, method, self.node(value), alpha=alpha)
@@ -265,6 +269,7 @@ class InPlace(NamedTuple):
         if op.rule != "where":
             return None
         mask, number, value = op.args
+        # `masked_fill_` takes a number, and fills where the mask is true.
         if number.rule == "const" and self._free(op, value):
             given = map(self.node, (mask, number))
             return self._method(value, "masked_fill_", *given)

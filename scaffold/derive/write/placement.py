@@ -101,6 +101,7 @@ def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | Non
         case Node("binary", "+" | "-" as sign, (one, two)):
             if one is made and made not in two.walk():
                 return graph.node("binary", sign, (target, two))
+            # Only a sum may be turned around; `x - part` is no `g + ...`.
             if sign == "+" and two is made and made not in one.walk():
                 return graph.node("binary", sign, (target, one))
     return None
@@ -122,6 +123,7 @@ def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...
         for_most = len(line.serves) > 2 and is_for_most(spec, line.serves)
         owner = _owner(line.statement)
         free = owner in always_given and is_for_most(spec, read_for[owner])
+        # The line of a gradient itself keeps its test.
         return all_inputs if (for_most or free) and not gradients else line.serves
 
     return tuple(line._replace(serves=serves(line)) for line in lines)
@@ -265,7 +267,10 @@ def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
 
 
 def _as_one(one: If, two: If) -> If | None:
-    """Return two consecutive `if`s as one if their tests are equal or opposite, else None: `if t: a`, `if not t: b` -> `if t: a, else: b`."""
+    """Return two consecutive `if`s as one if their tests are equal or opposite: `if t: a`, `if not t: b` -> `if t: a, else: b`.
+
+    None for other tests.
+    """
     if one.test.names() & written(one):  # the first may change the outcome
         return None
     comments = (*one.comments, *two.comments)
@@ -293,8 +298,8 @@ def under(
 def without_copy(lines: list[Statement], sole: bool) -> Lines:
     """Assign a branch's result at once, without the copy at its end: `h = f(x)`, `y = h` -> `y = f(x)`.
 
-    `sole`: nothing but this copy reads `h`. Then an `if` before the copy may assign it, too: `if t: h = a`, `else: h = b`, `y = h`. A single
-    line needs no `sole`: between it and the copy, the last line of the branch, no other can read `h`.
+    `sole`: nothing but this copy reads `h`. Then an `if` before the copy may assign it, too: `if t: h = a`, `else: h = b`, `y = h`. A
+    single line needs no `sole`: between it and the copy, the last line of the branch, no other can read `h`.
     """
     match lines:
         case [*before, Assign(target, copied)]:

@@ -144,6 +144,7 @@ class Printer:
         def reads_another(op: Op) -> bool:
             """Return whether a name in the expression of an op has changed."""
             if op not in changed:
+                # The name of an argument hides whatever is below it.
                 changed[op] = any(
                     arg in others or arg not in names and reads_another(arg)
                     for arg in op.args
@@ -174,6 +175,7 @@ class Printer:
             return over
         # Of `a + b * c` to be fused: the product, and `a`; else the op alone.
         product, *rest = self.dialect.fused.get(op, (op,))
+        # A product with a name is read by it, so there is nothing to fuse.
         if rest and product not in self.names:
             nodes = map(self.node, (*rest, *product.args))
             return self.function("torch.addcmul", *nodes)
@@ -257,6 +259,7 @@ class Printer:
         pairs = list(zip(spelling.parameters, args, strict=True))
         if spelling.kind == "method":
             callee = self._attribute(self.node(args[0]), spelling.name)
+            # The first argument stands before the dot.
             return self._called(callee, pairs[1:], along=along)
         callee = self.function(spelling.name).args[0]
         linalg = spelling.name.startswith("torch.linalg.")
@@ -266,6 +269,7 @@ class Printer:
         """Return a signed value, the sign on the first factor of a product: `-a * b` for `-(a * b)`; two minus signs cancel."""
         if label == "-" and value.kind == "unary" and value.label == "-":
             return value.args[0]
+        # A sign binds tighter than a product anyway: no brackets are needed.
         if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
             left, right = value.args
             return self.graph.node(
@@ -291,11 +295,13 @@ class Printer:
         owner = callee.args[0].label if callee.args else ""
         by_name = by_name or owner == "linalg"
         for parameter, op in pairs:
+            # Each item of a list is passed for itself; an empty list is passed as `()`.
             if parameter.starred and op.rule == "list" and op.args:
                 args += map(self.node, op.args)
             elif parameter.default is not None and self._is_default(
                 parameter.default, op
             ):
+                # From here on, a position would mean another parameter.
                 skipped = True
             elif (  # by keyword
                 skipped
@@ -370,6 +376,7 @@ class Printer:
     def _shape_of_value(self, shape: Shape) -> Node:
         """Return the shape of a forward value, or the broadcast of such shapes, for a shape no tensor in memory has."""
         match shape.origin:
+            # A forward value that has the broadcast shape itself is read instead.
             case Broadcast(parts) if shape not in self.owners:
                 several = map(self.shape, parts)
                 return self.function("torch.broadcast_shapes", *several)
@@ -448,6 +455,7 @@ class Printer:
         (dim,) = op.args
         index, shape = self.node(dim), self.shape(op.asked)
         sizes, at = shape.args, number(dim)
+        # In `(*x.shape[:-1], 1)` positions of the tuple are no dims.
         plain = shape.kind == "tuple" and all(size.kind != "starred" for size in sizes)
         if plain and isinstance(at, int) and -len(sizes) <= at < len(sizes):
             return sizes[at]
@@ -576,6 +584,7 @@ class Printer:
         """Return `torch.zeros_like(x)`, or `x.new_zeros(shape)` if the shape is not that of `x`; `x` gives the dtype and the device."""
         shape = self.shape(op.asked)
         like = self._named_like(op.args[0])
+        # Equal expressions are one node of the graph, so `is` compares them.
         same_shape = shape.kind == "attribute" and shape.args[0] is like
         source = op.args[0]
         if same_shape or (source.shape == op.asked and self.node(source) is like):
@@ -589,6 +598,7 @@ class Printer:
         """
         if op in self.names or op.rule in ("input", "cotangent"):
             return self.node(op)
+        # An incoming gradient is there anyway.
         for other in self.holders.sure:
             if other.rule == "cotangent" and other.kind == op.kind:
                 return self.node(other)
@@ -712,17 +722,20 @@ class Printer:
         whole = self.graph.node("slice", "", (absent,) * 3)
         dots = self.graph.constant("...")
         node, found = self.node(value), None
+        # A negative dim is counted from the end, behind `...`.
         start = [dots] if dim < 0 else []
         # The value is a part itself, written with an index: extend that, if it can be.
         of_part = WRITERS.get(value.rule) in (Printer._select, Printer._slice)
         if of_part and node.kind == "subscript":
             inner = node.args[1]
             parts = [*inner.args] if inner.kind == "tuple" else [inner]
+            # Both indices must count from the same end: with dots in front, or without any.
             if parts[: len(start)] == start and (start or dots not in parts):
                 found = _with_part(parts, whole, dim, part)
         if found:  # joined: index the inner value
             node = node.args[0]
         else:
+            # Never None here: no dim has a part yet.
             found = _with_part(start, whole, dim, part) or []
         index = (
             found[0] if len(found) == 1 else self.graph.node("tuple", "", tuple(found))
@@ -757,6 +770,7 @@ def index_of(dims: list[object]) -> list[str] | None:
     parts: list[str] = []
     for dim in plain:
         at = -dim - 1 if dim < 0 else dim
+        # Nothing is added for a negative difference: the new dim stands among known ones.
         parts += [":"] * (at - len(parts))
         parts.insert(at, "None")
     return ["...", *reversed(parts)] if plain[0] < 0 else parts
@@ -773,6 +787,7 @@ def _with_part(
     ordered = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
     slices = [at for at, item in enumerate(ordered) if item.kind == "slice"]
     count = -dim - 1 if dim < 0 else dim
+    # The index does not reach the dim: all before it is whole.
     if count >= len(slices):
         ordered += [whole] * (count - len(slices)) + [part]
     elif ordered[slices[count]] == whole:
@@ -794,6 +809,7 @@ def unsliced(printer: Printer, op: Op) -> Node:
     zeros = printer.method(printer.node(g), "new_zeros", printer.shape(op.shape))
     args, keywords = [zeros, printer.node(g)], []
     for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
+        # None and dim 0 are the defaults.
         if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
             keywords.append(name)
             bound = name in ("start", "end")

@@ -84,6 +84,7 @@ class Safety:
 
         A choice needs nothing that its own test shows: `x * 2 if x is not None else 0` needs no `x`.
         """
+        # Asked first: a value that may be None is among the `held` ones, too.
         if op in self.optional:
             return self.inside.get(op) or frozenset({_named(op)})
         if op.rule == "static":
@@ -134,8 +135,8 @@ def guard_of(
 ) -> Outcome | None:
     """Return the outcome of one of the `tests` that guards a need and no more: (`x is not None`, 0) for the need "x".
 
-    None if there is no such test, or if `is_met` says that some reader of the value stands where the need is not met: it would lack
-    the value. A need is the name of an input, or an outcome: a test, with 0 for true and 1 for false.
+    None if there is no such test, or if `is_met` is False: some reader of the value stands where the need is not met, and would
+    lack the value. A need is the name of an input, or an outcome: a test, with 0 for true and 1 for false.
     """
     if not isinstance(need, str):
         return need if need[0] in tests and is_met(need) else None
@@ -227,6 +228,7 @@ class Scheduler:
         # How many ops read each; `several` are those with more readers than one.
         readers: dict[Op, int] = {}
         for op in self.below.values():
+            # `x * x` is one reader of `x`.
             for arg in {*op.args}:
                 readers[arg] = readers.get(arg, 0) + 1
         self.several = {op for op, count in readers.items() if count > 1}
@@ -239,6 +241,7 @@ class Scheduler:
         ]
         self.conds = [op for op, *_ in self.users_first if op.rule == "cond"]
         tests = (op for op in self.below.values() if op.rule == "cond")
+        # From the last to the first, so that of choices by one test the first remains below.
         first = sorted(tests, key=lambda op: op.serial, reverse=True)
         self.tested = {op.test: op.serial for op in first}  # the first such `cond`
         # The first term of such a sum takes the sum's name, unless something else reads
@@ -257,10 +260,12 @@ class Scheduler:
 
         A view never gets one, nor does the negative of a named value. With `sparing` the short ones get it at 2, to save the pass.
         """
+        # `-x` of a named `x`.
         if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
             return inf
         if is_small_multiple(op):
             value = op.args[1]
+            # Without a name, each use of the product would compute the value again, too.
             has_name = value in held or value in self.several or is_never_named(value)
             return 3 if has_name else 2
         return 3 if is_brief(op) and not sparing else 2
@@ -350,6 +355,7 @@ class Scheduler:
         None if the op is safe in neither.
         """
         common = _common(places)
+        # A reader stands right there, so the value is computed there in any case.
         if common in places:
             return common
         return _guarded(places, common, self.below, self.tested, self.safe, op)
@@ -396,15 +402,18 @@ def _guarded(
     def tests(place: Region) -> list[Outcome]:
         return [(below[step % SHARED].test, at) for step, at in place if step >= 0]
 
+    # A negative step is the branch of a gradient, which has no test in the graph (`step >= 0`).
     around = tests(common)
     # Tests around every place, though not yet in the common region.
+    # Sorted, so that each run nests tests in one order.
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
+    # In the order of the graph: `tested` begins with the last choice.
     tests_there = list(reversed(tested))
     present = safe.there(common)
 
     def is_met(need: str | Outcome) -> bool:
-        """Return whether every place meets a need: its input is present present, or a test around it says so."""
+        """Return whether every place meets a need: its input is present, or a test around it says so."""
         return all(
             need in safe.there(place) or any(meets(pair, need) for pair in tests(place))
             for place in places

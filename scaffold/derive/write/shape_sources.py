@@ -130,6 +130,7 @@ class Holders:
         """Return a shape as the start of another one and known sizes: `(*x.shape[:-1], 1)`; None if no tensor has such a start."""
         assert shape.dims is not None
         for op in self._holding():
+            # Only dims behind the leading ones can be counted from the end.
             for cut in range(1, op.shape.trailing + 1):
                 same = (op.shape.dims or ())[:-cut]  # both must start with these
                 if same != shape.dims[: len(same)] or not same:
@@ -168,6 +169,7 @@ class Holders:
         """Yield the tensors surely present, in order of preference: gradients and inputs, locals, the optional input of this gradient."""
         yield from self.sure
         for op in self.held:
+            # Yielded before or after this loop, or only where no other tensor has the shape (`last`).
             elsewhere = op in self.sure or op in self.optional or op in self.last
             if not elsewhere and is_there(op):
                 yield op
@@ -232,9 +234,10 @@ class Holders:
             return None
 
     def _sum(self, terms: sizes.Terms) -> Node | None:
-        """Return a sum of products of sizes, each with its count: `2 * x.shape[0] - 1`; subtracted ones come last. None if there are none."""
+        """Return a sum of products of sizes, each with its count: `2 * x.shape[0] - 1`, the subtracted ones last; None without terms."""
         found: Node | None = None
         for product, count in sorted(terms.items(), key=lambda item: item[1] < 0):
+            # A count of 1 is left out, unless the term is that number alone.
             number = (abs(count),) if abs(count) > 1 or not product else ()
             term = self._multiplied((*number, *product))
             label = "-" if count < 0 else "+"

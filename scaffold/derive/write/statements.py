@@ -12,7 +12,8 @@ not by repeating the forward's; a value is `asked` for if its shape is read thou
 forward value, `via` one reader's part of a cotangent to that value and the reader. A region is the branches around a line,
 outermost first. A root is the gradient of an input. A temporary is a value of the backward with one reader, which may be written
 over in place. An attempt writes all statements for one choice of names; what it lacks (names of values asked for, of parts of long
-lines) is given to the next.
+lines) is given to the next. `again` says of lines and names that they are of the forward, repeated in the backward; `over` are the ops
+that write over a temporary; `once`: a second derivative is given up, or impossible.
 """
 
 from collections import Counter
@@ -94,7 +95,7 @@ class _Attempt(NamedTuple):
 def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatements:
     """Write the statements of the backward in a style, and the forward to go with them.
 
-    Names decide how long lines are and which shapes they can read, and lines decide which names are worth it: so statements are
+    The names decide the length of a line and the shapes it can read, and the lines decide which names are worth it: so statements are
     written (`_first_fit`) until they ask for no further name.
     """
     # Values to save, locals with new lines, and whether a call has no derivative.
@@ -113,6 +114,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         attempt = _first_fit(backward, names.new, own, in_place)
     if names.repeat(saved, own, attempt):
         attempt = _first_fit(backward, names.repeated, own, in_place)
+    # Nothing is given up where a second derivative is gone anyway.
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
     # A second derivative is not given up for a single temporary.
     if attempt.over and not forgoes and attempt.over < LEAST_OVER:
@@ -126,6 +128,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         once=once or attempt.over > 0,
         again=names.forward_again(),
         traits=_traits(backward, names.all),
+        # Vectors and scalars: too small to be worth a test when they are saved.
         vectors=frozenset(n for op, n in names.all.items() if op.shape.rank in (0, 1)),
         roles=attempt.roles,
         incoming=_incoming(backward),
@@ -207,6 +210,7 @@ def _read_for_shapes(
     reads = [read for read, _ in free_reads(lines) if read.name in ops]
     # A read has facets if only the shape or the dtype is read.
     data = {ops[read.name] for read in reads if not read.facets}
+    # What lies on the way to a value read as data is computed anyway.
     alone = {ops[read.name] for read in reads} - {*down_to(data - {*saved}, saved)}
     return {op for op in alone if op.rule != "input" and op not in saved}
 
@@ -225,6 +229,7 @@ def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Trait
     """
     inputs, inside = backward.lowered.inputs, backward.lowered.held_in_branches
     tensors = backward.spec.tensors
+    # The inputs that are one tensor in every call.
     given = (item.name for item in tensors if not (item.optional or item.variadic))
     named = {op: name for op, name in names.items() if op.rule != "input"}
     named |= {inputs[name]: name for name in given}
@@ -280,6 +285,7 @@ def _first_fit(
     or if a shape is asked for that only they have. `in_place` lets lines write over temporaries. Values in `last` are sources of
     shapes if no other is.
     """
+    # First with the own lines as sources of shapes; if that fails, with other sources.
     for sources in (own, {}) if own else ():
         try:
             found = _attempt(backward, new, own, sources, in_place, last)
@@ -310,7 +316,7 @@ def _attempt(
     optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
     inside = (op for op in lowered.held_in_branches if op not in backward.held)
     sure = [op for op in inputs if op not in optional]
-    first = (*_coming(backward), *sure)
+    first = (*_coming(backward), *sure)  # best first: gradients need no saving
     # Saved or named values need not be computed to read their shape.
     shaped = {**backward.returned, **outer, **sources}
     holders = Holders(applier.program, first, optional, shaped, last=last)
@@ -328,7 +334,7 @@ def _attempt(
             **{g: op for op, g in backward.handed.items()},
         },
         via=backward.via,
-        optional=(*optional, *inside, *_absent(backward)),
+        optional=(*optional, *inside, *_absent(backward)),  # all that may be None
         taken={*backward.taken, *new.values()},
         asked=set(),
         roles={},
@@ -428,6 +434,7 @@ class _Names:
     def add(self, asked: Collection[Op]) -> bool:
         """Name values asked for their shape; return whether any had no name, so statements must be written again."""
         places = self.backward.lowered.places
+        # Only a value with an expression in the forward (`places`) can get a line there.
         more = [op for op in asked if op in places and op not in self.new]
         self.new |= self._named_new(sorted(more, key=lambda op: op.serial))
         return bool(more)
@@ -448,6 +455,7 @@ class _Names:
         lines: Lines = attempt.statements if attempt else ()
         read = free_names(lines)
         all_names = {**self.all, **self.again}
+        # An own local counts only if a line reads its name, so that the forward's line is repeated.
         held = {op: n for op, n in all_names.items() if op not in own or n in read}
         twice = computed_twice(
             (*self.backward.roots.values(), *asked),
@@ -479,7 +487,7 @@ class _Names:
         return self._named(self.repeated).statements if self.again else None
 
     def _named(self, names: Mapping[Op, str]) -> Forward:
-        """Return the forward with these values on lines of their own, under these names: `x.exp().sum()` -> `exp = x.exp()`, `exp.sum()`."""
+        """Return the forward with these values on lines of their own, by these names: `x.exp().sum()` -> `exp = x.exp()`, `exp.sum()`."""
         places = self.backward.lowered.places
         graph = self.backward.applier.program.graph
         named = named_apart(graph, self.backward.forward, places, names)
@@ -506,10 +514,12 @@ def part_to_name(
 
     None if there is no such part.
     """
+    # A distance that every part undercuts.
     best, distance = None, 2 * width
     for part in _inline_ops(printer, op, of, held):
         size = len(emit(printer.expression(part)))
         away = abs(size - width // 2)
+        # A product that is the cotangent of a value has a good name all the same: `grad_h`.
         if part.rule in ARITHMETIC and part not in of:
             away += width // 3
         if away < distance and size > LEAST:
@@ -534,6 +544,7 @@ def is_broken_well(value: Node, width: int) -> bool:
     aten = callee.startswith("torch.ops.aten.")
     if item and aten:
         return True
+    # The length of what stands between the brackets.
     arguments = len(emit(value)) - len(callee) - 2
     wide = aten or (callee == "torch.cat" and all(map(_is_slice, value.args[1].args)))
     return wide and arguments <= width - STEP
@@ -548,6 +559,7 @@ def _is_slice(value: Node) -> bool:
 def _terms(value: Node) -> Iterator[Node]:
     """Yield the terms of a sum, without signs: `a`, `b`, `c` of `a + b - c`; a value that is no sum is one term."""
     if value.kind == "binary" and value.label in ("+", "-"):
+        # Only the left operand is taken apart: a sum on the right stands in brackets.
         yield from _terms(value.args[0])
         yield value.args[1]
     else:
@@ -559,8 +571,9 @@ def _inline_ops(
 ) -> Iterator[Op]:
     """Yield the ops written inside the expression of `op`, candidates for a name.
 
-    Left out are those with a name, and those a name would break: a product in a fused `addcmul`, a one-hot as an index.
+    Ops with a name are left out, and so are parts of a call that a name would break up: a product in a fused `addcmul`, a one-hot as an index.
     """
+    # Each part by its reader and position there, since that decides whether it is fused.
     waiting = [(op, at) for at in range(len(op.args))]
     while waiting:
         user, at = waiting.pop()
@@ -569,11 +582,14 @@ def _inline_ops(
             continue
         if printer.in_place is not None and is_one_hot(part):
             continue  # written as the index of a `scatter_`
+        # `-g` needs no name, unless as the gradient of a local: `grad_h = -g`.
         is_short = part.rule in ("zeros", "neg") and of.get(part) not in held
+        # Of a fused sum the product comes first (`[:1]`): `addcmul` takes its factors.
         fused = part in printer.dialect.fused.get(user, ())[:1]
         fused |= printer.in_place is not None and printer.in_place.fuses(user, at)
         if not (is_short or fused or is_never_named(part)):
             yield part
+        # The branches of a choice are not searched: what its test guards stays inside.
         if part.rule != "cond":
             waiting += [(part, at) for at in range(len(part.args))]
 
@@ -634,6 +650,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
             emission.roles.update(writer.namer.first)
             return statements
         forced |= more
+    # A line may still be too long, but it is right; a formatter breaks it.
     return statements
 
 
@@ -658,6 +675,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
     The gradient of an optional input gets a region with one step, a negative number: the test that the input is present.
     """
     program, held = emission.applier.program, emission.held
+    # From -1 down, as the steps from 0 up are serials of choices.
     present = {-at: name for at, name in enumerate(roots, 1)}
     regions: dict[str, Region] = {
         name: ((step, 0),) if name in emission.guarded else ()
@@ -787,8 +805,9 @@ class _Writer:
         self.pulled[op] = tuple(names.get(at, "_") for at in range(count))
 
     def _is_unpacked(self, op: Op) -> bool:
-        """Return whether a call is unpacked on one line, `mean, rstd = ...`: several of its results are read, and none of them is a gradient."""
+        """Return whether a call is unpacked on one line, `mean, rstd = ...`: several of its results are read, and none is a gradient."""
         parts = self._parts(op)
+        # The statistics of a norm, `mean, rstd = ...`; not the `values, indices` of a `topk`.
         known = not any(part.active or part.kind == "int" for part in parts.values())
         return known and len(parts) > 1 and not self.namer.is_gradient(op)
 
@@ -852,6 +871,7 @@ class _Writer:
 
     def _printer_in(self, region: Region) -> Printer:
         """Make a printer for a region: it knows the outcomes of tests around a line, and the optional input of its gradient."""
+        # A test shared by several choices is numbered `SHARED` plus the serial of the first.
         steps = [(step % SHARED, at) for step, at in region if step >= 0]
         tests = tuple((self.program.ops[step].test, at) for step, at in steps)
         present = self.known.present
@@ -861,6 +881,7 @@ class _Writer:
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
         """Return the statements to bind a name to the value of an op: one assignment, an `if`, or the lines of a pullback."""
         target = self.graph.name(name)
+        # The value has a name already: `grad_y = grad_h`.
         if op in self.names and self.names[op] != name:
             return [Assign(target, self.graph.name(self.names[op]))]
         if op in self.names and op.rule == "item" and op.args[0].rule == "vjp":
@@ -883,6 +904,7 @@ class _Writer:
             choice = If(printer.test(op), body, orelse, comments)
             return list(body) if alike else [choice]
         value = printer.expression(op)
+        # Right for a second derivative, too: that of a product reads its factors, and not the product.
         if adds_in_place(op, self.roots.values()):
             first = printer.node(op.args[0])
             value = in_place_call(self.graph, value, op, first) or value
@@ -932,10 +954,12 @@ class _Writer:
         value = self.emission.of.get(op)
         if value is None or op not in self.plan.named or not value.facts.operator:
             return ()
+        # Any other name says by itself what the gradient is of.
         if self.names[op] not in {f"grad_{word}" for word in value.facts.words}:
             return ()
         if value in self.names or value in self.emission.own:
             return ()
+        # The comment is only a help: without a text for the value there is none.
         try:
             text = emit(self.known.words.at(scope).expression(value))
         except (UnsupportedError, UnknownShapeError):
@@ -947,6 +971,7 @@ class _Writer:
         inner = (*region, (op.serial, at))
         value = op.args[at]
         lines = self._region(inner)
+        # A literal needs no lines; `branch` writes a 0 beside a tensor as zeros.
         if value.rule == "const":
             node = self._at(inner).branch(op, value)
             return (*lines, Assign(self.graph.name(name), node))
@@ -957,6 +982,7 @@ class _Writer:
 
     def _takes_statements(self, op: Op, region: Region, printer: Printer) -> bool:
         """Return whether a choice is written as an `if` statement, not as `a if test else b`: a branch has lines, or it is long."""
+        # Whether any line stands inside this choice: then the choice is the next step of its place.
         inner = any(
             place[: len(region) + 1]
             and len(place) > len(region)
@@ -1002,6 +1028,7 @@ class _Writer:
         # `pulled = torch.func.vjp(lambda x: f(x), x)`: the value, and its pullback.
         run = graph.node("attribute", "func", (graph.name("torch"),))
         vjp = graph.node("attribute", "vjp", (run,))
+        # The pullback is linear: any cotangent will do to differentiate it at, and the value has the shape.
         ends = ("1", "0")
         pair = (
             graph.node("subscript", "", (pulled, graph.constant(at))) for at in ends
@@ -1018,6 +1045,7 @@ class _Writer:
 
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
         """Record a line that is too long in `long`, unless a formatter breaks it well."""
+        # 3 for the ` = `.
         width = len(name) + 3 + len(emit(value))
         most = WIDTH - self.emission.indent
         if width > most and not (stands_on_lines(value) or is_broken_well(value, most)):

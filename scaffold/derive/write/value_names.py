@@ -9,6 +9,8 @@ Words: a stem is a possible name, numbered if it is taken; a role is a word for 
 `mask`). `held` maps the forward's values with a name to it; `of` maps a cotangent to its forward value, `via` one reader's part of
 a cotangent to that value and the reader. The owners of an op are the inputs whose gradients read it. A gradient is a value computed
 from a cotangent; all others are forward values. A word of the table with `{}` in it takes an operand's name (`{}_over_{}`).
+Names `taken` are not free; `given` are those chosen here for forward values. A value's exact name is its own, or that of the tensor it is
+a view or a part of, `x_odd`; an exact stem says more than a role.
 """
 
 import re
@@ -58,6 +60,7 @@ LOGARITHM = re.compile(  # not `neg_log_p` or `sum_log_p`
     r"(?P<before>(?!neg|minus|sum|mean|total|max)[a-z]\w*_)?"
     r"(?:logit_|log_|log(?!it))(?P<of>[a-z]\w*)"
 )
+# `w_q`, `weight_q`; `Wq`; `q_proj`, `q_weight`: the group is what such a layer makes.
 WEIGHT = re.compile(
     r"(?:w|W|weight)_([a-z]\w*)|[wW]([qkvo])|([a-z]\w*?)_(?:proj|w|weight)"
 )
@@ -174,6 +177,7 @@ class Namer:
         if value is not None:
             roles |= {self.held.get(value, ""), *self._forward_roles(value)}
         for name in self._stems(op):
+            # `mask` of `grad_mask`; any other name as it is.
             role = name.rpartition("grad_")[2]
             if name not in roles and role not in roles:
                 yield name
@@ -215,6 +219,7 @@ class Namer:
         if value is None or value in self.held or not self.is_gradient(op):
             return self.stems[key]
         value_name = self.given.get(value)
+        # A view of the same tensor is no other value: their gradients may share a name.
         base, given = _viewed(value), self.given.items()
         others = {f"{sign}grad_{name}" for op, name in given if _viewed(op) is not base}
         stems = [stem for stem in self.stems[key] if stem not in others]
@@ -271,6 +276,7 @@ class Namer:
             for name in names
         )
         yield from (name for name in filled if len(name) <= OF_WORD)
+        # The input of the only gradient would tell nothing apart.
         owners = self.owners.get(op, []) if self.count > 1 else []
         if len(owners) == 1:
             yield from (f"{role}_{owners[0]}" for role in roles)
@@ -286,6 +292,7 @@ class Namer:
         words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
         reduced = op.facts.category == "reduction"
         for end in (*words, "_".join(words)):
+            # `x_norm` of a reduction, `exp_x` of any other function.
             pairs = [(end, r) if reduced else (r, end) for r in roles if end]
             joined = (f"{one}_{two}" for one, two in pairs if not _repeats(one, two))
             yield from (name for name in joined if len(name) <= OF_ROLE)
@@ -309,12 +316,14 @@ class Namer:
             return self.held[op]
         if op.rule == "input":
             return op.name
+        # A view has the name of what it is a view of.
         if op.facts.inline == "always":
             return self._exact(op.args[0])
         of = self._exact(op.args[0]) if op.args else ""
         which = _which_part(op) if of else None
         if which is None:
             return ""
+        # `x0` for a position, `x_odd` for a word.
         return f"{of}{which}" if type(which) is int else f"{of}_{which}"
 
     def _value(self, op: Op) -> Op | None:
@@ -345,6 +354,7 @@ class Namer:
             yield f"total_grad_{self.held[value]}"
             return
         roles = self._forward_roles(value)
+        # Of a part, `grad_x_odd` (below) says more than `grad_part`.
         if _which_part(value) is None:
             yield f"grad_{roles[0]}"
         yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
@@ -384,6 +394,7 @@ class Namer:
             return fixed
         if self.is_gradient(op):
             summed = op.facts.category == "reduction" and bool(op.facts.grad_words)
+            # A sum over `g * x` is an inner product.
             if summed and self._is_unnamed_product(op.args[0]):
                 return ["inner", *_roles_of(op.facts.grad_words)]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
@@ -452,6 +463,7 @@ class Namer:
 
     def _as_scaled(self, by: Op, name: str) -> Iterator[str]:
         """Yield a word for a product of a value called `name`, by its other factor `by`: `scaled_x`, `masked_x`, `weighted_x`."""
+        # `new_x` is a local that was renamed since an input is called `x`.
         stem, own = name.removeprefix("new_"), self._exact(by)
         word = "" if by.is_tensor else "scaled"
         word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
@@ -521,6 +533,7 @@ class Namer:
     def _normalized(self, op: Op) -> Op | None:
         """Return the value divided by a root or a norm: `x` of `x / x.norm()` or `x * var.rsqrt()`, for the role `x_hat`; else None."""
         if op.facts.operator == "*":
+            # `rsqrt`: the power -1/2.
             roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
             return rest[0] if is_scaled(op) and roots and rest else None
@@ -536,6 +549,7 @@ class Namer:
         if op.facts.operator not in ("*", "+", "@"):
             return None
         if op.facts.operator == "*":
+            # `xhat * weight`
             if any(map(self._normalized, op.args)):
                 return "normed"
             if any(_is_activation_of(*pair) for pair in (op.args, op.args[::-1])):
@@ -591,6 +605,7 @@ def spread_role(op: Op) -> str | None:
     below = op.args[0]
     if below.facts.operator == "+" and not below.args[1].is_tensor:
         below = below.args[0]
+    # One of two results: `torch.var_mean(x)`.
     if below.rule == "item":
         below = below.args[0]
     if below.rule.startswith("var"):
@@ -643,6 +658,7 @@ def _is_multiple(op: Op, value: Op) -> bool:
     if not value.facts.operator or op.facts.operator not in ("*", "/"):
         return False
     first, second = op.args
+    # `2 / x` is no multiple of `x`.
     if first is not value and op.facts.operator == "/":
         return False
     by = second if first is value else first
@@ -662,6 +678,7 @@ def _is_negative(op: Op) -> bool:
 
 def _fixed_roles(op: Op) -> list[str] | None:
     """Return the roles of an op whatever its operands: a mask, a one-hot, a result named by its primitive; None for others."""
+    # A comparison: no gradient passes it.
     if op.kind == "bool" and op.facts.category == "constant":
         return ["mask", "condition"]
     if op.rule == "item" and len(results := op.args[0].facts.results) > 1:
@@ -671,6 +688,7 @@ def _fixed_roles(op: Op) -> list[str] | None:
 
 def _which_part(op: Op) -> int | str | None:
     """Return a word for the part of a tensor an op is: 0 for `x[..., 0]`, "odd" for `x[1::2]`; None if there is none."""
+    # A `select`: a view with one dim less.
     if op.facts.rearranges and op.facts.shape == "reduced":  # at one index
         index = literal(op.args[2])
         if index == -1:

@@ -61,6 +61,7 @@ def _wanted(facts: Facts) -> tuple[int, str]:
         if any(isinstance(argument, ast.Starred) for argument in arguments):
             continue
         positional = len(function.forward.positional)
+        # A call with more arguments than forward takes is a mistake of its own.
         fits = function.forward.variadic or len(arguments) <= positional
         if len(arguments) > required and fits:
             required = len(arguments)
@@ -75,6 +76,7 @@ def _with_none(facts: Facts, node: ast.expr, missing: int) -> tuple[Edit, ...]:
     more = ", ".join(["None"] * missing)
     if text is None or "#" in text:
         return ()
+    # `(a, b,)` -> `(a, b, None)`; for `a, b`, without parentheses, the second candidate fits.
     inner = text[:-1].rstrip().rstrip(",")
     for candidate in (f"{inner}, {more})", f"{text.rstrip().rstrip(',')}, {more}"):
         if _length(candidate) == wanted:

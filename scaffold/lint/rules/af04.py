@@ -46,6 +46,7 @@ def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
     backward = facts.function.backward
     assert backward is not None
     given = [item.name for item in backward.positional]
+    # No default, no `*grads`, no keyword: a list of names is the whole signature.
     plain = len(given) == backward.required == len(backward.parameters)
     if not plain or backward.ctx is None:
         return ()
@@ -54,9 +55,11 @@ def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
     if len(given) > outputs:
         if read & set(given[outputs:]):
             return ()
+        # `names` begins with ctx, so it is cut from its end.
         del names[outputs - len(given) :]
     else:
         missing = _constant_outputs(facts, len(given))
+        # A parameter named as something backward reads would hide it.
         if missing is None or read & set(missing):
             return ()
         names += missing

@@ -24,6 +24,7 @@ def find(facts: Facts) -> Iterator[Found]:
         for first in calls[:number]:
             if not saver.flow.may_follow(first.step, later.step):
                 continue
+            # None holds nothing that could be lost.
             lost = _texts(first.call) - _texts(later.call) - {"None"}
             if lost:
                 gone = ", ".join(sorted(lost))

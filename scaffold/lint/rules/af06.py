@@ -45,6 +45,7 @@ def find(facts: Facts) -> Iterator[Found]:
 def _is_plain(facts: Facts, node: ast.expr, item: ContextCall) -> bool:
     """Return whether an argument of the call `item` of save_for_backward is surely no tensor: a number, a size, a string, a tuple."""
     if isinstance(node, ast.Constant):
+        # None may be saved.
         return node.value is not None
     if isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.JoinedStr):
         return True

@@ -35,6 +35,7 @@ def find(facts: Facts) -> Iterator[Found]:
         if isinstance(node, ast.Name)
     }
     for node, step, read in _saved(facts, saver):
+        # Autograd knows the graph of an output.
         if isinstance(node, ast.Name) and node.id in returned or _is_mask(facts, read):
             continue
         if _is_made(facts, saver, node, step):

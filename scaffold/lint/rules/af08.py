@@ -32,6 +32,7 @@ def find(facts: Facts) -> Iterator[Found]:
         if change.how == ".set_()":
             continue  # it then has other memory; no values were changed
         root = values.possible_root(change.target, change.step)
+        # Not sure: `n += 1` may be of a number.
         if root is None or root.origin != "parameter" or not change.sure:
             continue
         if "data" in root.views:
@@ -46,6 +47,7 @@ def find(facts: Facts) -> Iterator[Found]:
         if not root.sure:
             text = ast.unparse(change.target)
             message = f"'{text}' may still be the input '{root.name}', and is changed in place ({change.how}): a cast or copy that changes nothing copies nothing; clone it"
+            # Then it is advice, and has no fix.
             gradient = None
         edits = _marking(facts, root.name, change.step) if gradient else ()
         yield Found(change.node, message, edits, None if gradient else "advice")
@@ -66,6 +68,7 @@ def _aliases(facts: Facts) -> Iterator[str]:
 def _marking(facts: Facts, name: str, step: Step) -> tuple[Edit, ...]:
     """Return the edit to add mark_dirty after the change; () unless every return gives just the input itself."""
     forward = facts.function.forward
+    # After a change in a branch the mark would be made in that branch alone.
     if forward is None or forward.ctx is None or step.guards:
         return ()
     for item in facts.outputs:

@@ -35,6 +35,7 @@ def find(facts: Facts) -> Iterator[Found]:
             after = [
                 r for r in facts.outputs if forward.flow.may_follow(item.step, r.step)
             ]
+            # Without a return that surely follows nothing is known.
             if after and all(_lacks(facts, root.name, r) for r in after):
                 message = (
                     f"'{root.name}' is marked dirty and not returned: RuntimeError"
@@ -54,6 +55,7 @@ def _returned(facts: Facts, name: str, after: list[Returned]) -> tuple[Edit, ...
         return ()
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
     root = facts.values(forward).root(owner, after[0].step) if owner else None
+    # An argument, `x.clone(memory_format=f)`, may ask for other strides.
     if call.args or call.keywords or root is None or root.views or root.name != name:
         return ()
     return (Edit("replace", span(call), ast.unparse(owner or call)),)

@@ -22,6 +22,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if backward is None or backward not in facts.function.own:
         return  # not its own: reported for the parent class
     gradients, values, seen = (
+        # One with a default may be no gradient: beyond the outputs it keeps its default.
         {item.name for item in backward.positional if item.default is None},
         facts.values(backward),
         set(),

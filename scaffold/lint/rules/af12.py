@@ -38,7 +38,10 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, attribute: str) -> bool:
-    """Return whether all values of an attribute of ctx, or of its element (`pair[0]`), are new tensors of forward: a shared buffer may be changed on purpose."""
+    """Return whether all values of an attribute of ctx, or of its element (`pair[0]`), are new tensors of forward.
+
+    A buffer of the caller's may be changed on purpose.
+    """
     saver = facts.function.saver
     found = facts.values_on_ctx(saver, attribute) if saver else []
     roots = [facts.values(saver).root(*one) for one in found] if saver else []

@@ -20,7 +20,7 @@ from scaffold.lint.questions import COLLECTIVES
 def find(facts: Facts) -> Iterator[Found]:
     """Yield outputs sharing memory with an input with a gradient, if this input is not marked dirty.
 
-    Not so if forward changes the input, a mistake of AF08, or returns `x.detach()`: then the memory is shared on purpose.
+    Nothing is yielded if forward changes the input, a mistake of AF08, or returns `x.detach()`: then the memory is shared on purpose.
     """
     forward, dirty = facts.function.forward, facts.marked("mark_dirty")
     if forward is None or dirty is None or facts.is_trivial:
@@ -29,6 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
         return  # not its own: reported for the parent class
     values, inputs = facts.values(forward), {p.name for p in forward.positional}
     for item in facts.outputs:
+        # If the values are not listed, a sole name may still hold the input.
         for node in item.values or (
             (item.node,) if isinstance(item.node, ast.Name) else ()
         ):
@@ -38,6 +39,7 @@ def find(facts: Facts) -> Iterator[Found]:
             if root.name not in inputs or facts.has_gradient(root.name) is not True:
                 continue
             if any(
+                # The root of the changed input itself has no views.
                 values.root(c.target, c.step) == root._replace(views=())
                 for c in facts.changes(forward)
             ) or _is_handed(forward, root.name):

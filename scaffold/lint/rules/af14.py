@@ -42,6 +42,7 @@ def _masks(facts: Facts) -> Iterator[Found]:
     for item in facts.outputs:
         for position, node in enumerate(item.values or ()):
             if (
+                # In `*grads`, or read: its gradient is used.
                 position >= len(backward.positional)
                 or backward.positional[position].name in read
             ):

@@ -30,6 +30,7 @@ def find(facts: Facts) -> Iterator[Found]:
         return  # a loop tests all of them
     several = facts.output_count is not None and facts.output_count > 1
     for item in backward.positional:
+        # Bound again, it may have been filled: `g, h = zeros_for_none(g, h)`.
         if _asks(nodes, item.name) or item.name in backward.flow.bindings:
             continue
         used = [node for node in nodes if _uses(node, item.name)]

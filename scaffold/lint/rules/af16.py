@@ -41,6 +41,7 @@ def find(facts: Facts) -> Iterator[Found]:
         and isinstance(node.args[0], ast.Name)
     }
     for item in forward.positional:
+        # After `xs = prepare(xs)` what is joined is no argument any more.
         rebound = item.name in forward.flow.bindings
         if _contains(facts, item.annotation) or (item.name in joined and not rebound):
             message = f"the tensors in '{item.name}' are not tracked by autograd: pass them as *{item.name}"

@@ -50,6 +50,7 @@ def _kind(node: ast.expr | None) -> str:
 def _as_tuple(facts: Facts, node: ast.expr) -> tuple[Edit, ...]:
     """Return the edit to make a tuple of a list: `[a, b]` -> `(a, b)`, any other -> `tuple(...)`."""
     text = ast.get_source_segment(facts.module.text, node) or ast.unparse(node)
+    # `[a]` would become `(a)`, which is no tuple.
     if isinstance(node, ast.List) and len(node.elts) > 1:
         return (Edit("replace", span(node), f"({text[1:-1]})"),)
     return (Edit("replace", span(node), f"tuple({text})"),)

@@ -66,7 +66,7 @@ def _aside(facts: Facts, backward: Method) -> Iterator[ast.AST]:
 def _computing(node: ast.AST, aside: set[int]) -> Iterator[ast.AST]:
     """Yield the nodes below one whose values may reach a gradient; `aside` are the ids of nodes reaching none.
 
-    Not so either: tests, blocks that end in raise, and sizes.
+    Tests, blocks that end in raise, and sizes are left out, too.
     """
     if is_metadata(node) or id(node) in aside:
         return  # a size is `x.data.shape[0]`
@@ -88,6 +88,7 @@ def _numbers(facts: Facts, backward: Method) -> Iterator[str]:
         return
     for name, (bound, *others) in flow.bindings.items():
         at = bound.element
+        # Only a name bound once, by unpacking, at a sure position.
         if others or bound.starred or at is None or bound.value is None:
             continue
         given = saved[0].call.args[at : at + 1]
@@ -113,12 +114,14 @@ def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
 def _cut(facts: Facts, node: ast.AST) -> str:
     """Return how an expression cuts a tensor off the graph: `.data`, `.detach()`; "" if it does not."""
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        # `torch.utils.data` is a module.
         of_torch = facts.names.resolve(node).startswith("torch.")
         return ".data" if node.attr == "data" and not of_torch else ""
     if isinstance(node, ast.Call):
         method = method_call(node, facts.names)
         if method == "detach" and detaches(facts):
             return ""
+        # With arguments it may be another object's: `table.item(0, 0)`.
         if method in CUTS and not node.args:
             return f".{method}()"
         if facts.names.resolve(node.func) == "torch.no_grad":

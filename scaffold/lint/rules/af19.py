@@ -2,10 +2,10 @@
 
 With a frozen weight its gradient is work for nothing; ctx.needs_input_grad[i] tells which gradients are needed.
 
-Words: a gradient is *ready* if backward returns it without computing anything; `facts` are what is known of one
-autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
-parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite* if it alone reaches a statement, and
-has an `element` if it is a part of an unpacked value.
+Words: a gradient is *ready* if backward returns it without computing anything; *given* are those that it computes; `facts` are
+what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is
+reported for the parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite* if it alone reaches
+a statement, and has an `element` if it is a part of an unpacked value.
 """
 
 import ast
@@ -20,7 +20,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield a backward that computes several gradients and never tests needed."""
+    """Yield a backward that computes several gradients and never asks which are needed."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return  # not its own: reported for the parent; trivial: no gradient
@@ -59,6 +59,7 @@ def _is_ready(facts: Facts, backward: Method, node: ast.expr, at: Step) -> bool:
     values = facts.values(backward)
     bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
     value = bound.value if bound else None
+    # `by_x, by_y = ctx.parts`: forward has computed them.
     if isinstance(value, ast.Attribute) and values.is_ctx(value, value.attr):
         return True
     root = values.root(node, at)

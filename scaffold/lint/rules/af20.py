@@ -85,6 +85,7 @@ def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
     output = last.id if isinstance(last, ast.Name) and named else "output"
     bindings = forward.flow.bindings
     known = {*inputs, forward.ctx} - bindings.keys()
+    # Bound twice, it may be kept with another value than the one returned.
     if len(bindings.get(output, ())) == 1:
         known.add(output)
     read = names_in(kept)
@@ -113,6 +114,7 @@ def _is_plain(facts: Facts, forward: Method) -> bool:
     bare = forward.decorators == ("staticmethod",) and forward.ctx is not None
     if not sole or not bare or inputs != len(forward.parameters) or not inputs:
         return False
+    # After a change in place setup_context would keep other values.
     if len(facts.outputs) != 1 or facts.changes(forward):
         return False
     # Defaults that a call omits are inputs of setup_context, and of backward.

@@ -65,22 +65,25 @@ def _is_bwd(name: str) -> bool:
 def _noted(facts: Facts, name: str, decorator: ast.expr) -> tuple[Edit, ...]:
     """Return the edits to set in setup_context what custom_bwd reads, instead of custom_fwd.
 
-    Without a custom_bwd, to remove custom_fwd alone. () if custom_fwd also casts, or if the device type is unknown.
+    Without a custom_bwd the only edit removes custom_fwd. () if custom_fwd also casts, or if the device type is unknown.
     """
     setup, backward = facts.function.setup_context, facts.function.backward
     if setup is None or setup not in facts.function.own or setup.ctx is None:
         return ()
     removed = Edit("undecorate", span(decorator))
     keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    # Without custom_fwd nothing would do what `cast_inputs` does.
     if any(item.arg != "device_type" for item in keywords):
         return ()
     if backward is None or not any(map(_is_bwd, backward.decorators)):
         return (removed,)
+    # The new statements read `torch`.
     if facts.names.imported.get("torch") != "torch":
         return ()
     text = facts.module.text
     given = [ast.get_source_segment(text, item.value) for item in keywords]
     device = given[0] if given else '"cuda"'
+    # Only the custom_fwd of torch.cuda.amp says its device by its name.
     if not given and not name.startswith("torch.cuda."):
         return ()
     first = setup.node.body[0]

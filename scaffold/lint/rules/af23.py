@@ -16,7 +16,10 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield save_for_forward if save_for_backward in the same block saves other tensors; a fix if these are all of its own and more."""
+    """Yield a save_for_forward in the same block as a save_for_backward of other tensors.
+
+    It has a fix if save_for_backward saves all that save_for_forward does, and more.
+    """
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return  # not its own: reported for the parent class

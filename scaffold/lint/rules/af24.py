@@ -30,6 +30,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if "vmap" in function.methods:
         message = "generate_vmap_rule and a vmap of its own: RuntimeError under vmap; remove the flag"
         yield Found(function.methods["vmap"].node, message, edits)
+    # None, unknown, may be a mark as well.
     elif facts.marked("mark_dirty") != frozenset():
         yield Found(
             function.node,

@@ -39,6 +39,7 @@ def _called(facts: Facts) -> Iterator[Found]:
     for scope in facts.module.scopes:
         if isinstance(scope, ast.ClassDef):
             yield from _on_attributes(scope, function.name)
+    # With an `__init__` of its own, `Scale(3)` makes an object on purpose.
     plain = function.method("__init__") is None and not function.node.decorator_list
     for call in facts.module.calls:
         made = call.func
@@ -46,6 +47,7 @@ def _called(facts: Facts) -> Iterator[Found]:
             message = f"an instance of {function.name} is called: RuntimeError"
             bare = not (made.args or made.keywords)
             yield _applied(call, message, function.name, made if bare else None)
+        # `Double()` without arguments may be made for its `apply`.
         elif plain and _is_of(call, function.name) and call.args:
             message = f"{function.name}(...) makes an object and computes nothing"
             bare = not call.keywords  # apply takes no keywords

@@ -45,6 +45,7 @@ def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
     nodes = list(ast.walk(module.tree))
     uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == name]
     called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    # `scale.register_fake(f)` is about the operator, so it gets the new name; calls keep the old one.
     registered = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
     if operator.autograd is not None:
         registered |= {id(item) for item in operator.autograd.args[:1]}

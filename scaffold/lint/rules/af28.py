@@ -17,6 +17,7 @@ def find(module: Module) -> Iterator[Found]:
         some = isinstance(mutates, ast.Tuple | ast.List | ast.Set) and bool(
             mutates.elts
         )
+        # `mutates_args="unknown"`: any of them may change.
         named = isinstance(mutates, ast.Constant) and bool(mutates.value)
         if operator.autograd is not None and (some or named):
             message = f"'{operator.name}' changes its arguments: it can have no autograd formula"

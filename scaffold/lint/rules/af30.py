@@ -31,6 +31,7 @@ def _in_function(module: Module, scope: ast.FunctionDef) -> Iterator[Found]:
     flow = Flow(scope, [])
     for step in flow.steps:
         for node in step.expressions():
+            # The inputs are the second argument.
             if not isinstance(node, ast.Call) or len(node.args) < 2:
                 continue
             name = module.names.resolve(node.func)
@@ -57,7 +58,7 @@ def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[
         words = {keyword.arg: keyword.value for keyword in made.keywords}
         if (
             "dtype" in words
-            or None in words
+            or None in words  # `**options` may hold a dtype
             or torch_call(made, module.names) == "tensor"
             and "requires_grad" not in words
         ):
@@ -77,7 +78,7 @@ def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[
         edits = (
             edits
             if "torch" in module.names.imported and "#" not in (text or "")
-            else ()
+            else ()  # it reads `torch`, and could append behind a comment
         )
         yield Found(
             made, "gradcheck of a float32 tensor: its tolerances assume double", edits

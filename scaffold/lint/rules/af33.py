@@ -36,6 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
     for name, (position, *others) in positions.items():
         bounds = backward.flow.bindings.get(name, ())
         bounds = [bound for bound in bounds if not is_none(bound.value)]
+        # `return g, g`, or a parameter of backward: computed under no branch of one input.
         if others or not bounds or name in backward.flow.parameters:
             continue
         asked = [input_tested_alone(b.guards, backward.ctx) for b in bounds]
@@ -67,6 +68,7 @@ def _asking(
     assert backward is not None
     for step in backward.flow.steps:
         statement = step.statement
+        # A new test would change when the `else` runs.
         if not isinstance(statement, ast.If) or statement.orelse:
             continue
         if ast.unparse(statement.test) != f"{backward.ctx}.needs_input_grad[{branch}]":

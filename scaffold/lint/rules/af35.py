@@ -50,6 +50,7 @@ def _bare(module: Module, call: ast.Call) -> tuple[Edit, ...]:
     if made is None or not creates(torch_call(made, module.names)):
         return ()
     keywords = made.keywords if isinstance(made, ast.Call) else []
+    # Variable gives a tensor without `requires_grad`; None: `**options`, which may hold it.
     if any(item.arg in ("requires_grad", "out", None) for item in keywords):
         return ()
     text = ast.get_source_segment(module.text, made)

@@ -4,10 +4,10 @@ Everything computed from that output silently gives no gradient; if none is read
 the output as non-differentiable.
 
 Words: a value *carries a gradient* if it surely depends, differentiably, on an input with one; a parameter is *variadic* if it
-has a star: `*grads`; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines,
-as a mistake in an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; a
-binding is *definite* if it alone reaches a statement, and has an `element` if it is a part of an unpacked value; `marked` are
-the names passed to a method of ctx such as mark_dirty, None if unknown.
+has a star: `*grads`; *given* are the gradients that backward gets; `facts` are what is known of one autograd.Function; `own`
+are the methods that its class itself defines, as a mistake in an inherited one is reported for the parent; a Function is
+*trivial* if its backward gives no gradient; a binding is *definite* if it alone reaches a statement, and has an `element` if it
+is a part of an unpacked value; `marked` are the names passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast
@@ -70,6 +70,7 @@ def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
     bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
     value = bound.value if bound and bound.value and bound.element is None else node
     name = torch_call(value, facts.names) or method_call(value, facts.names)
+    # Zeros say that there is no gradient.
     if name in ZEROS:
         return False
     dotted = facts.names.resolve(value.func) if isinstance(value, ast.Call) else ""
@@ -77,7 +78,7 @@ def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
 
 
 def _names(facts: Facts) -> Iterator[str]:
-    """Yield, for each output, the name of the parameter of backward with its gradient; that of `*grads` for all from its place on."""
+    """Yield for each output the parameter of backward that gets its gradient; `grads` of `*grads` for all outputs from its place on."""
     backward, count = facts.function.backward, facts.output_count or 0
     assert backward is not None
     names = [item.name for item in backward.positional]

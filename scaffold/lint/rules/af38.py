@@ -25,7 +25,7 @@ RETAINS = {"retain_graph", "create_graph", None}  # None: `**options`, which are
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield what a second backward lacks: attributes of ctx cleared by the first, and graphs of forward it frees."""
+    """Yield a finding for the attributes of ctx that backward clears, and one for each graph of forward that it frees."""
     backward, saver = facts.function.backward, facts.function.saver
     if backward is None or saver is None or backward not in facts.function.own:
         return  # not its own: reported for the parent class
@@ -97,6 +97,7 @@ def _differentiated(facts: Facts, node: ast.AST) -> ast.expr | None:
     dotted = facts.names.resolve(node.func)
     if dotted in ("torch.autograd.grad", "torch.autograd.backward") and node.args:
         return listed(node.args[0])[0] if listed(node.args[0]) else None
+    # The second argument of `y.backward` is retain_graph.
     if method_call(node, facts.names) == "backward" and len(node.args) < 2:
         return node.func.value if isinstance(node.func, ast.Attribute) else None
     return None
@@ -139,6 +140,7 @@ def _has_own_graph(facts: Facts, saver: Method, node: ast.expr, at: Step) -> boo
         return False
     bound = saver.flow.definite(node.id, at)
     value = bound.value if bound else None
+    # Without a value nothing is known: it counts as a leaf.
     leaf = method_call(value, facts.names) if value else "detach"
     return leaf not in ("detach", "requires_grad_")
 

@@ -43,6 +43,7 @@ def _joins(node: ast.Call) -> bool:
     """Return whether a call is a view that joins dims: `x.view(-1, D)` or `x.view(B * T, D)`, but not `x.view(-1, 1)`."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "view":
         return False
+    # Without positional arguments, `x.view(dtype=d)`, the call stands in: its text is not "-1".
     first, *others = map(ast.unparse, node.args or [node])
     product = any(
         isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult)

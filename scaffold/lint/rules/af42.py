@@ -46,6 +46,7 @@ def _collective(facts: Facts, step: Step) -> ast.Call | None:
     if not isinstance(value, ast.Call):
         return None
     *owners, name = facts.names.resolve(value.func).split(".")
+    # `from mine import all_reduce` is another function.
     is_one = name in COLLECTIVES and owners[-1:] and owners[-1] in MODULES
     asked = any(keyword.arg == "async_op" for keyword in value.keywords)
     return value if is_one and (isinstance(statement, ast.Expr) or asked) else None

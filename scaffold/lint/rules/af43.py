@@ -24,6 +24,7 @@ def find(facts: Facts) -> Iterator[Found]:
         return  # trivial: backward gives no gradient
     for step in forward.flow.steps:
         for node in step.expressions():
+            # With arguments it may be another object's: `table.item(0, 0)`.
             waits = isinstance(node, ast.Call) and not node.args and not step.guards
             if waits and method_call(node, facts.names) == "item":
                 message = f"{ast.unparse(node)} waits for the device, and ends a graph of torch.compile: compute with the tensor"

@@ -19,7 +19,7 @@ from scaffold.lint.questions import inserted_first, is_kernel, keeps_arguments
 def find(facts: Facts) -> Iterator[Found]:
     """Yield the first launch `kernel[grid](grad_output, ...)` of each incoming gradient whose strides are not passed.
 
-    Not so if backward asks is_contiguous.
+    Nothing is yielded if backward reads is_contiguous.
     """
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
@@ -27,6 +27,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if not keeps_arguments(backward) or "is_contiguous" in ast.unparse(backward.node):
         return
     values, seen = facts.values(backward), set[str]()
+    # One with a default may be no gradient: beyond the outputs it keeps its default.
     given = {item.name for item in backward.positional if item.default is None}
     for step in backward.flow.steps:
         for node in step.expressions():

@@ -64,11 +64,12 @@ def find(facts: Facts) -> Iterator[Found]:
 def _is_in_sight(function: Function) -> bool:
     """Return whether only the Function's own methods, and this file, can set attributes of ctx.
 
-    Not so with a base class, a decorator unknown, or if a method passes ctx on.
+    It is false if the class has a base in the file or an unknown one, a method an unknown decorator, or if a method passes ctx on.
     """
     methods = [function.methods.get(name) for name in ("forward", "backward")]
     if None in methods or function.parents or not function.complete:
         return False
+    # custom_fwd sets attributes with a leading _ alone, of which `find` reports none.
     return all(
         method.binding == "static"
         and not {name.split(".")[-1] for name in method.decorators}

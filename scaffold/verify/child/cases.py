@@ -139,6 +139,7 @@ def _broadcast(checks: Any) -> Iterator[Case]:
             ndim = values[position].ndim
             leading = ndim - declared
             for words, least, change in CHANGES if ndim else OF_NO_DIMS:
+                # A change of leading dims needs as many as it changes.
                 if leading >= least:
                     name = f"{base}, {checks.NAMES[position]} {words}"
                     arguments = checks.CASES[base]
@@ -153,9 +154,12 @@ def _of_more_dims(checks: Any) -> Iterator[Case]:
     # Sizes are the integer parameters of `make`, but for its seed.
     parameters = signature(checks.make).parameters.items()
     sizes = {k: EQUAL for k, x in parameters if type(x.default) is int and k != "seed"}
+    # Without sizes as parameters `make` has no equal ones to offer.
     searched = sizes and not checks.ASKED_MORE
+    # Not strict: the last input may be variadic, `*tensors`, with any number of values.
     values = zip(checks.NAMES, checks.make(), strict=False) if searched else ()
     for at, (name, value) in enumerate(values):
+        # None: its shape is undeclared; (): it is not in the table, as an attribute is not.
         undeclared = checks.INPUT_SHAPES.get(name, ()) is None
         if undeclared and isinstance(value, Tensor) and value.ndim > 1:
             for words, change in MORE_DIMS.items():
@@ -287,6 +291,7 @@ def sampled(
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         words = f"{called} raised {type(error).__name__}: {error}"
         raise SamplesError(words, "") from None
+    # Both can be gone through, but their items are no calls.
     if isinstance(found, dict | Tensor) or not calls:
         kind = _kind(found) if calls else "nothing"
         raise SamplesError(f"{called} returns {kind}, not a list of calls", hint)
@@ -294,6 +299,7 @@ def sampled(
         if not isinstance(call, tuple | list):
             words = f"{called}[{number}] is {_kind(call)}, not the values of a call"
             raise SamplesError(words, hint)
+        # A variadic input takes any number of values, also none.
         least = len(names) - any(name.startswith("*") for name in names)
         # Without a variadic input (`least` is all) the number is exact.
         if len(call) < least or least == len(names) != len(call):

@@ -80,6 +80,7 @@ def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
     for name in names:
         space, _, last = name.rpartition(".")
         try:
+            # Of `torch.special.new_op`: from torch, the first word, on to `special`; then its last word.
             module = reduce(getattr, space.split(".")[1:], torch)
             value = getattr(module, last)
         except AttributeError:
@@ -154,6 +155,7 @@ def check(checks: Any) -> dict[str, Any]:
         else:
             run.failure = failure
     # A run that stopped at a failure has not come to every branch: no note then.
+    # At most one note: of the list `[:True]` is the first item, `[:False]` nothing.
     run.notes += [*_unreached(checks)][: run.failure is None]
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
@@ -196,6 +198,7 @@ def compare(checks: Any) -> dict[str, Any]:
                 noted.append(describe(value_names(checks, len(inputs)), inputs))
     if not run.proven and run.failure is None:
         refused = [item.words for _, item in run.refusals]
+        # The first reason known why nothing was compared; `cases` is 0, as the caller is told.
         noted, run.cases = [*run.notes, *refused, UNSEEN][:1], 0
     report = {"cases": run.cases, "failure": run.failure}
     return report | {"notes": noted, "skipped": run.skipped}
@@ -214,7 +217,7 @@ def check_case(
     refused = refusal(checks, case, layout)
     if refused.words:
         run.skipped.append(title)
-        if not (case.further or words and checks.CONTIGUOUS):
+        if not (case.further or words and checks.CONTIGUOUS):  # as of `x.view(-1)`
             run.refusals.append((case.name, refused))  # others may be refused
         return
     inputs = make_inputs(checks, case, layout)
@@ -230,7 +233,7 @@ def check_case(
             return
     several = subsets(checks)
     run.proven = run.proven or not several  # without gradients the outputs are all
-    judge = partial(compared or _check_backward, checks, case)
+    judge = partial(compared or _check_backward, checks, case)  # the latter in a proof
     for needs in several:
         inputs = make_inputs(checks, case, layout, needs)
         if not any(map(needs_gradient, inputs)):
@@ -240,7 +243,7 @@ def check_case(
         if fault is not None and fault.raised and _is_no_fault(checks, case, fault):
             silent = run.notes or _has_another_number(case) and fault.subject == OWN
             run.notes += [] if silent else _note(checks, case, fault, inputs)
-            return
+            return  # one note is enough, and none for PyTorch's error of another `dim`
         if noted := _only_noted(checks, case, inputs, fault):
             run.notes += [] if run.notes else _note(checks, case, noted, inputs)
             return
@@ -262,6 +265,7 @@ def _due_to_layout(
     # Contiguous grad_outputs alone first, then contiguous inputs as well.
     layouts = (("grad_output", layout), ("an input", torch.clone))
     for what, laid in () if fault.raised else layouts:
+        # `needs` is () if outputs are judged: then all inputs require grad, as in that check.
         inputs = make_inputs(checks, case, laid, needs or None)
         checks.gradients = partial(usual, laid=torch.clone)
         try:
@@ -399,6 +403,7 @@ def _conclude(checks: Any, run: Run) -> None:
                 "subject": "the op",
                 "words": "; ".join([UNSEEN, *run.notes]),
             }
+        # All passed, but with sizes that fit by accident: the op is generated again with better ones.
         elif _accepts_unequal_chunks(checks):
             searched = shapes_taken(checks)
             run.shapes = searched if isinstance(searched, Shapes) else None
@@ -411,8 +416,10 @@ def _conclude(checks: Any, run: Run) -> None:
     if run.proven and refused.words == INFINITE:  # it is finite for other sizes
         words = f"the forward {refused.words} in the case 'base'"
         run.failure |= {"subject": TESTS, "words": words}
+    # The formula has a name that does not exist: no other inputs would mend it.
     if refused.words.startswith(BROKEN):
         return
+    # Advice begins with "; ", to follow other words; here it stands alone.
     run.failure["hint"] = mend(checks, refused.words).removeprefix("; ")
     if name == "base" and may_be_of_shapes(refused.words):
         _search_shapes(checks, run)
@@ -430,6 +437,7 @@ def _accepts_unequal_chunks(checks: Any) -> bool:
     `a, b = x.chunk(2, -1); return a * b` runs for (2, 3), but is meant for even sizes: the tests need another shape. It is such a forward if
     it makes unequal chunks (EqualParts refuses these), and refuses a larger last dim, whose unequal chunks cannot broadcast.
     """
+    # Only for inputs of undeclared shapes `make` has a parameter `shape`: one shape for all of them.
     if "shape" not in signature(checks.make).parameters:
         return False
     with EqualParts():
@@ -517,6 +525,7 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Fault | None:
     unlike = undeclared_input(checks, inputs, names)
     if unlike:
         return Fault(SAMPLES, unlike)
+    # Without a FORWARD in plain PyTorch the op's outputs are only compared with their declaration.
     expected = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))
     own = own_values(checks.OWN_FORWARD, inputs)
     # One tensor for several declared outputs: our forward unpacked it along its first dim.
@@ -587,6 +596,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Fault | None:
                 split = [
                     f"{name} split along dim {p.dim}"
                     for name, p in zip(names, placed, strict=True)
+                    # None: this input is no tensor.
                     if p is not None and p.is_shard()
                 ]
                 message = f"with {' and '.join(split)}: {words}"
@@ -629,6 +639,7 @@ def _check_own_values(
 
     None if they agree, or if the text did not accept the call: `expected` is empty then.
     """
+    # Not strict: `expected` is empty if the user's text refused the call.
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))
@@ -657,6 +668,7 @@ def _check_own_gradients(
     for name, gradient in zip(names, returned, strict=True):
         if name in expected:
             fault = _judge(checks, inputs, names, name, gradient, expected)
+            # The user's text and our reading of it disagree: other words, and a hint to report that.
             if fault is not None:
                 message = f"{AS_WRITTEN}: {fault.words}"
                 return fault._replace(words=message, hint=MISREAD)
@@ -674,6 +686,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault | N
     names = value_names(checks, len(inputs))
     try:
         expected = expected_gradients(checks, inputs, names)
+    # Noted, but no fault of the op: PyTorch cannot differentiate this call either.
     except RuntimeError as own:
         return Fault(OWN, raised(own), raised=True)
     if returned is None:
@@ -694,6 +707,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault | N
         elif gradient is not None:
             words = "a gradient although none is needed"
             return Fault(f"grad_{name}", words, "None", show(gradient))
+    # Backward returned, and autograd raised after it; its values, judged first, may tell why.
     if error is not None:
         raise error
     return _check_own_gradients(checks, inputs, names, returned)
@@ -720,6 +734,7 @@ def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault |
     else:
         actual = tuple(map(torch.zeros_like, expected.values()))
     for (name, wanted), gradient in zip(expected.items(), actual, strict=True):
+        # Equal gradients, the usual case, need no diagnosis: that calls the op once more.
         if gradient.shape != wanted.shape or not gradient.equal(wanted):
             fault = _judge(checks, inputs, names, name, gradient, expected)
             if fault is not None:
@@ -780,6 +795,7 @@ def _factors(
     outputs = as_tuple(checks.OPERATOR(*inputs))
     named = [*zip(names, inputs, strict=True)]
     # An entry of OUTPUTS begins with the name.
+    # Not strict: OUTPUTS is empty if the op may have any number of them.
     named += [(name, output) for (name, *_), output in zip(checks.OUTPUTS, outputs)]
     return {
         name: value.detach()

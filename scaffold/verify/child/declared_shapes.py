@@ -57,6 +57,7 @@ def undeclared_output(
     checks: Any, names: Sequence[str], inputs: Sequence[Any], outputs: Sequence[Tensor]
 ) -> Contrary | None:
     """Return the first contradiction between the declared and the returned outputs, in number, kind of numbers, or shape; None if none."""
+    # OUTPUTS is empty if the op may have any number of them.
     if checks.OUTPUTS and len(outputs) != len(checks.OUTPUTS):
         counts = f"{_counted(checks.OUTPUTS)} declared, but the forward returns"
         kinds = (_kind(output) for output in outputs)
@@ -73,8 +74,10 @@ def undeclared_output(
             all_declared = all_declared and dims is not None
             if dims is not None and _bound(dims, tuple(value.shape), sizes):
                 leading += _leading_sizes(dims, tuple(value.shape))
+    # Not strict: without OUTPUTS there is nothing to compare.
     for (name, dims, kind), output in zip(checks.OUTPUTS, outputs, strict=False):
         shape, before, returned = tuple(output.shape), dict(sizes), _kind(output)
+        # A complex result of complex inputs needs no trait.
         if returned != KINDS[kind] and not (kind == "float" and output.is_complex()):
             words = f"{name} is declared as {KINDS[kind]}"
             if kind == "float":
@@ -116,6 +119,7 @@ def _declared(checks: Any, name: str) -> Dims | None:
 
 def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
     """Bind the dims to a shape: return whether it matches them, and add names that are new to `sizes`: `(N, 3)` and (2, 3) -> N = 2."""
+    # Leading dims may be none at all.
     least = len(dims) - _has_leading(dims)
     if len(shape) < least or (len(shape) > least and not _has_leading(dims)):
         return False

@@ -6,6 +6,8 @@ the reference, by central differences if there is none, or by autograd of the us
 differentiable output.
 Invariant: a returned gradient is as backward returned it, before autograd sums or casts it; the output gradients are the same for all of
 them, those of `checks.gradients`, and so are the tangents of the inputs.
+Words: *own* is the user's text as written, before our parser read it; *needed* are the inputs requiring grad; *ends* are outputs that
+autograd can start at; a gradient is *returned* by backward itself, *expected* by the reference.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +45,7 @@ def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         x.clone().requires_grad_(x.is_floating_point() or x.is_complex())
         for x in outputs
     )
+    # `gradients` takes what the op returns: a tuple, or one tensor.
     given = leaves if isinstance(checks.OPERATOR(*inputs), tuple) else leaves[0]
     found = iter(checks.gradients(given, leaves))
     return tuple(
@@ -96,6 +99,7 @@ def returned_gradients(
     with `torch.library` gets a recording backward for the time of the call.
     """
     function, registered = checks.TESTS.function, checks.TESTS.registered
+    # An op registered with `torch.library` is no Function: PyTorch keeps its backward in `_backward_fn`.
     own = function.backward if registered is None else registered._backward_fn
     returned: list[tuple[Any, ...]] = []
 
@@ -147,6 +151,7 @@ def expected_gradients(
 
 def gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tensor]:
     """Return autograd's gradients of the outputs of a call; zeros if none requires grad."""
+    # Autograd would raise: no output depends on an input.
     if not any(output.requires_grad for output in as_tuple(outputs)):
         needed = (x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
         return [torch.zeros_like(value) for value in needed]
@@ -165,6 +170,7 @@ def own_values(own: Callable[..., Any] | None, inputs: Sequence[Any]) -> list[Te
         found = [*_flat(own(*called))] if own is not None else []
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return []
+    # A number among the outputs, as of `x.numel()`, cannot be compared.
     return found if all(isinstance(item, Tensor) for item in found) else []
 
 

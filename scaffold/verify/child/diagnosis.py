@@ -7,6 +7,8 @@ gradient: whether it is the derivative; these are no failures.
 Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest difference
 is reported. Any factor explains a single element, so there only a simple factor is believed. The condition that describes a set of
 elements holds for those and for no other one, and there are too many of them for chance.
+Words: `actual` is judged by `expected`, and has to be `like` a value in shape and dtype; a *draw* is a call with inputs of another seed;
+a match is *telling* if chance would hardly give it; *others* are the gradients of the other inputs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +67,7 @@ def name_condition(*draws: tuple[Tensor, Values]) -> str:
     chance: six elements have the signs of `grad_output` once in 64 times.
     """
     for name, value in draws[0][1].items():
+        # Conditions compare numbers, so not complex ones; of no dims or elements they say nothing of places.
         if value.is_complex() or value.ndim == 0 or value.numel() == 0:
             continue
         for words, condition in CONDITIONS:
@@ -80,14 +83,17 @@ def name_condition(*draws: tuple[Tensor, Values]) -> str:
 def _indices(mask: Tensor) -> Iterator[str]:
     """Yield `at index 2 of dim 0`, if the mask is exactly all elements of this index."""
     for dim in range(mask.ndim):
+        # `flatten(1)` needs two dims.
         rows = mask.movedim(dim, 0).flatten(1) if mask.ndim > 1 else mask[:, None]
         full = rows.all(1)
+        # Each index is wrong in all its elements or in none, and a single one is wrong.
         if torch.equal(full, rows.any(1)) and int(full.sum()) == 1:
             yield f"at index {int(full.int().argmax())} of dim {dim}"
 
 
 def fits(value: Tensor, wide: Tensor) -> bool:
     """Return whether a tensor expands to the shape of `wide` by broadcasting."""
+    # From the last dim on, as PyTorch broadcasts: the first ones may be missing.
     sizes = zip(reversed(value.shape), reversed(wide.shape), strict=False)
     return value.ndim <= wide.ndim and all(a in (1, b) for a, b in sizes)
 
@@ -107,6 +113,7 @@ def name_ratio(
     if not largest:
         return ""
     ratio = actual.flatten()[place].item() / largest
+    # 0 is no factor: `_phrases` says "always 0" of that.
     if not isfinite(abs(ratio)) or not ratio or not close(actual, expected * ratio):
         return ""
     if isinstance(ratio, complex) and abs(ratio.imag) < 1e-9 * abs(ratio):
@@ -255,6 +262,7 @@ def _orders(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 def _swapped(actual: Tensor, scene: Scene) -> Iterator[str]:
     """Yield a phrase for each other input with this very gradient: `swapped with grad_weight`."""
     for name, other in scene.others.items():
+        # Zeros equal any other gradient of zeros: that is no swap.
         if other.any() and scene.close(actual, other):
             yield f"swapped with {name}"
 
@@ -305,6 +313,7 @@ def _somewhere(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
     where = name_places(wrong, scene.factors)
     if where:
         only = actual[wrong], expected[wrong]
+        # `name_ratio` has no factor for 0, so it is said here.
         how = "0" if not only[0].any() else name_ratio(*only, scene.close)
         yield f"wrong only {where}" + (f": {how} there" if how else "")
 
@@ -361,8 +370,10 @@ def notes_on(checks: Any) -> list[str]:
         # Samples of the user's own are the same for each seed.
         count = 1 if "sample" in signature(checks.make).parameters else DRAWS
         draws = [_differences(checks, case, seed) for seed in range(count)]
+        # No name, if the call of the first draw raised: this case tells nothing.
         for name in draws[0]:
             where = _places([one[name] for one in draws if name in one])
+            # "", not a difference, is overwritten by a later case; the first difference stays.
             if not found.get(name):
                 found[name] = where and f"differs from the derivative {where}{of_case}"
         if all(found.values()):

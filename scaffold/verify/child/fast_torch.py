@@ -16,6 +16,7 @@ from torch import Tensor
 def seed_generator(number: int) -> None:
     """Seed like `torch.manual_seed`, which formats a stack trace for each unused kind of device."""
     cuda: Any = torch.cuda
+    # Unless a GPU is in use, the generator of the CPU is the only one that matters.
     if cuda.is_initialized():
         torch.manual_seed(number)
     else:

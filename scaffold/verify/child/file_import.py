@@ -3,6 +3,7 @@
 The checks of hand-written Functions and of references import the user's module by it (`hand_written.py`, `original.py`).
 In: the name, the file, the directory that the import starts from. Out: the module; `NotLoadedError` if the file itself cannot run here,
 with the place and a hint. Invariant: the module is of that file, and `notes_on` tells if packages were left out.
+Words: packages are *left out* if they are replaced by empty ones; `own` is the error of the file without them.
 """
 
 import os
@@ -32,12 +33,14 @@ def import_file(name: str, file: str, root: str) -> Any:
     cannot be imported, as its `__init__.py` needs what is not installed, it is left out.
     """
     sys.path.insert(0, root)
+    # TOLD has the files imported here: no other module of that name is touched.
     if getattr(sys.modules.get(name), "__file__", None) in TOLD - {file}:
         del sys.modules[name]  # of another directory
     module, error = _imported(name)
     if error is not None and _bare_packages(name, root):
         module, own = _imported(name)  # `own`: the error of the file alone
         LEFT_OUT[name] = _in_words(error, root)
+        # Of the two errors, with and without the packages, this one names what the file itself lacks.
         if isinstance(own, ModuleNotFoundError) and own.name not in sys.modules:
             error = own  # the file itself imports it
     if module is None:
@@ -45,6 +48,7 @@ def import_file(name: str, file: str, root: str) -> Any:
         words = f"cannot be imported: {_in_words(error, root)}"
         raise NotLoadedError(words, install(error)) from error
     TOLD.add(str(module.__file__))
+    # An installed module of the same name was found first.
     if not os.path.samefile(str(module.__file__), file):
         raise NotLoadedError(f"cannot be imported: '{name}' is {module.__file__}")
     return module

@@ -63,6 +63,7 @@ LONG = 180  # letters of an error message
 
 def sentence(text: str) -> str:
     """Return the first sentence of a message, cut after LONG letters."""
+    # Only after a letter or bracket: the dot of `1. ` ends no sentence.
     first = re.split(r"(?<=[a-z)])[.;] ", text)[0].removesuffix(".")
     return first if len(first) <= LONG else f"{first[:LONG]}..."
 
@@ -197,6 +198,7 @@ def check_none(subject: Subject, name: str) -> None:
     inputs = make_inputs(subject.checks, BASE, None, (name,))
     returned, error = returned_gradients(subject.checks, inputs)
     at = subject.names.index(name)
+    # Other checks report that.
     if error or not returned or len(returned) <= at:
         return
     if returned[at] is not None:
@@ -238,6 +240,7 @@ def _compare_roughly(
     both gradients are averaged with their transposes, and compared again.
     """
     pairs = zip(found, expected, strict=True)
+    # Where differences have no number, our own gradient stands in, which agrees with itself.
     known = [two.where(two.isfinite(), one.to(two.dtype)) for one, two in pairs]
     try:
         compare(subject, inputs, found, known, words, hint, exact=False)
@@ -291,7 +294,7 @@ def check_each_alone(subject: Subject) -> None:
 
 
 def check_returned_shapes(subject: Subject) -> None:
-    """Check that each gradient has its input's shape as backward returns it, since autograd sums a larger one to that shape unasked.
+    """Check that backward returns each gradient in its input's shape: autograd would sum a larger one silently.
 
     Raise Wrong if one has not, or the error of backward.
     """
@@ -342,6 +345,7 @@ def check_forward_mode(subject: Subject) -> None:
     known = subject.checks.DIFFERENTIABLE
     tangents = [contiguous(x) if n in known else None for n, x in named.items()]
     found = pushed(subject.checks.OPERATOR, inputs, tangents)
+    # `contiguous` draws the same numbers each time: these weights are those that `_weighted` uses.
     usual = gradients(subject, subject.inputs())
     pairs = zip(needing(subject.names, subject.inputs()), usual, strict=True)
     of_inputs = _weighted(x for name, x in pairs if name in known)
@@ -373,6 +377,7 @@ def check_arguments(subject: Subject) -> None:
             for given in subject.cases:
                 case = given._replace(attributes=((at, value),))
                 inputs = make_inputs(subject.checks, case, None)
+                # A tensor is no choice of a branch; and the forward may refuse a value.
                 if at in tensors or not subject.takes(inputs):
                     continue
                 tried = True
@@ -393,6 +398,7 @@ def check_broadcast(subject: Subject) -> None:
     for name in subject.needed(usual):
         at = subject.names.index(name)
         full = usual[at].detach()
+        # A dim of size 1, then one dim less; a tensor without dims has neither.
         for smaller in (full[:1], full[0]) if full.ndim else ():
             inputs = [*usual]
             inputs[at] = smaller.clone().requires_grad_()
@@ -433,6 +439,7 @@ def check_values(subject: Subject) -> None:
         found = question(checks, subject.inputs())
     except Exception:  # noqa: BLE001 (it may refuse them)
         raise Unasked("it refuses other values") from None
+    # A gradient that may be right, as at a kink (`legal`), and a refused value are no fault.
     if found is not None and not (found.legal or found.raised):
         words = f"grad_{found.name}: {found.words}"
         if not subject.clamps_backward:
@@ -456,8 +463,10 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
             alike = needs_gradient(x) and x.shape == value.shape
             if alike and x.dtype == value.dtype and x is not value:
                 rows[f"that of {other}"] = x.detach()
+            # By type, as True is an int: a number such as `ignore_index=-100` is meant.
             elif type(x) is int and re.search("ignore|pad", other):
                 rows[other] = torch.full_like(value, x)
+        # A float input without a gradient, a target say, is left as it is.
         asked = value.requires_grad or not value.is_floating_point()
         for words, row in rows.items() if asked else ():
             # Indices are 0 in all places, not in a row alone.
@@ -535,6 +544,7 @@ class Asking:
         try:
             _derivative(self.subject, inputs, f" for {call}")
         except Wrong as wrong:
+            # A tensor without a gradient may hold indices, which do not fit other sizes.
             every = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
             of_rank = words == "more dims" and self.subject.reduces_last(inputs)
             if not of_rank and (every or not self.subject.asked.searched):
@@ -591,6 +601,7 @@ class Asking:
             question()
         except AssertionError as error:
             raise Wrong(words, place, hint) from error
+        # pytest's `Skipped` is no Exception; it is known by its name, as pytest may not be installed.
         except BaseException as error:
             if type(error).__name__ != "Skipped":  # by pytest
                 raise

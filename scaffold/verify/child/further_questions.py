@@ -103,6 +103,7 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
                 limits = {"rtol": FEW_DIGITS, "atol": float(least)}
             if not two.isfinite().all() or torch.allclose(one, two, **limits):
                 continue
+            # Unless the op alone agrees with differences: then PyTorch's own second derivative is wrong.
             if agrees(checks.REFERENCE) or not agrees(checks.OPERATOR):
                 return Answer(name, "right, but its own derivative is not", TWICE)
     return None
@@ -140,6 +141,7 @@ def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
             returned, _ = returned_gradients(checks, rounded)
         if returned is None or any(end.dtype != dtype for end in ends):
             continue
+        # Not strict: too few gradients, or too many, were reported before.
         for name, value, gradient in zip(names, rounded, returned, strict=False):
             if needs_gradient(value) and gradient.dtype != value.dtype:
                 kind, wanted = dtype_name(gradient.dtype), dtype_name(value.dtype)
@@ -226,10 +228,12 @@ def _imprecise(
         if one.dtype == torch.float16 and not one.isfinite().all():
             continue  # factors in another order may overflow 65504, while autograd's do not
         eps = torch.finfo(torch.bfloat16 if autocast else one.dtype).eps
+        # Autograd's own error may be 0 by chance: some rounding is always allowed.
         rounding = digits * true.norm() + 2 * eps
         allowed = ERRORS * ((two.to(true.dtype) - true).norm() + rounding)
         off = (one.to(true.dtype) - true).norm()
         if not off <= allowed:
+            # Only now, as it takes several calls: how much the last digits of the inputs matter.
             lost = _rounding_changes(checks, exactly, name, eps, Tensor.norm)
             allowed = allowed + ERRORS * lost
         if not off <= allowed:
@@ -299,6 +303,7 @@ def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """
     names = value_names(checks, len(inputs))
     for at, value in enumerate(inputs):
+        # None: its shape is undeclared; (): it is not in the table, as an attribute is not.
         loose = checks.INPUT_SHAPES.get(names[at], ()) is None
         if not loose or not isinstance(value, Tensor) or not value.ndim:
             continue
@@ -315,6 +320,7 @@ def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
     Allowed is an error of CANCELS times the change of autograd's own gradient with the last digits of the inputs: terms may cancel.
     """
+    # ASKED_MORE: it may be a user's formula. An op with a tolerance of its own computes in less than float64.
     if not checks.ASKED_MORE or checks.TOLERANCE or checks.TESTS.random:
         return None
     near = next(_last_digits_changed(inputs, torch.finfo(torch.float64).eps))
@@ -387,7 +393,7 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
             else:  # if several were infinite, none would be the largest
                 alone = _replaced(inputs, {at: value.where(after_first, number)})
                 yield f"one value of {name} is {_said(number)}", alone
-            if isinstance(number, bool) and value.ndim:
+            if isinstance(number, bool) and value.ndim:  # a mask, row by row
                 row = value.clone()
                 row[0] = number
                 yield f"one row of {name} is {number}", _replaced(inputs, {at: row})
@@ -431,6 +437,7 @@ def _is_at_kink(checks: Any, inputs: Sequence[Any], name: str) -> bool:
     )
     # Elements in which autograd's gradient is the same at the points nearby: no kink.
     steady = [torch.isclose(one, theirs, rtol=1e-2, atol=1e-3) for one in beside]
+    # Elements where autograd has no number cannot be compared.
     right = torch.isclose(ours, theirs, **AS_EXACT) | ~theirs.isfinite()
     return bool((right | ~torch.stack(steady).all(0)).all())
 
@@ -520,12 +527,14 @@ def _wrong_gradient(
         finite = two.isfinite()
         if not finite.any():
             continue
+        # The absolute limit grows with the gradients and the grad_outputs, as rounding errors do.
         largest = max(float(two[finite].abs().max()), 1 if scale is None else scale)
         limits = {**AS_EXACT, **checks.TOLERANCE}
         limits["atol"] *= largest
         if not torch.isclose(one, two, **limits)[finite].all():
             numbers = finite & one.isfinite()
             right = torch.isclose(one, two, **limits)[numbers].all()
+            # Right in every element where it is a number: then only the infinite ones, or NaNs, are amiss.
             return Answer(name, NO_NUMBER if right else "wrong")
     return None
 
@@ -601,6 +610,7 @@ def _has_its_slope(
     seed_generator(5)
     along = torch.randn_like(value) if direction is None else direction
     direction = along * value.abs().clamp(min=1)  # steps grow with the values
+    # PyTorch's gradient of a complex input is conjugated: the change along d is Re(conj(gradient) * d).
     slope = (gradient.conj() * direction).sum().real
     for step in (STEP, STEP / 1000):
         sums = []
@@ -658,6 +668,7 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
                 yield from _asked(
                     checks, case, make_inputs(checks, case, None), question
                 )
+            # The expensive questions have been asked: from the second case on only the others.
             questions = OF_EACH_CASE if checks.REFERENCE else ()
     more = checks.ASKED_MORE and checks.REFERENCE is not None
     for case, inputs in _other_calls(checks) if more else ():
@@ -683,6 +694,7 @@ def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
     usual = checks.make()
     # Of each changed attribute: its value in the case, and in the tests.
     pairs = [(value, usual[at]) for at, value in case.attributes]
+    # By type, as True is an int for Python, but no number here.
     numbers = [pair for pair in pairs if {*map(type, pair)} <= {int, float}]
     if not any(value < 0 < other for value, other in numbers):
         return False
@@ -709,7 +721,9 @@ class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         result, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
         least, most = (*args[1:3], None, None)[:2]  # None for an argument not given
+        # `clamp_` in place counts as `clamp`.
         self.clamps |= name.strip("_") in (*CLAMPS, "clamp_max")
+        # Not `clamp_max`: its only limit is the upper one.
         if name.strip("_") in CLAMPS and least is not None:
             self.least.append((result, least))
             if most is not None:
@@ -740,6 +754,7 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
         end = result if isinstance(result, Tensor) else (result or [None])[0]
         picks = func.overloadpacket.__name__ in ("select", "slice", "split")
         if of_rank and end is not None and not picks and end.numel() < args[0].numel():
+            # Not strict: arguments left out at the end have their defaults.
             named = zip(func._schema.arguments, args)
             dims = [x for parameter, x in named if parameter.name.startswith("dim")]
             self.reduced |= any(x in (self.dim, [self.dim]) for x in dims)
@@ -760,6 +775,7 @@ def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
     base = Case(*next(iter(checks.CASES.items())))
     if refusal(checks, base, None).words:
         return
+    # One gradient alone: backward takes another branch if the other inputs need none.
     for name in checks.DIFFERENTIABLE if len(checks.DIFFERENTIABLE) > 1 else ():
         yield base, make_inputs(checks, base, None, (name,))
     yield base, make_inputs(checks, base, checks.permuted)
@@ -785,6 +801,7 @@ def second_derivatives_of(
     for gradient in first:
         end = _summed([gradient], [torch.randn(gradient.shape, dtype=gradient.dtype)])
         leaves = [*needed, *weights]
+        # It depends on nothing, as the zeros for an input that is not read: its derivative is 0.
         if not end.requires_grad:
             yield tuple(torch.zeros_like(leaf) for leaf in leaves)
             continue

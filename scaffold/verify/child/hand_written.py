@@ -52,6 +52,7 @@ from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 
 # A kind: the inputs' dtype, and the inputs whose values lie between 0.1 and 0.9, as a forward
 # may take a logarithm. *Parameters* are the inputs with fewer dims than others.
+# Each third kind, KINDS[::3], is a dtype with values as they are.
 INSIDE = ("none", "parameters", "all")
 KINDS = (*product((torch.double, torch.float32), INSIDE),)
 # All inputs are complex, or the first alone, or the others: if a refusal speaks of it, or the text.
@@ -161,6 +162,7 @@ class Subject:
         tests.reference = staticmethod(reference) if reference else None
         self._settle()
         if self.asked.declared and not self.samples:
+            # `x[N; const]` says that x has no gradient: None for it is then no forgotten one.
             self.constants = frozenset(self.names) - {*tests.differentiable}
         checks.NAMES = self.names
         checks.ATTRIBUTES = {
@@ -168,6 +170,7 @@ class Subject:
         }
         checks.BROADCAST = {}
         checks.FORWARD = checks.OWN_FORWARD = checks.OWN_GRADIENT = None
+        # VALUES and SCALED are filled by `look`; no formula of the user's is known.
         checks.VALUES, checks.SCALED, checks.ASKED_MORE = {}, (), False
 
     def _settle(self) -> None:
@@ -257,6 +260,7 @@ class Subject:
             except Exception:  # noqa: BLE001 (a system may be singular nearby)
                 return False
         return not any(
+            # If two equal calls differ, the output is random: a change of it tells nothing.
             bool(x.numel() and x.is_floating_point() and torch.equal(x, again))
             and ((x - y).abs() > LOST * (1 + x.abs())).double().mean() > 1 / 2
             for x, y, again in zip(*runs, strict=True)
@@ -281,10 +285,12 @@ class Subject:
             for x, y in zip(first, second, strict=True)
         )
         ends = tuple(at for at, x in enumerate(first) if x.requires_grad)
+        # For now: `_with_gradients` calls backward for the gradients of these outputs.
         tests.ends = ends
         named = self._with_gradients() if ends else self.needed(one)
         tests.differentiable = tuple(named)
         self.positions = ends if named else ()
+        # The tests write () for: all outputs have a gradient.
         tests.ends = self.positions if len(self.positions) < len(first) else ()
         tests.has_gradient = self.checks.HAS_GRADIENT = bool(self.positions)
         self._settle()
@@ -388,6 +394,7 @@ class Subject:
     @property
     def transforms(self) -> bool:
         """Return whether torch.func may call it."""
+        # torch.func needs a forward without ctx, and with it a `setup_context` of the Function's own.
         return self.function.setup_context is not Function.setup_context
 
     @property
@@ -529,9 +536,11 @@ def samples_of(
     def calls() -> Any:
         """Return the function's calls, each with the defaults of inputs left out."""
         found = function()
+        # One call is a tuple with tensors in it, `(x, 2)`; several are tuples inside, `[(x, 2), (y, 3)]`.
         one = isinstance(found, tuple) and any(isinstance(x, Tensor) for x in found)
         several = [found] if one else found
         return [
+            # The last inputs were left out, so they take the last of the defaults.
             (*x, *defaults[-lacks:]) if (lacks := len(names) - len(x)) > 0 else x
             for x in several
         ]
@@ -542,6 +551,7 @@ def samples_of(
 def _by_name(values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     """Name the values of a call: `tensors[0]` and so on for `*tensors`."""
     keys = [name for name in names if not name.startswith("*")]
+    # The values left over are those of the variadic input.
     rest = range(len(values) - len(keys))
     keys += [f"{name[1:]}[{n}]" for name in names if name[0] == "*" for n in rest]
     return dict(zip(keys, values, strict=True))
@@ -571,7 +581,7 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     """Return the index of the first subject with accepted inputs, and the subject; or shapes for its inputs; or a Refused.
 
     The subjects are one Function with its inputs declared in several ways. Inputs that the backward accepts, too, are tried first. Shapes
-    are searched for once, or again if some forward ran.
+    are searched for once, or again if some forward ran. A dtype that made the last search fail is not searched with again.
     """
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
@@ -579,7 +589,7 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     methods = subjects[0].function.forward, subjects[0].function.backward
     codes = (getattr(unwrap(one), "__code__", None) for one in methods)
     words = {name for x in codes for name in getattr(x, "co_names", ())}
-    real = subjects[0].asked.declared or words >= OF_REAL
+    real = subjects[0].asked.declared or words >= OF_REAL  # no complex ones first
     first = COMPLEX * (not real and not OF_COMPLEX.isdisjoint(words))  # by the code
     for backward in (True, False):
         for kind, (at, subject) in product(
@@ -619,6 +629,7 @@ def _refusal(subject: Subject, backward: bool) -> str:
     try:
         outputs = subject.call(inputs)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        # If it gets copies already, the error has another cause.
         if IN_PLACE not in str(error) or subject.dirty == subject.names:
             return raised(error)
         subject.dirty = subject.names
@@ -651,6 +662,7 @@ def _crosses(subject: Subject, seed: int) -> bool:
 def _widened(subject: Subject, inputs: Sequence[Any]) -> str:
     """Return words for a gradient with more dims than its input, as if shapes broadcast by accident; "" without one."""
     returned, _ = returned_gradients(subject.checks, inputs)
+    # Not strict: backward may return too few gradients, or none; that is for other checks.
     for name, value, one in zip(subject.names, inputs, returned or (), strict=False):
         if needs_gradient(value) and isinstance(one, Tensor) and one.ndim > value.ndim:
             return f"the gradient of {name} has more dims than {name}"

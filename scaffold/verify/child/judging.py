@@ -3,6 +3,8 @@
 `runner.py` calls `judged` for a request with a Function, as `scaffold verify FILE` sends it. In: a request: the Function's place,
 possible declarations of its inputs, its reference. Out: the fields of a `Verdict`: a `Result` for each check; or shapes to declare the
 inputs with first; or why no check could run.
+Words: a check is *refused*, and so skipped, if the Function may not support the call; `lines` has the line of the file at which to report a
+fault, by its *place*: "backward", "grad_x"; `why` says by check why it is skipped.
 Invariant: a check that would only repeat a reported fault is skipped, with the reason.
 """
 
@@ -106,6 +108,7 @@ def _of_error(
     (CLAIMED), and the Function does not claim to support it (`subject.maps`).
     """
     refused = subject.stage == "forward" or _is_of_forward(error, subject)
+    # A Function that claims to support a transform may not refuse it.
     refused &= not (subject.maps and name in CLAIMED)
     refused |= _is_on_purpose(error, subject)
     if refused or name in CLAIMED and not subject.maps:
@@ -169,6 +172,7 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
     given = request["function"]
     source = os.path.realpath(given["place"][1])  # (module, file, root, name)
     known = {key: given[key] for key in Asked._fields if key != "source"}
+    # In JSON all sequences are lists.
     lists = {key: tuple(x) for key, x in known.items() if isinstance(x, list)}
     asked = Asked(**known | lists, source=source)
     function = named(given["place"])
@@ -199,6 +203,7 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
     If backward refuses every call, or no output has a gradient, the only result says so. `lines`: by part ("forward", "grad_x"), the line
     to report a fault at. `why`: by the name of a check to skip, the reason.
     """
+    # `look` found no output with a gradient: the forward may be right, but there is nothing to check.
     if not subject.positions:
         yield Result("gradient", "skipped", "no output has a gradient")
         return
@@ -224,6 +229,7 @@ def _refuses(subject: Subject) -> str:
     try:
         gradients(subject, subject.inputs())
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        # So PyTorch itself raises if there is no backward, and the author for one not written yet.
         if isinstance(error, NotImplementedError):
             return first_line(error)
         return first_line(error) if _is_on_purpose(error, subject) else ""
@@ -251,5 +257,6 @@ def _made_redundant(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
     if failed != "gradient":
         return (), ""
     if subject.takes(subject.inputs(), backward=True):
+        # Of a random Function, whose numbers depend on the layout, those of layout would say the same.
         return (*DERIVED, *OF_LAYOUT * subject.random), "the gradient is wrong"
     return tuple(CHECKS), "the gradient raises"

@@ -3,6 +3,8 @@
 `scaffold bench` starts one for each variant (`verify/bench.py`). In: on stdin, one JSON object a line: texts and a setting to prepare
 for, then rounds. Out: on stdout, likewise: the version of torch; for a setting, the bytes of a call and figures of its values; for a
 round, the seconds of its forward and backward.
+Words: *ends* are outputs with a gradient, *leaves* the inputs requiring grad; a *figure* is a number that stands for a whole tensor; an
+input is *frozen* if it alone requires no grad.
 Invariant: the clock is read only after a device other than the CPU has finished. Output of the user's code goes to stderr.
 """
 
@@ -90,6 +92,7 @@ class Call:
         self.clock = time.process_time if one_thread else time.perf_counter
         self.memory = None if on_cpu else getattr(torch, self.device.type)
         self.inputs = self._inputs(self.checks.DIFFERENTIABLE)
+        # Only undeclared shapes can broadcast to something far larger.
         if self.checks.LOOSE:
             refuse_too_large(getattr(self.checks, request["calls"]), self.inputs)
         self.leaves = [x for x in self.inputs if needs_gradient(x)]
@@ -156,6 +159,7 @@ class Call:
         figures = [_figures(value) for value in values]
         del outputs, found, values  # their memory would count as the call's
         names, frozen = self.checks.DIFFERENTIABLE, {}
+        # A compiled function would be compiled again for each frozen input.
         for name in names if len(names) > 1 and not self.compiled else ():
             needs = [other for other in names if other != name]
             frozen[name] = saved_bytes(self.function, self._inputs(needs))

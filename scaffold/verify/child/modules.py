@@ -2,7 +2,9 @@
 
 A proof runs ops and checks that are not written to disk yet. It also tells the user which branches of a forward never ran.
 In: a name and a module's source; names of functions whose conditions are watched. Out: the module, imported under that name; the
-conditions that had one value only. Invariant: nothing is written; a traceback shows the lines of the text.
+conditions that had one value only.
+Words: a function is *watched* if its conditions are *noted*: their values, by text, are the *ways* taken.
+Invariant: nothing is written; a traceback shows the lines of the text.
 """
 
 import ast
@@ -58,6 +60,7 @@ class _Watched(ast.NodeTransformer):
 
     def _noted(self, node: ast.IfExp | ast.If) -> ast.AST:
         """Return the node with `test` replaced by `noted_test("test", test)`; a constant stays as it is."""
+        # `if True:` has one value by intention.
         if isinstance(node.test, ast.Constant):
             return self.generic_visit(node)
         text = ast.Constant(ast.unparse(node.test))

@@ -49,10 +49,12 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
         checks = load("verified_checks", text)
         _stand_in(checks, applied)
         found = compare(checks)
+        # Only of an op that is right without a transform, and was compared at all.
         if found["cases"] and not found["failure"]:
             found["notes"] += _transformed(checks)
         if found["cases"] or found["failure"]:
             return found
+        # Nothing could be compared: the next module has other shapes; the first verdict is kept.
         verdict = verdict or found
     return verdict
 
@@ -99,6 +101,7 @@ def _transformed(checks: Any) -> Iterator[str]:
         if refusal(checks, case, torch.clone).words:
             continue
         given = make_inputs(checks, case, torch.clone)
+        # Its gradient is wrong, or the Function refuses the case: nothing is to be learned of transforms.
         if compare_gradients(checks, case, given) is not None:
             continue
         inputs = [x.detach() if isinstance(x, Tensor) else x for x in given]

@@ -77,6 +77,7 @@ def _literal(value: Any) -> str | None:
 
 def _tensor(value: Any) -> dict[str, Any] | None:
     """Describe a dense tensor, without its values; None for others, such as sparse ones. Integers have their range: they may be indices."""
+    # Inside vmap or grad of torch.func a tensor stands for others: its values cannot be read.
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(value)
     if value.layout != torch.strided or wrapped:
         return None

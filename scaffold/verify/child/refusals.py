@@ -4,6 +4,8 @@ A forward may refuse inputs that its author never meant; a gradient is compared 
 inputs, the user has to declare others, and reads here how.
 In: the module of checks (`checks`), a case. Out: a `Refusal`, whose words are "" if nothing is wrong. Invariant: the op itself is called
 only if there is no other forward.
+Words: the *words* of a refusal say what happened, "raised ValueError: ..."; to *mend* is to advise how to avoid it; TOLD are files of the
+user, whose lines are told.
 """
 
 import linecache
@@ -70,6 +72,7 @@ class Refusal(NamedTuple):
 def raised(error: Exception) -> str:
     """Describe an error, with its line in the user's file: `raised ValueError: too small (line 7)`."""
     message = f"raised {type(error).__name__}: {first_line(error)}".removesuffix(": ")
+    # The innermost line of the user's: what it calls may raise deeper, in PyTorch.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in TOLD:
             return f"{message} (line {frame.lineno})"
@@ -112,6 +115,7 @@ def refusal(checks: Any, case: Case, layout: Layout) -> Refusal:
     others = [item for item in outputs if not isinstance(item, Tensor)]
     if others:
         return Refusal(f"{NO_TENSOR} but a value of type {type(others[0]).__name__}")
+    # A forward that is complex with its usual attributes, too, is meant to be.
     if case.attributes and _turned_complex(checks, outputs):
         return Refusal("is complex")  # `(1 - beta**step) ** 0.5` of a negative step
     return Refusal("" if _are_finite(outputs) else INFINITE)
@@ -200,6 +204,7 @@ def is_bound(checks: Any, case: Case) -> bool:
 
     A dim is fixed if the forward refuses a size one above its default. The arguments of a case are sizes here, by their names.
     """
+    # With another size, or a changed input, nothing can be said of the 1.
     if {*case.arguments.values()} != {1} or case.change is not None:
         return False
     parameters = signature(checks.make).parameters

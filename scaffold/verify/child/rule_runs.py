@@ -105,6 +105,7 @@ def drawn_values(
     for name, domain in domains.items():
         for kink in domain.kinks if domain else ():
             values[name] = away(values[name], Interpreter(table, values), kink)
+    # Without the defaults: only what the sample says is passed in the call.
     return {name: values[name] for name in sample}
 
 
@@ -178,6 +179,7 @@ class Run:
         grads = _cotangents(rule, outputs)
         differentiable = [out for out in outputs if out.requires_grad]
         if alone is not None:
+            # Autograd is asked for this result only, the formulas for all: with the number 0 for the others.
             differentiable = [outputs[rule.cotangents.index(alone)]]
             grads = {name: g if name == alone else 0 for name, g in grads.items()}
         # The cotangents in a row, without those that are None or the number 0.
@@ -195,6 +197,7 @@ class Run:
                 self.inputs,
                 self.grads,
                 create_graph=True,
+                # One result alone need not depend on every argument: of others the gradient is 0.
                 allow_unused=alone is not None,
                 materialize_grads=alone is not None,
             )
@@ -255,6 +258,7 @@ def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
             given = drawn_values(table, rule, sample, dtype)
             run = Run(table, rule, given)
             yield f"{text} in {dtype}", run
+            # A starred result, `*outputs`, has one cotangent, a tuple: none of it can be left out.
             if len(run.grads) > 1 and len(rule.cotangents) > 1 and not run.opaque:
                 for name, out in zip(rule.cotangents, run.outputs, strict=True):
                     if out.requires_grad:
@@ -344,6 +348,7 @@ def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> b
     """
     if any(out.requires_grad for out in outputs):
         return False
+    # Without inputs that have a formula there is nothing to differentiate, and nothing to state.
     if inputs and rule.module is None and not rule.undifferentiated:
         raise Unsuited(
             "autograd has no gradient of it; if there is one, write undifferentiated = true: differences check it"
@@ -371,6 +376,7 @@ def by_differences(
             x.data[index] = middle
             # An infinite input with finite results has a difference: 0.
             numbers = all(bool(out.isfinite().all()) for out in ends[0])
+            # Otherwise nothing is known: NaN.
             known = numbers or math.isfinite(middle)
             total = sum(map(_weighted, *ends, weights), start=0.0)
             grad[index] = total / (2 * STEP) if known else math.nan

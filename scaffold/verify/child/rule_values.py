@@ -79,6 +79,7 @@ def negated(numbers: Any) -> Any:
 def equation(x: Tensor, y: Tensor, dims: Any) -> str:
     """Return the einsum equation of `torch.tensordot(x, y, dims)`: for matrices and 1 dim "ab,bd->ad"."""
     n = dims if isinstance(dims, int) else 0
+    # A number n means: the last n dims of x with the first n of y.
     pairs = dims if not isinstance(dims, int) else (range(x.ndim - n, x.ndim), range(n))
     # By each contracted dim of y: the dim of x that it is summed with.
     places = {at % y.ndim: other % x.ndim for other, at in zip(*pairs, strict=True)}
@@ -180,6 +181,7 @@ def called(spelled: Spelling, values: Mapping[str, Any]) -> Any:
         if item.default is not None or item.keyword:
             keywords[item.name] = value
         else:
+            # `*sizes` of a rule stands for several arguments of the call.
             several = item.starred and isinstance(value, tuple | list)
             positional += value if several else [value]
     return applied(spelled, positional, keywords)
@@ -269,10 +271,12 @@ class Interpreter:
         keywords = dict(zip(node.keywords, map(self, args[split:]), strict=True))
         if callee.kind == "attribute":
             return self(callee)(*positional, **keywords)
+        # The number 0 is no tensor, so the function itself could not take it.
         if self._keeps_zero(callee.label) and is_zero(positional[0]):
             return 0
         if callee.label in REFERENCE:
             return REFERENCE[callee.label](*positional, **keywords)
+        # A rule of the table goes before Python's function of the same name.
         if callee.label in BUILTINS and callee.label not in self.table:
             return BUILTINS[callee.label](*positional, **keywords)
         rule = self.table.rule(callee.label)

@@ -4,6 +4,7 @@
 user's modules.
 Out: on stdout, one JSON object a line: first the version of torch, or why it cannot be imported; then for each op the fields of a
 `Verdict`, or how its process ended, or that it reached its limit. Output of the user's code goes to stderr.
+Words: a proof is *late* at its limit; its process *died* if it ended without a verdict; what it *said* is the line with the verdict.
 Invariant: every op runs in its own process, forked from this one, which has loaded torch and nothing of the user's: no op sees another's
 changes to itself, to modules or to torch.
 """
@@ -68,6 +69,7 @@ def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
     with os.fdopen(reading, encoding="utf-8") as pipe:
         late = not _speaks(pipe.fileno(), child, request["limit"])
         said = "" if late else pipe.readline()
+    # A line without its end was cut: the process died while it wrote it.
     if late or said.endswith("\n"):
         # Out of time, or done: nothing that it may still do is waited for.
         os.kill(child, signal.SIGKILL)
@@ -90,6 +92,7 @@ def _speaks(pipe: int, child: int, limit: float) -> bool:
         past = time.monotonic() - begun
         spent = _spent(child)
         waits = spent < IDLE * past  # but not for a processor
+        # Before the limit by the clock it cannot be out of time.
         if past >= limit and (waits or spent >= limit or past >= LONGEST * limit):
             return False
     return True
@@ -122,6 +125,7 @@ def _prove(request: dict[str, Any], writing: int) -> None:
             _write_line(pipe, verdict)
         code = 0
     except SystemExit as stop:
+        # The user's code may call `sys.exit`, also with words or nothing.
         code = stop.code if isinstance(stop.code, int) else code
     except BaseException:  # noqa: BLE001 (the user's code may raise anything)
         traceback.print_exc()

@@ -155,6 +155,7 @@ class _Forward:
         self.function = self.own or checks.FORWARD or self.operator
         self.usual = list(checks.make())
         self.inputs = tuple(checks.NAMES)
+        # Not strict: the last input may be variadic, `*tensors`, with any number of values.
         pairs = zip(self.inputs, self.usual, strict=False)
         self.tensors = {
             name: at
@@ -167,6 +168,7 @@ class _Forward:
             _one_by_one(checks.INPUT_SHAPES.get(name) if declared else None, len(shape))
             for name, shape in zip(self.names, self.first, strict=True)
         ]
+        # Kept even if `declared` is False: then only as names for the dims that are found (`_usual`).
         self.declared = [checks.INPUT_SHAPES.get(name) or () for name in self.names]
         self.undeclared = [at for at, dims in enumerate(self.dims) if dims is None]
         self.data = {
@@ -214,6 +216,7 @@ class _Forward:
                 self.rank = max(item.ndim for item in results)
                 return None
         refused = _Refused(len(passed.places), words, line)
+        # Of two that came as far the earlier one stays: it is nearer to the first guess.
         self.furthest = max(self.furthest, (refused, shapes), key=lambda one: one[0][0])
         return refused
 
@@ -238,6 +241,7 @@ class _Forward:
         data = [
             len(shape)
             for at, (name, shape) in enumerate(zip(self.names, shapes, strict=True))
+            # A declared bias or weight is no data; an undeclared input may be data whatever its name is.
             if at in self.undeclared or not PARAMETER.fullmatch(name)
         ]
         return self.rank > max(data, default=0)
@@ -249,6 +253,7 @@ class _Forward:
     def nearest(self) -> NoShapes:
         """Return the failure of the search: the shapes with which the forward came furthest, and its error there."""
         refused, shapes = self.furthest
+        # Not strict: there are no shapes if time was over before the first run.
         named = [(name, [*map(str, shape)]) for name, shape in zip(self.names, shapes)]
         near = Shapes({name: ", ".join(sizes) for name, sizes in named})
         place = ": ".join(filter(None, (refused.line, refused.words)))
@@ -407,10 +412,14 @@ class _Beside:
         """Collect the tests' shapes, the declared sizes among them by name, and the integer attributes, factors to try."""
         self.forward = forward
         self.usual = [tuple(forward.usual[at].shape) for at in forward.tensors.values()]
+        # `one` is None for an undeclared input: it gives no names.
         pairs = [zip(one or (), two) for one, two in zip(forward.dims, self.usual)]
         known = chain(*pairs)
+        # A dim may also be a number, or "" for one of those that `...` stands for (`_one_by_one`).
         self.sizes = {dim: n for dim, n in known if isinstance(dim, str) and dim}
+        # Not strict, as in `_Forward`.
         values = zip(forward.inputs, forward.usual, strict=False)
+        # By type, as True is an int for Python, but no number of heads.
         self.factors = {"": 1, **{one: n for one, n in values if type(n) is int}}
 
     def takes(self, dims: tuple[Dims, ...], factor: str, scaled: Iterable[str]) -> bool:
@@ -431,6 +440,7 @@ class _Beside:
             for at, own in zip(self.forward.undeclared, dims, strict=True):
                 shapes[at] = tuple(named[dim] for dim in own)
             every.append((*shapes,))
+        # `run` returns a refusal, or None.
         return not any(map(self.forward.run, every))
 
     def conditions(self, dims: tuple[Dims, ...], factor: str) -> tuple[str, ...]:
@@ -442,11 +452,13 @@ class _Beside:
         needed = list[str]() if self.factors[factor] == 1 else [*self.sizes]
         for name in self.sizes:
             fewer = [one for one in needed if one != name]
+            # It is accepted though this size is no multiple: the condition need not name it.
             needed = fewer if self.takes(dims, factor, fewer) else needed
         sizes = {name: self.sizes[name] for name in needed}
         least = [
             name
             for name, size in sizes.items()
+            # In the tests a size of 8 is twice one of 4: a condition on the smaller one is enough.
             if not any(size > one and size % one == 0 for one in sizes.values())
         ]
         return tuple(f"{name} % {factor} == 0" for name in least)
@@ -502,6 +514,7 @@ def _kinds(size: int) -> Iterator[_Kind]:
     yield _Kind((any_size[0], any_size[1]))
     yield _Kind((size + 1, size + 3), ">=", size)
     for number in (2, 3, 4):
+        # Only what the accepted size is a multiple of can be asked for.
         if size % number == 0:
             several = [number * by for by in (5, 3, 2) if number * by != size]
             yield _Kind((several[0], several[1]), "%", number)
@@ -539,6 +552,7 @@ class _Naming:
         for most, slot in product((False, True), [*self.left]):
             for kind in _kinds(_size(self.shapes, slot)):
                 group = self._group(slot, kind, most) if slot in self.left else None
+                # A group may be accepted alone, and not beside others: dims may depend on each other.
                 if group and self._go_together([*self.groups, group]):
                     self.groups.append(group)
                     self.left = [one for one in self.left if one not in group.slots]
@@ -569,6 +583,7 @@ class _Naming:
         """Yield the names the user declared for these dims, for a search that leaves the declaration aside."""
         for at, axis in group.slots:
             dims = self.forward.declared[at]
+            # The names fit only if the rank found is the declared one; `...` and numbers are no names.
             if len(dims) == len(self.shapes[at]) and str(dims[axis]).isidentifier():
                 yield str(dims[axis])
 
@@ -587,6 +602,7 @@ class _Naming:
         for name, slots in named.items():
             sizes = dict.fromkeys([*slots, *chain(*alike)], size)
             less = sizes | dict.fromkeys(group.slots, size - 1)
+            # Only a dim with the size in the condition can be the bound: T = 4 for `S >= 4`.
             bounds = _size(self.shapes, slots[0]) == group.kind.number
             if bounds and not self._run(sizes) and self._run(less):
                 return name
@@ -616,6 +632,7 @@ class _Naming:
             fewer = [other for other in slots if other != one]
             slots = fewer if self._takes(fewer, kind) else slots
         if kind.relation == ">=":
+            # Not down to 1: a size of 1 broadcasts, which proves nothing.
             while kind.number > 2 and not self._refused(slots, kind.number - 1):
                 kind = kind._replace(number=kind.number - 1)
         return _Group(sorted(slots), kind)
@@ -655,6 +672,7 @@ class _Naming:
         for first in (2, 7):
             sizes = dict[Slot, int]()
             for group in groups:
+                # Each group has a size of its own, or two groups could pass as one.
                 free = (one for one in count(first) if one not in sizes.values())
                 size = next(filter(group.kind.allows, free))
                 sizes |= dict.fromkeys(group.slots, size)

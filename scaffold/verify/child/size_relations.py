@@ -8,6 +8,9 @@ and twice as large. The tests' sizes are consecutive, so much is true of them by
 + 2`. Two declared names are never assumed equal: whoever gave them two names may have forgotten a transpose. `size_conditions` reads
 several conditions at once from many choices of sizes.
 
+Words: *usual* are the sizes of the tests; *numbers* are integer attributes, such as `heads`; the forward *takes* sizes if it accepts inputs
+of them, and *wants* a size if it takes no other one.
+
 Of 623 known ops with declared shapes, 20 are accepted only thanks to this: gates packed in one weight, grouped heads.
 """
 
@@ -104,6 +107,7 @@ def size_conditions(checks: Any) -> list[str]:
         [numbers | sizes for sizes in several]
         for several in _tried(checks, usual, [*numbers.values()])
     )
+    # Of few accepted choices too much is true by chance.
     if len(accepted) < LEAST:
         return []
     listed = _conditions(usual, numbers)
@@ -112,12 +116,14 @@ def size_conditions(checks: Any) -> list[str]:
     while refused and possible:  # the condition that excludes the most comes next
         left = [[*filter(one.holds, refused)] for one in possible]
         fewest = min(left, key=len)
+        # No condition left excludes any of them: what was found would not tell all.
         if len(fewest) == len(refused):
             return []
         found.append(possible[left.index(fewest)])
         refused = fewest
     # Two declared names are never assumed equal.
     equal = any(one.relation == "==" and one.other.text in usual for one in found)
+    # A choice that none of the conditions excludes was refused for another reason.
     return [] if refused or equal else sorted(one.text for one in found)
 
 
@@ -227,6 +233,7 @@ def _takes(checks: Any, sizes: Sizes) -> bool:
 
 def _numbers(checks: Any, usual: Sizes) -> Sizes:
     """Return the attributes with integer values above 1."""
+    # Not strict: the last input may be variadic, `*tensors`, with any number of values.
     values = zip(checks.NAMES, checks.make(**usual), strict=False)
     return {one: value for one, value in values if type(value) is int and value > 1}
 

@@ -47,6 +47,7 @@ class Reporter:
         self.tell(began=_name(nodeid))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
+        # Setup and teardown of a test are reported, too: told only if something is wrong with them.
         if report.when == "call" or not report.passed:
             outcome, words = _outcome(report)
             self.tell(test=_name(report.nodeid), outcome=outcome, words=words[:SHOWN])
@@ -64,6 +65,7 @@ def _name(nodeid: str) -> str:
 def _outcome(report: Any) -> tuple[str, str]:
     """Return the outcome of a test, "xfailed" for an expected failure, and the reason; "" if it passed or was skipped."""
     if hasattr(report, "wasxfail"):
+        # pytest calls a test that failed as expected "skipped".
         words = report.wasxfail.removeprefix("reason: ")
         return ("xfailed" if report.skipped else "xpassed"), words
     if report.failed:
@@ -103,6 +105,7 @@ def _lacking() -> dict[str, str]:
 
 def _prepare(file: str) -> None:
     """Do once, before runs are forked, the setup for torch.compile, if the file needs it."""
+    # It was done for an earlier file.
     if "torch._dynamo" in sys.modules:
         return
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
@@ -114,6 +117,7 @@ def _compile_once(text: str) -> None:
 
     Importing the compiler takes seconds, and each forked run would do it.
     """
+    # OpTests is the class of generated tests, with one of torch.compile.
     if "torch.compile" in text or "OpTests" in text:
         torch = sys.modules["torch"]
         double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")

@@ -2,6 +2,7 @@
 
 A user could not tell such a test from a wrong op: the proof asks for other inputs instead of writing it.
 In: the module of checks (`checks`) of an op that has passed them. Out: a failure of the tests. Invariant: a test that passes is not reported.
+Words: *needed* are the inputs requiring grad; `right` and `exact` are results in double precision, `low` is the dtype of few digits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -203,6 +204,7 @@ def _off(one: Tensor, other: Tensor, right: Tensor, low: torch.dtype) -> str:
 
     `other` is plain PyTorch's result, whose own error counts TIMES; `right` is in double precision. A result too large for `low` is skipped.
     """
+    # Of no elements, or where plain PyTorch has no number, nothing is compared.
     if not (right.numel() and other.isfinite().all()):
         return ""
     size = right.abs().max()
