@@ -296,7 +296,8 @@ def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
         _put_before(lines, keys.index(model[number].key), line)
         # `keys` are those before the insertion, so the neighbour now stands one further.
         if apart:
-            lines[keys.index(model[number].key) + 1].above = "\n"
+            after = lines[keys.index(model[number].key) + 1]
+            after.above = "\n" + after.above
 
 
 def _put_before(lines: list[_Import], place: int, line: _Import) -> None:

@@ -161,7 +161,7 @@ def _parts(statement: ast.stmt) -> Iterator[_Part]:
                 origin = "." * statement.level + (statement.module or "")
             for alias in names:
                 yield _Part(alias, {_binding(alias)}, set(), f"import {origin} ")
-        case ast.Try([ast.Import() | ast.ImportFrom() as imported], handlers):
+        case ast.Try([ast.Import() | ast.ImportFrom() as imported], handlers, [], []):
             # What lies beside the file, if it is there: in which package is no part of what the file says.
             for alias in imported.names:
                 yield _Part(alias, {_binding(alias)}, set(), "beside ")

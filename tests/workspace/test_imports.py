@@ -167,3 +167,11 @@ def test_every_name_is_imported_that_should_be(
     statements = cut(merged.text)
     assert merged.conflicts == 0 and statements is not None
     assert {one.said for part in statements for one in part.imports} == wanted
+
+
+def test_a_comment_above_the_neighbour_of_a_new_section_stays() -> None:
+    base = "import torch\n\nx = 1\n"
+    mine = f"import zlib\n# about torch\n{base}"
+    new = f"import os\n\n{base}"
+    expected = f"import zlib\nimport os\n\n# about torch\n{base}"
+    assert merge(base, mine, new) == Merged(expected, 0)

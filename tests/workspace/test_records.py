@@ -106,6 +106,15 @@ def test_what_the_function_calls_is_a_part_of_it_however_far() -> None:
     assert digest(helped) != digest(helped.replace("value: value", "value: -value"))
 
 
+@pytest.mark.parametrize(
+    "more", ["else:\n    torch = None\n", "finally:\n    torch = 3\n"]
+)
+def test_what_follows_an_import_that_may_fail_is_a_part_of_it(more: str) -> None:
+    tried = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
+    text = changed("import torch\n", tried)
+    assert digest(text) != digest(text.replace(tried, tried + more))
+
+
 def test_a_file_without_the_function_counts_as_a_whole() -> None:
     assert function_digest("x = 1\n", NAMES) != function_digest("x = 2\n", NAMES)
     assert function_digest("x = (1)\n", NAMES) == function_digest("x = 1\n", NAMES)
