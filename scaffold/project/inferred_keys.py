@@ -9,6 +9,7 @@ differ from the derivative; *dirty* inputs are changed in place.
 """
 
 import ast
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -70,12 +71,9 @@ def _numpy(raw: Raw) -> list[str]:
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     own = raw.get("grad") or raw.get("backward") or "numpy" in attributes
-    known = " ".join([*raw.get("import", ()), str(raw.get("inputs", ""))])
-    if not own:
-        return []
-    return [
-        item for name, item in ARRAYS.items() if name in names and name not in known
-    ]
+    known = re.findall(r"\w+", f"{raw.get('import')} {raw.get('inputs')}")
+    wanted = names - {*known} if own else ()
+    return [item for name, item in ARRAYS.items() if name in wanted]
 
 
 def _tree(text: str) -> ast.Module | None:

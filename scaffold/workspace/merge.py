@@ -293,11 +293,9 @@ def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
         line.above = "\n" if apart else ""
         lines.insert(beside + 1, line)
     else:
-        _put_before(lines, keys.index(model[number].key), line)
-        # `keys` are those before the insertion, so the neighbour now stands one further.
-        if apart:
-            after = lines[keys.index(model[number].key) + 1]
-            after.above = "\n" + after.above
+        at = keys.index(model[number].key)
+        _put_before(lines, at, line)
+        lines[at + 1].above = "\n" * apart + lines[at + 1].above
 
 
 def _put_before(lines: list[_Import], place: int, line: _Import) -> None:

@@ -117,15 +117,18 @@ def test_a_proof_says_what_it_ran(tmp_path: Path) -> None:
     assert [one["proven"] for one in told] == [True, False]
 
 
-def test_numpy_is_imported_where_the_gradient_is_stated(tmp_path: Path) -> None:
-    forward = "torch.from_numpy(np.log1p(x.detach().numpy()))"
+@pytest.mark.parametrize("name", ["x", "input"])  # "np" is a part of "input"
+def test_numpy_is_imported_where_the_gradient_is_stated(
+    name: str, tmp_path: Path
+) -> None:
+    forward = f"torch.from_numpy(np.log1p({name}.detach().numpy()))"
     arguments = [
         "--inputs",
-        "x",
+        name,
         "--forward",
         forward,
         "--grad",
-        "grad_output / (1 + x)",
+        f"grad_output / (1 + {name})",
     ]
     outcome = new_op(tmp_path, *arguments, "--no-verify")
     assert outcome.code == 0, outcome.err

@@ -262,7 +262,10 @@ def in_the_tails(rule: Rule, sample: dict[str, Any], dtype: torch.dtype) -> Valu
     ids=lambda rule: str(rule.name),
 )
 def test_tails_are_as_good_as_autograd_s(rule: Rule) -> None:
-    """In float32, beside the truth in float64: an error of four times autograd's own at most."""
+    """In float32, beside the truth in float64: an error of four times autograd's own at most.
+
+    Or of 20 roundings: `exp(-19)` of a rounded argument has as many, with some instructions of a processor and not with others.
+    """
     for sample in samples(rule):
         try:
             single, double = (
@@ -278,7 +281,7 @@ def test_tails_are_as_good_as_autograd_s(rule: Rule) -> None:
         for (formula, got, own), (_, _, truth) in zip(ours, truths, strict=True):
             right = truth / grads[1]
             errors = [(item / grads[0] - right).abs() for item in (got, own)]
-            least = torch.maximum(errors[1], right.abs() * EPSILON)
+            least = torch.maximum(errors[1], right.abs() * (5 * EPSILON))
             counts = right.isfinite() & errors[1].isfinite() & (right.abs() > 1e-37)
             bad = counts & told & ~(errors[0] <= 4 * least)
             assert not bad.any(), f"[{rule.name}] {formula}: {errors[0][bad]}"
