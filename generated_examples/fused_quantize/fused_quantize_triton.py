@@ -131,8 +131,6 @@ def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> An
     for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
         if dim is not None:
             given[at] = arg.movedim(dim, 0)
-        elif isinstance(arg, Tensor):
-            given[at] = arg.expand(info.batch_size, *arg.shape)
     return op(*given), 0
 
 

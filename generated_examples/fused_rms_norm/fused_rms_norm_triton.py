@@ -256,8 +256,6 @@ def as_more_rows(
     for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
         if dim is not None:
             given[at] = arg.movedim(dim, 0)
-        elif isinstance(arg, Tensor) and at not in shared:
-            given[at] = arg.expand(info.batch_size, *arg.shape)
     outputs = op(*given)
     return outputs, (0,) * len(outputs)
 
