@@ -561,7 +561,7 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
                 elif not node.level:
                     imported[name] = ast.ImportFrom(node.module, [alias], 0)
     theirs = [name for name in sorted(free) if name in own or name not in imported]
-    lines = [ast.unparse(imported[name]) for name in free.difference(theirs)]
+    lines = [ast.unparse(imported[name]) for name in sorted(free.difference(theirs))]
     unknown = set(theirs) - module_names(facts)
     if unknown:
         raise Unfit(

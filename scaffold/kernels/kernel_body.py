@@ -226,12 +226,13 @@ class KernelBody:
         """Return the lines for a block of rows: loads, values of several results, then each result's own values and its store, under its flag."""
         lines = self._read()
         for item in self.program.results:
-            known = {**self.printer.named}  # without names bound under this flag
+            # Without names and places bound under this flag: the next result may be asked for alone.
+            known, begun = {**self.printer.named}, [*self.begun]
             own = [x for x in self.program.lines if self.sole.get(x.name) == item.name]
             read = [x for x in self.program.loads if self.sole.get(x.name) == item.name]
             steps = [*self._loads_of(read), *self._assigned(own), *self._stored(item)]
             lines += self._asked_for(item, steps)
-            self.printer.named = known
+            self.printer.named, self.begun = known, begun
         return lines
 
     def _assigned(self, lines: Iterable[Line]) -> list[str]:

@@ -162,7 +162,7 @@ class Kernel:
             # A scalar is declared `[]`, or `[1]`.
             shape = str(self.spec.dims(source) or ())
         elif item.summed:
-            shape = f"({first}.shape[-1],)"
+            shape = f"({self.last},)"
         if item.space != NUMBER:  # a sum of no numbers is a number
             shape = self._wanted(item, shape)
         return self._empty(source, shape)

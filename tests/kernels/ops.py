@@ -330,6 +330,14 @@ OPS = {
         "return (nll * weight).sum() / weight.sum()",
         lambda lead, size: (*classes(lead, size), torch.rand(math.prod(lead)) + 0.1),
     ),
+    "weighted_halves": FusedOp(  # each half is read for one gradient alone
+        "x[*rows, M], p[*rows, D], q[*rows, D], bias[D]",
+        "a, b = x.chunk(2, dim=-1)\nreturn a * p + b * q + bias",
+        lambda lead, size: (
+            *rows(2, 1, 1)(lead, size),
+            torch.randn(size),
+        ),
+    ),
     "offset_mean": FusedOp(  # one gradient alone reads the weight, and the mean does
         "x[N, D], y[N, D], weight[N, D; const]",
         "(x * weight + y).sum() / weight.sum()",

@@ -67,6 +67,19 @@ def test_what_one_gradient_alone_reads_is_loaded_and_saved_for_it_alone() -> Non
     assert "log_q if ctx.needs_input_grad[1] else None, p" in draft_of(spec)
 
 
+def test_parts_that_are_each_for_one_gradient_begin_their_row_under_its_flag() -> None:
+    lines = lines_of("weighted_halves", "backward")
+    begins = [at for at, line in enumerate(lines) if line.startswith("x_row = ")]
+    flags = ("if NEEDS_GRAD_P:", "if NEEDS_GRAD_Q:")
+    assert [lines[at - 1] for at in begins] == [*flags]
+
+
+def test_a_sum_of_rows_in_parts_is_as_long_as_a_part() -> None:
+    _, view = triton_kernels(OPS["weighted_halves"].spec("op"), Location("op"))
+    assert view.backward is not None
+    assert "(x.shape[-1] // 2,) if needs_grad_bias else 0" in view.backward.fake
+
+
 def test_what_a_mean_divides_by_is_always_there() -> None:
     _, view = triton_kernels(OPS["offset_mean"].spec("op"), Location("op"))
     assert view.backward is not None
