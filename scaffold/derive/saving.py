@@ -190,12 +190,14 @@ def without_views(
 
     So the input need not be saved: `x1 = x[..., ::2]` goes, and `ctx.x1_shape = x[..., ::2].shape` comes instead.
     Here `y.to(x)` reads no data either: it is rewritten to `y.to(x.device, x.dtype)`. `described` are locals of which
-    only the shape is read; the forward has them.
+    only the shape is read; the forward has them. A view stays if its data is read, or its input's: the input is saved
+    then, and the backward makes the view again.
     """
     views = _Views(spec, graph, lines)
     typed = [_with_types(graph, line, views.inputs) for line in lines]
     dropped = views.at
-    # Until no remaining line reads a dropped view, or its input, for more than a shape.
+    # Until no remaining line reads a dropped view, or its input, for more than a shape. `elements`:
+    # `x1[0].shape` is such a read, as ctx gets the shape of `x1` alone.
     while True:
         left_lines = (x.statement for at, x in enumerate(typed) if at not in dropped)
         read = data_read(*left_lines, elements=True)
@@ -217,6 +219,7 @@ def without_views(
         for at, line in enumerate(lines)
         if at not in dropped
     ]
+    # A pair: the lines, one way or the other, and the expressions.
     return _without_unread(spec, graph, rest) if dropped else tuple(rest), found
 
 

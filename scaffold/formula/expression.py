@@ -248,7 +248,7 @@ class ExpressionParser:
                 self.fail(callee, f"'{number}' is a number and cannot be called", hint)
         if (
             not isinstance(callee, ast.Name)
-            # A name assigned anew is no longer the input: after `x = F.relu` a call of x is fine.
+            # A name that the formula assigns may be a function by now: `x = F.relu`.
             or callee.id not in self.tensors - self.source.locals
         ):
             return

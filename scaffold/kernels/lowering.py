@@ -60,7 +60,7 @@ MEANINGS: dict[str, Meaning] = {}
 Terms = list[tuple[bool, Value]]
 ZEROS = ("zeros_like", "zeros", "new_zeros")
 VARIANCES = ("var", "std")
-SUMS = ("sum_to_size", "summed_to")
+SUMS = ("sum_to_size", "summed_to")  # to the shape of an input: they state no dims
 CASTS = ("to", "cast", "float", "double", "unsqueeze", "squeeze")  # no arithmetic
 LINEAR = ("neg", "mul", "div", *CASTS)
 ARITHMETIC = ("binary", "unary", "conditional", "compare")  # on numbers
@@ -349,10 +349,13 @@ class Lowering:
         return [shapes.from_end(op.shape, at) for at in dims] == [-1]
 
     def is_sum(self, op: Op) -> bool:
-        """Return whether an op is a sum over rows, or linear in one: `(grad * x).sum(0) * 2`.
+        """Return whether an op is a sum over rows, or to the shape of an input, or linear in such: `(grad * x).sum(0) * 2`.
 
-        A kernel has no line for such a value, as it reads all rows; it may only be the gradient of an input shared by rows.
+        A kernel has no line for a value that reads all rows; it may only be the gradient of an input shared by rows. A sum to the
+        shape of `s[N, 1]` is over columns, but is a gradient too, so it is left to `finished` as well.
         """
+        # Only a `sum` has dims to look at; of SUMS the input's declared space tells what is summed
+        # (`_summed_to_space`).
         if op.rule in SUMS:
             return True
         if op.rule == "sum":
@@ -360,7 +363,7 @@ class Lowering:
         return self._summand(op) is not None
 
     def _summand(self, op: Op) -> Op | None:
-        """Return the argument of a linear op with a sum over rows in it, `s` of `s * 2`, `-s` or `s / n`; else None.
+        """Return the argument of a linear op with a sum (`is_sum`) in it, `s` of `s * 2`, `-s` or `s / n`; else None.
 
         Of `s * t` and `s / n` the other factor must not be such a sum, and of a division the sum is the dividend.
         """
@@ -883,7 +886,8 @@ def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
     The value is that of each row; a sum over rows in the graph of the gradient, `op`, is dropped for the summand. `name`: the input.
     """
     space = self.shapes.spaces[name]
-    # Only a `sum` states dims; SUMS are sums to the very shape of the input.
+    # Only a `sum` states dims, which may not fit the input; SUMS are sums to its very shape, over rows or
+    # columns or both.
     if op.rule == "sum" and self.is_sum(op):
         _check_dims(self, op, name)
     if op.rule in (*SUMS, "sum") and self.is_sum(op):

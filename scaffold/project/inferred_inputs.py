@@ -50,6 +50,7 @@ ByKind = Mapping[Takes, Use]
 # The reason why an input is taken for integers, that is weaker than others: see `_entries`.
 COMPARED = "it is only compared for equality, or turned into integers"
 BUFFERS = {"Buffer": "const", "BoolBuffer": "bool", "IntBuffer": "int"}
+# The annotations of tensors that a module owns, and the op's list (a key of the specification) of each.
 OWNED = {"Parameter": "params", **dict.fromkeys(BUFFERS, "buffers")}
 SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
 
@@ -371,9 +372,10 @@ def of_stated_inputs(
 
 
 def _unowned(owned: Mapping[str, str], names: Names) -> Iterator[str]:
-    """Yield a note for each parameter or buffer of the user's module that is among `names`, inputs the generated one cannot own.
+    """Yield a note for each parameter or buffer of the user's module that stays an argument of the generated one.
 
-    `owned` has the kind of each attribute: "Parameter", "Buffer". An optional buffer, say, cannot be owned.
+    `owned` has the kind of each attribute in the file: "Parameter", "Buffer", or another one that is in no module's lists, "float".
+    `names` are the stated inputs that the generated module does not own: a buffer stated as optional, say.
     """
     for name, kind in owned.items():
         if kind in OWNED and name in names:
@@ -382,9 +384,10 @@ def _unowned(owned: Mapping[str, str], names: Names) -> Iterator[str]:
 
 
 def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
-    """Return the parameters of the `forward` of a class whose function `name` was made a plain one.
+    """Return the parameters of a class's `forward` as the user wrote it, with `self`, without the attributes that it reads.
 
-    In that attributes read from `self` are parameters too; here they are left out.
+    `name`, "Norm.forward", is the plain function made from it (`module_forward`), in which each attribute read from `self` is a
+    parameter too: one that is not among the names returned is an attribute.
     """
     # One: with several, reading the forward raised an error.
     (layer,) = modules_named(origin.module, name)

@@ -4,11 +4,13 @@
 `NameUses.of`, the uses of each free name; a local alias or view of an input counts as the input. Invariant: a use that may not
 run, or may be of another value, is `doubtful`: it proves nothing beside a use by value.
 
-Words: a use takes a "tensor" of numbers; "positions", integers that number elements, `F.embedding(i, w)`; a "mask"; an "index", any of
-both or a number, `x[i]`; a "value", a Python number or string; an "operand", a tensor or a number; "unclear" proves nothing. Uses by
-value compute with the elements as floats: they may have a gradient. The meaning of a local name is the inputs behind it. A "constant"
-is only compared for equality; "moved" reads a tensor whatever its elements are (`x.view(-1)`); "assigned" waits for the uses of the
-new name; "optional" is a test for None. `expected` is a function that gives the use which the place of an expression expects.
+Words: a use takes a "tensor" of numbers; "positions", integers that number elements, `F.embedding(i, w)`; a "mask"; an
+"index", any of both or a number, `x[i]` (its type is "positions" if no mask fits there: `F.embedding(i + 1, w)`); a
+"value", a Python number or string; an "operand", a tensor or a number; "unclear" proves nothing. Uses by value compute with
+the elements as floats: they may have a gradient. The meaning of a local name is the inputs behind it. A "constant" is only
+compared for equality, or converted to integers, as in `x.long()`; "moved" reads a tensor whatever its elements are
+(`x.view(-1)`); "assigned" waits for the uses of the new name; "optional" is a test for None. `expected` is a function that
+gives the use which the place of an expression expects.
 """
 
 import ast
@@ -68,7 +70,7 @@ class Use(NamedTuple):
     takes: Takes
     node: ast.AST
     where: str
-    type: str = ""
+    type: str = ""  # of a value; of an index "positions", if it cannot be a mask
     doubtful: bool = False  # it may not run, or the name may have another value
     soft: bool = False  # positions, or floats with another meaning
 
@@ -87,7 +89,7 @@ def _used(takes: Takes, where: str = "") -> Expected:
 
 
 _unclear, _tensor, _operand = _used("unclear"), _used("tensor"), _used("operand")
-_moved = _used("moved")  # a tensor, whatever its elements are: `x.shape`, `x.long()`
+_moved = _used("moved")  # a tensor, whatever its elements are: `x.shape`, `x.T`
 _assigned = _used("assigned")  # the type depends on uses of the assigned name
 _constant, _optional = _used("constant"), _used("optional")
 _index = _used("index", "an index")
@@ -372,13 +374,16 @@ class NameUses:
     def used(self, meaning: _Meaning, use: Use) -> None:
         """Note a use of the inputs behind a value, `meaning`.
 
-        A use of moved elements as floats proves nothing, as the elements may be converted; as integers or masks it does. Computed
-        positions, `i + 1`, may also be computed of a number.
+        Moved elements have the dtype of the input's. So a place that refuses floats, `F.embedding(x.view(-1), w)`, proves that the
+        input holds integers. A place for floats proves nothing, since PyTorch converts integers there: `x.view(-1) * w`.
         """
+        # Nor does one for a number: in `math.sqrt(x[0])` the element is one, and not x. Such a use becomes
+        # "unclear": it may still be by value.
         if meaning.moved and use.takes not in (*BY_INTEGERS, "constant", "moved"):
             if meaning.computed:
                 return  # the computation used them by value already
             use = use._replace(takes="unclear", type="")
+        # Of `F.embedding(i + j, w)` one may be a number, as an index may; the type says that it is no mask.
         if meaning.computed and use.takes == "positions":
             use = use._replace(takes="index", type="positions")
         doubtful = use.doubtful or self.doubtful or meaning.doubtful
@@ -568,19 +573,23 @@ class _Parsed(NamedTuple):
     def follows(self) -> bool:
         """Return whether the result has the dtype of the first argument: integers of integers (`x.view(-1)`, `x.clamp(0, 5)`).
 
-        So if integers are needed of the result, they are of the argument. False if other tensors or a `dtype` have a say.
+        So if integers are needed of the result, they are of the argument. False if the result may have the dtype of another one,
+        as of `x` in `torch.where(mask, x, y)`, or one stated as `dtype`.
         """
         called = built_in_primitives().called  # other functions are unknown
         # `clamp_`, in place, is as `clamp`.
         known = called(self.word) or called(self.word.removesuffix("_"))
         kinds = {kind for facts in known for kind in facts.kinds}
-        # In the table the kind "kept" says that a result has the dtype of the arguments; `exp` gives floats.
+        # In the table the kind "kept" says that a result has the dtype of the arguments; `exp` gives
+        # floats. It must be the only kind: `max` also gives positions, integers whatever x is.
         if kinds != {"kept"} or self.creates or self.converts():
             return False
         takes = {call[0].takes for call in self.calls if 0 in call}
         slots = (call[at] for call in self.calls for at in self.given if at in call)
         stated = {*self.given, *(slot.parameter for slot in slots)}
-        # `x.to(dtype=...)` chooses the dtype itself.
+        # A first argument that may be a mask or positions gives no dtype: `F.embedding(i, w)` has that of
+        # w. None is known for `torch.where(x)`, which gives positions. `x.to(dtype=...)` chooses the dtype
+        # itself.
         return takes == {"tensor"} and "dtype" not in stated
 
     def is_moved(self) -> bool:

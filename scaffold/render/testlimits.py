@@ -181,14 +181,18 @@ def precision(spec: OpSpec) -> Precision:
 
 
 def _rounds(call: Node, names: frozenset[str]) -> bool:
-    """Return whether a call computes in a dtype with one of these names: `x.half()`, or an argument `torch.float16`."""
+    """Return whether a call gives a dtype with one of these names: `x.half()`, or an argument `torch.float16`.
+
+    The usual inputs of tests are more precise ("double"), so their values are rounded there.
+    """
     method = call.args[0].kind == "attribute"
-    # `args[0]` is the callee: the cast `x.half()` has no arguments.
+    # `args[0]` is the callee. A cast, `x.half()`, has no arguments beside it.
     if method and callee(call) in names and len(call.args) == 1:
         return True
     return any(
         arg.kind == "attribute" and arg.label in names and arg.args[0].label == "torch"
-        # Keyword arguments are among them: `torch.softmax(x, -1, dtype=torch.float16)`.
+        # The values of keyword arguments come last, without their names (`Node.keywords` has those):
+        # `torch.float16` of `torch.softmax(x, -1, dtype=torch.float16)`.
         for arg in call.args[1:]
     )
 

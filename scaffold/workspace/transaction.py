@@ -468,18 +468,20 @@ def _write(plan: Plan, descriptor: int) -> None:
 def _stage(change: Change, step: Step, sync: bool) -> None:
     """Write a change's new content to its staged file, with the target's permissions, and keep the old content under its backup's name.
 
-    So the step itself is one renaming. With `sync`, wait until the new content is on the disk. A removal stages nothing.
+    So the step itself is one renaming. With `sync`, wait until the new content is on the disk. A removal stages nothing, and needs no
+    copy: `_replace` moves the target itself to its backup.
     """
-    if step.staged is None or change.after is None:
+    if step.staged is None or change.after is None:  # a removal
         return
     mode = None if change.before is None else disk.mode(change.target)
     _put(step.staged, change.after, mode, sync)
-    if step.backup is None or change.before is None:
+    if step.backup is None or change.before is None:  # a new file
         return
     try:
         disk.link(change.target, step.backup)
     except OSError:  # a file system without hard links
-        # `_put` only makes new files: it would fail if the failed call had left one of that name.
+        # `link` may report a failure though it made the name, and `_put` only makes new files: it would
+        # fail then.
         disk.unlink(step.backup)
         _put(step.backup, change.before, mode, sync)
 

@@ -82,14 +82,17 @@ def _with_values(
 
 
 def _of_attributes(checks: Any) -> Iterator[Case]:
-    """Yield cases with other values of attributes: each alone, all at once, and all with the most inputs absent.
+    """Yield cases with other values of attributes: each value alone, then the last value of every attribute at once.
 
-    A gradient formula of a user's is also tried with pairs of values, and in the cases of the tests with a flag or a string.
+    A gradient formula of a user's is also tried with pairs of values, and in the cases of the tests with a flag or a string. At the
+    end the last value of each attribute is tried alone again, with the most inputs absent.
     """
     for position, values in checks.ATTRIBUTES.items():
         for value in values:
             yield _with_values(checks, {}, {position: value})
-    # ATTRIBUTES: by the position of an attribute, values other than the tests'.
+    # ATTRIBUTES: by the position of an attribute, values other than the tests'. Together with another
+    # change one value of each has to do: the last, as None and numbers at a comparison come first
+    # (`testvalues.further_values`).
     last = {position: values[-1] for position, values in checks.ATTRIBUTES.items()}
     if len(last) > 1:
         yield _with_values(checks, {}, last)

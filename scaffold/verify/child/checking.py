@@ -335,7 +335,8 @@ def _has_another_number(case: Case) -> bool:
 
 
 OWN = "PyTorch's own backward"
-ORIGINAL_OWN = "its own backward"  # of an op's reference Function
+# "its": of the Function that an op was adopted from, REFERENCE in `compare`.
+ORIGINAL_OWN = "its own backward"
 
 
 def _is_no_fault(checks: Any, case: Case, fault: Fault) -> bool:
@@ -371,6 +372,7 @@ def _failure(
 def _note(checks: Any, case: Case, fault: Fault, inputs: Sequence[Any]) -> list[str]:
     """Return a note on an unsupported or undecided call, as a list of one; if its shapes were guessed, with advice to declare them."""
     call = describe(value_names(checks, len(inputs)), inputs)
+    # It is the op that fails, not PyTorch's own backward, or that of the adopted Function.
     ours = fault.subject not in (OWN, ORIGINAL_OWN)
     mend = "; declare the shapes" * (case.guessed and ours)
     return [f"not for {call}: {fault.subject} {fault.words}{mend}"]

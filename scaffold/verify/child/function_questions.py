@@ -224,6 +224,10 @@ def check_unchanged(
             )
 
 
+# `run` changes the inputs given to it, in place: so the old values of `is_average` differ by 1 before the
+# two runs (`pairs`), and what is left of that after them (`stays`) is the part of the old value in the new
+# one. An input that requires grad is no running mean: a change of it must be declared in any case
+# (`mark_dirty`).
 def is_average(asked: Asked, before: Sequence[Any], at: int) -> bool:
     """Return whether a part of the old value stays of an input no output reads, as of a running mean."""
     if before[at].requires_grad or not before[at].is_floating_point():

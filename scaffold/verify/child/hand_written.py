@@ -248,6 +248,8 @@ class Subject:
         count. Unstable inputs are not used: any gradient of such a call is noise.
         """
         noise = NOTICED if self.dtype == torch.double else NOTICED_SINGLE
+        # `contiguous` lays nothing out: it draws random numbers in the shape of x, as for a grad_output, from
+        # a fixed seed.
         near = [
             x * (1 + noise * contiguous(x)) if needs_gradient(x) else x for x in inputs
         ]
@@ -260,6 +262,7 @@ class Subject:
             except Exception:  # noqa: BLE001 (a system may be singular nearby)
                 return False
         return not any(
+            # Integers and booleans have no digits to lose; complex outputs are not asked about.
             # If two equal calls differ, the output is random: a change of it tells nothing.
             bool(x.numel() and x.is_floating_point() and torch.equal(x, again))
             and ((x - y).abs() > LOST * (1 + x.abs())).double().mean() > 1 / 2

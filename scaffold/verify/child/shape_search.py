@@ -409,16 +409,21 @@ class _Beside:
     """Runs of the forward beside inputs of declared shapes."""
 
     def __init__(self, forward: _Forward) -> None:
-        """Collect the tests' shapes, the declared sizes among them by name, and the integer attributes, factors to try."""
+        """Collect the tests' shapes, the declared sizes among them by name, and the integer attributes by name (`factors`).
+
+        Declared sizes are tried as they are, and multiplied by each factor: by 8 if there is `heads: int = 8`.
+        """
         self.forward = forward
         self.usual = [tuple(forward.usual[at].shape) for at in forward.tensors.values()]
-        # `one` is None for an undeclared input: it gives no names.
+        # `dims` and `usual` have an item for each tensor. `one` is None for an undeclared input: it gives
+        # no names. Else it has a dim for each size in `two` (`_one_by_one`).
         pairs = [zip(one or (), two) for one, two in zip(forward.dims, self.usual)]
         known = chain(*pairs)
         # A dim may also be a number, or "" for one of those that `...` stands for (`_one_by_one`).
         self.sizes = {dim: n for dim, n in known if isinstance(dim, str) and dim}
-        # Not strict, as in `_Forward`.
+        # Not strict: the last input may be variadic, `*tensors`, with any number of values.
         values = zip(forward.inputs, forward.usual, strict=False)
+        # The factor "" leaves sizes as they are.
         # By type, as True is an int for Python, but no number of heads.
         self.factors = {"": 1, **{one: n for one, n in values if type(n) is int}}
 
