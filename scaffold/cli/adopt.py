@@ -555,7 +555,7 @@ def _proven(
             notes = [f"{words} ({why})" for _, _, words in chosen]
             notes += _gained(source, op)
             return Adoption(op, generated, (*found.notes, *notes))
-    last = max(reversed(reasons), key=lambda r: isinstance(r, VerificationError))
+    *_, last = [r for r in reasons if isinstance(r, VerificationError)] or reasons
     shapes = re.search(r"test-shapes = '(.+?)'", last.hint or "")
     # Once: the op proven again has the key.
     if shapes and "test-shapes" not in found.op.keys:

@@ -480,7 +480,7 @@ class Reverse:
             return None
         names = (item.name for item in rule.parameters)
         named = {"result": op, **dict(zip(names, op.args, strict=False))}
-        # The values it would save: those not returned to be saved, with their gradient.
+        # The values it would save: those not returned to be saved, with their gradient, nor read for the gradient of the op that made them.
         unread = {
             name
             for name in values_read(fused) & named.keys()

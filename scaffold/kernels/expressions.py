@@ -96,9 +96,8 @@ class Printer:
         """
         self.table, self.program, self.own = table_of(spec), program, pair.own
         self.pointer, self.helpers, self.absent = at, helpers, pair.absent
-        self.floats = floats = [
-            x.name for x in spec.attributes if x.annotation == "float"
-        ]
+        floats = [x.name for x in spec.attributes if x.annotation == "float"]
+        self.floats = floats
         self.taken = {*FIXED, *self.own, program.width, *(x.name for x in spec.inputs)}
         self.taken |= {line.name for line in program.lines}
         self.taken |= {name for x in program.loads for name in (x.name, x.source)}

@@ -9,7 +9,6 @@ at one column; a row is *kept* if the condition of the op selects it; *own* name
 """
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -77,7 +76,7 @@ class KernelBody:
         self.whole = {x.text for x in every if isinstance(x, Name)}
         self.gathered = {x.load for x in every if isinstance(x, Gather)}
         # The first load of a row that all rows read, as of `weight`: it has a comment if it stands in a loop.
-        self.shared = next((x for x in loads if x.space == (False, self.width)), None)
+        self.weight = next((x for x in loads if x.space == (False, self.width)), None)
         self._find_readers(spec, pair.total)
         # The condition of the rows that are kept, and what it depends on.
         # "" is the name of the condition in a program that has none.
@@ -95,21 +94,20 @@ class KernelBody:
 
         `lead` is the tensor to count rows by, if possible one of several parts: only it tells the size of a part.
         """
-        needed = [(x.name, y) for x in self.program.results for y in self._needed(x)]
+        needed = [(x, y) for x in self.program.results for y in self._needed(x)]
         often = Counter(name for _, name in needed)
         self.sole = {y: x for x, y in needed if self.flags and often[y] == 1}
         whole = filter(self._is_whole, self.program.loads)
         # Last those that one gradient alone reads: as that may make them None, they tell no shape.
-        choice = lambda x: (x.part is None, x.name in self.sole)
-        self.lead = min(whole, key=choice, default=None)
-        # A mean may be divided by the sum of an input.
-        counted = re.findall(r"\b\w+\b(?!\.shape)", f"{total and total.over}")
-        names = {item.name for item in spec.tensors} - {*self.absent, *counted}
+        first = sorted(whole, key=lambda x: (x.part is None, x.name in self.sole))
+        self.lead = next(iter(first), None)
+        always = total.read if total else set()
+        names = {item.name for item in spec.tensors} - {*self.absent, *always}
         self.sole_readers = {x: y for x in names if (y := self._sole_reader(x))}
         self.may_be_none = {*self.absent, *self.sole_readers}
 
-    def _sole_reader(self, source: str) -> str | None:
-        """Return the name of the one gradient that reads the rows of an input; None if there are several, or if it tells how many rows there are."""
+    def _sole_reader(self, source: str) -> Result | None:
+        """Return the one gradient that reads the rows of an input; None if there are several, or if it tells how many rows there are."""
         rows = [x for x in self.loads(source) if x.space.rows and not x.single]
         # Of a load that several gradients need it has None.
         readers = {self.sole.get(x.name) for x in rows}
@@ -228,8 +226,8 @@ class KernelBody:
         for item in self.program.results:
             # Without names and places bound under this flag: the next result may be asked for alone.
             known, begun = {**self.printer.named}, [*self.begun]
-            own = [x for x in self.program.lines if self.sole.get(x.name) == item.name]
-            read = [x for x in self.program.loads if self.sole.get(x.name) == item.name]
+            own = [x for x in self.program.lines if self.sole.get(x.name) == item]
+            read = [x for x in self.program.loads if self.sole.get(x.name) == item]
             steps = [*self._loads_of(read), *self._assigned(own), *self._stored(item)]
             lines += self._asked_for(item, steps)
             self.printer.named, self.begun = known, begun
@@ -259,7 +257,7 @@ class KernelBody:
 
     def _load_or_fill(self, load: Load) -> Iterator[str]:
         """Yield the lines to load an input; of an optional one, `else` a block of its number: `bias = tl.full((1, BLOCK), 0.0, DTYPE)`."""
-        if self.summed and load == self.shared:
+        if self.summed and load == self.weight:
             yield "# loaded each time: kept over the loop, long rows would spill more"
         lines = [*self._load(load)]
         number = self.absent.get(load.source)

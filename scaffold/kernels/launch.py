@@ -22,7 +22,8 @@ class Kernel:
 
     `first`: the tensor to count rows by, of all rows; `parts`: the number of parts of its rows; `dtypes`: inputs the backward's op does not
     get, `bias`, and the parameter and argument for the dtype of their gradients. `told`: arguments beside tensors, and what each is;
-    `by_sample`: a batch is no more rows, as it sums or repeats some; `shared`: the positions of inputs that all rows share; `by`: how a mean
+    `by_sample`: a batch is no more rows, as it sums or repeats some; `shared`: the positions of inputs that all rows share; `several`: it has
+    more others than one; `by`: how a mean
     divides its sum, ` / rows`, and `shares` the line that divides its gradient so, for the docstring.
     """
 
@@ -61,8 +62,8 @@ class Kernel:
         self.outputs, self.launch = [*self._outputs()], [*self._launch()]
         self.result = ", ".join(map(self._result, self.results))
         self.fake = ", ".join(map(self._fake, self.results))
-        shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
-        self.shared = f"{{{', '.join(shared)}}}" if shared else "()"
+        self.shared = [at for at, name in enumerate(self.read) if body.is_shared(name)]
+        self.several = len(self.read) - len(self.shared) > 1
         repeats = any(load.repeat for load in body.program.loads)
         self.by_sample = body.summed or self.total is not None or repeats
 
@@ -149,7 +150,7 @@ class Kernel:
 
     def _fake(self, item: Result) -> str:
         """Return the expression of an empty tensor with the shape and dtype the op returns: after sums over programs, unlike `_allocated`."""
-        first, shape, source = self.first, self._shape(item), item.source
+        shape, source = self._shape(item), item.source
         if self._is_total(item):
             return self._output(item, "()")
         if self.direction == "forward":

@@ -75,7 +75,6 @@ DTYPES = {"float": "float32", "double": "float64"}  # by the name of a cast
 SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
 REAL = ("real", "group")  # kinds of values with a dtype to compute in
 SOFTMAX = re.compile(r"torch\.softmax\(([^(),]+), (?:dim=)?-1\)")
-SUMMED = re.compile(r"(\w+)\.sum\(\)")
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 
 
@@ -532,8 +531,8 @@ def _derived(spec: OpSpec) -> Derivation:
 
 def _refuse_unread(program: RowProgram, total: Total | None) -> None:
     """Raise UnsupportedError if a mean is divided by the sum of an input, `x.sum() / mask.sum()`, and the program does not load that input."""
-    summed = SUMMED.findall((total and total.over) or "")
-    if unread := {*summed} - {load.source for load in program.loads}:
+    counted = total.read if total else set()
+    if unread := counted - {load.source for load in program.loads}:
         raise UnsupportedError(f"'{min(unread)}' is read by the mean alone")
 
 

@@ -40,8 +40,7 @@ class TritonView:
         half = (pair.shapes.of - 1).bit_length()
         self.numbers = 1024 >> half if pair.shapes.width else 0
         every, other = spec.tensors, "INDICES"
-        asked = [f"{x.name}: Tensor{' | None' * x.optional}" for x in every]
-        self.inputs = ", ".join(asked)
+        self.inputs = [f"{x.name}: Tensor{' | None' * x.optional}" for x in every]
         self.dtypes = [(x.name, ALLOWED.get(x.dtype, other), x.optional) for x in every]
         self.first, self.columns = self.forward.first, self.forward.last
         self.refused = [*_refused(spec, pair, self.first)]

@@ -71,6 +71,13 @@ class Total(NamedTuple):
 
     over: str | None = None
 
+    @property
+    def read(self) -> set[str]:
+        """Return the inputs whose numbers the count is computed from: `mask` of `mask.sum()`, none of `x.shape[0]`."""
+        # The shape of a tensor is no number of it.
+        summed = re.sub(r".*\.shape\[0\]", "", self.over or "")
+        return {*re.findall(r"\b[A-Za-z_]\w*\b(?!\()", summed)}
+
 
 def bound(table: Table, node: Node, whole: bool = False) -> Bound | None:
     """Return the function of a call, as the rule table prints it, and its arguments as text; None for a call the table does not have.

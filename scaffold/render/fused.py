@@ -76,8 +76,8 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
     for name in found.pair.saved:
         if name not in there:
             source = "output" if name in outputs else "input"
-            serves = {sole[name].removeprefix("grad_")} if name in sole else every
-            saved.append(Saved(name, source, serves, name, serves is every))  # type: ignore[arg-type]
+            serves = frozenset({sole[name].source}) if name in sole else every
+            saved.append(Saved(name, source, serves, name, serves == every))  # type: ignore[arg-type]
     kept = {item.name for item in derivation.kept}
     lines = (line for block in derivation.blocks for line in block.statements)
     taken = written(*lines) | there

@@ -15,6 +15,7 @@ from scaffold.derive import derive
 from scaffold.derive.rules.table import built_in
 from scaffold.errors import Location, ScaffoldError
 from scaffold.kernels.triton import triton_kernels
+from scaffold.kernels.written_out import Total
 from scaffold.render.files import drafts
 from scaffold.render.kernel_file import kernel_draft
 from scaffold.render.layout import Directories
@@ -78,6 +79,24 @@ def test_a_sum_of_rows_in_parts_is_as_long_as_a_part() -> None:
     _, view = triton_kernels(OPS["weighted_halves"].spec("op"), Location("op"))
     assert view.backward is not None
     assert "(x.shape[-1] // 2,) if needs_grad_bias else 0" in view.backward.fake
+
+
+@pytest.mark.parametrize(
+    ("count", "read"),
+    [
+        ("mask.sum()", {"mask"}),
+        ("(target != -100).sum()", {"target"}),
+        ("2 * one.sum() + two.sum()", {"one", "two"}),
+        ("x.shape[0]", set()),
+        ("F.log_softmax(x / scale, -1).shape[0]", set()),
+        ("", set()),
+        (None, set()),
+    ],
+)
+def test_the_count_of_a_mean_is_of_the_numbers_of_some_inputs(
+    count: str | None, read: set[str]
+) -> None:
+    assert Total(count).read == read
 
 
 def test_what_a_mean_divides_by_is_always_there() -> None:
