@@ -1,5 +1,6 @@
 """The dialogue on a terminal: a real one, in a process of its own."""
 
+import contextlib
 import os
 import pty
 import select
@@ -17,6 +18,7 @@ from tests.sweeps import in_every_run
 QUESTION = "overwrite {}? [n]o/[y]es/[d]iff/[m]erge/[a]ll/[q]uit (no): "
 PAIR = ("new-op", "foo", "--inputs", "x", "--no-module")
 END = "\x04"  # what a terminal takes for the end of the input
+PATIENCE = 60  # seconds for an answer or an end, on a busy machine
 
 
 class Terminal:
@@ -42,7 +44,7 @@ class Terminal:
 
     def expect(self, text: str) -> None:
         """Read until the terminal shows a text that it has not shown before."""
-        seen, deadline = len(self.said), time.monotonic() + 20
+        seen, deadline = len(self.said), time.monotonic() + PATIENCE
         while text not in self.said[seen:]:
             assert time.monotonic() < deadline, f"no {text!r} in {self.said!r}"
             ready, _, _ = select.select([self.near], [], [], 0.5)
@@ -58,8 +60,20 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.near, text.encode())
 
+    def interrupt(self) -> None:
+        """Interrupt the command once it waits for an answer.
+
+        A signal between the question and the read that follows it would be seen after that read
+        alone, so each later one is for a command that the one before reached too early.
+        """
+        for _ in range(3):
+            self.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(PATIENCE / 3)
+                return
+
     def finish(self) -> Outcome:
-        out, _ = self.process.communicate(timeout=20)
+        out, _ = self.process.communicate(timeout=PATIENCE)
         while select.select([self.near], [], [], 0)[0]:
             more = self._read()
             if not more:
@@ -141,7 +155,7 @@ def test_an_interrupt_at_the_question_writes_nothing(occupied: Path) -> None:
     terminal.expect(QUESTION.format("foo.py"))
     terminal.type("y\n")
     terminal.expect(QUESTION.format("test_foo.py"))
-    terminal.process.send_signal(signal.SIGINT)
+    terminal.interrupt()
     outcome = terminal.finish()
     assert (outcome.code, outcome.out) == (130, "")
     assert "Traceback" not in outcome.err
