@@ -164,7 +164,8 @@ def words() -> str:
 
 def _gradients(rule: Mapping[str, Any]) -> str:
     """The formula of each argument, or where else the gradient comes from."""
-    shown = [
+    shown = [f"`{name} = {text}`" for name, text in rule["let"].items()]
+    shown += [
         f"`{name}`: `{formula if isinstance(formula, str) else formula[0]}`"
         for name, formula in rule["grad"].items()
     ]

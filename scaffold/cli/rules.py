@@ -181,6 +181,7 @@ def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
         "also": also,
         "category": rule.category,
         "when": rule.when,
+        "let": {name: " ".join(text.split()) for name, text in rule.let.items()},
         "grad": gradients,
         "code": rule.code,
         "value": rule.value,

@@ -57,6 +57,7 @@ class Rule(NamedTuple):
     value: str | None = None
     parts: str | None = None  # the call in parts, of which one can be saved
     tangents: Mapping[str, str] = {}  # parameter -> its term of the result's tangent
+    let: Mapping[str, str] = {}  # names for expressions in its formulas, in order
     triton: str = ""  # its value in a Triton kernel, over its parameters
 
     @property
@@ -98,7 +99,8 @@ class Rule(NamedTuple):
         None reads that of a norm's mean: the mean is a constant.
         """
         # Without formulas (`code`, `value`) nothing is said, so it may lead back.
-        return not self.formulas or f"grad_{result}" in str([*self.formulas.values()])
+        texts = [*self.formulas.values(), *self.let.values()]
+        return not self.formulas or f"grad_{result}" in str(texts)
 
     @property
     def cotangents(self) -> tuple[str, ...]:
@@ -129,6 +131,7 @@ class Table:
         self._finds: dict[tuple[str, str], tuple[SpelledRule, ...]] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
         self._values: dict[str, Formula] = {}
+        self._lets: dict[str, dict[Node, Node]] = {}
         self._ops = {self._op_of(name): name for name in primitives}
 
     @property
@@ -302,18 +305,29 @@ class Table:
         return self._parsed(rule.when, Scope(self.scope(rule)), rule)
 
     def scope(self, rule: Rule) -> frozenset[str]:
-        """Return the names the formulas of a rule may read: its parameters, results and cotangents, primitives, words."""
+        """Return the names the formulas of a rule may read: its parameters, results and cotangents, those of `let`, primitives, words."""
         own = {item.name for item in rule.parameters}
         results = {name.lstrip("*") for name in rule.results}
-        known = own | results | set(rule.cotangents)
+        known = own | results | {*rule.cotangents, *rule.let}
         return frozenset(known | set(self.names()) | BUILDERS.keys())
 
     def _parsed(self, text: str, scope: Scope, rule: Rule) -> Node:
-        """Return a formula of one line as a node; raise `ScaffoldError` for a name outside `scope`."""
+        """Return a formula of one line as a node, with the names of `let` expanded; raise `ScaffoldError` for a name outside `scope`."""
+        values = self._let(rule)
         place = Location(f"rule {rule.name}")
         node = parse(Text(text, place), scope, self.graph).result
         assert node is not None  # without `targets` a formula has a result
-        return node
+        return self.graph.rewrite(node, values.get) if values else node
+
+    def _let(self, rule: Rule) -> Mapping[Node, Node]:
+        """Return the expression of each name in a rule's `let`; one may read those above it."""
+        if rule.op not in self._lets:
+            values = self._lets[rule.op] = dict[Node, Node]()
+            for name, text in rule.let.items():
+                # Entered so far are those above it, by which it is expanded.
+                value = self._parsed(text, Scope(self.scope(rule)), rule)
+                values[self.graph.name(name)] = value
+        return self._lets[rule.op]
 
 
 def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
@@ -337,6 +351,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
         value=raw.get("value"),
         parts=raw.get("parts"),
         tangents=raw.get("tangent", {}),
+        let=raw.get("let", {}),
         triton=raw.get("triton", ""),
     )
 

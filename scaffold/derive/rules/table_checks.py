@@ -22,7 +22,7 @@ from scaffold.derive.rules.sample_calls import (
     read_domain,
     read_sample,
 )
-from scaffold.derive.rules.table import BUILDERS, Table, operands, read_rule
+from scaffold.derive.rules.table import BUILDERS, Rule, Table, operands, read_rule
 from scaffold.derive.simplify.identities import wrong_identity
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula import (
@@ -69,6 +69,7 @@ TYPES = {
     "optional": STRINGS,
     "changes": STRINGS,
     "when": STRING,
+    "let": "a table: let.rstd = '...'",
     "grad": "a table: grad.x = '...'",
     "fused": "a table: fused.x = '...'",
     "tangent": "a table: tangent.x = '...'",
@@ -189,7 +190,7 @@ def _has_type(key: str, value: Any) -> bool:
             isinstance(item, str) or (item and _are_strings(item))
             for item in value.values()
         )
-    if key in ("domain", "fused", "tangent"):
+    if key in ("domain", "fused", "let", "tangent"):
         return isinstance(value, dict) and _are_strings(list(value.values()))
     return isinstance(value, bool)
 
@@ -217,7 +218,7 @@ def _bad_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     yield from _bad_call(entry, spelled, "call")
     names = {item.name for item in spelled.parameters}
     yield from _bad_also(entry, names, table)
-    yield from _bad_names(entry, names)
+    yield from _bad_names(entry, names, table)
     yield from _bad_results(entry, spelled)
     for wrong in wrong_facts(entry.raw, names):
         yield entry.problem(wrong.message, wrong.key, hint=wrong.hint)
@@ -260,12 +261,15 @@ def _bad_call(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldErr
         yield entry.problem(said[0], key, hint=said[1])
 
 
-def _bad_names(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
+def _bad_names(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldError]:
     """Yield a problem for each name under `grad`, `optional` and the like that is no parameter of the call."""
     for key in ("grad", "domain", "fused", "tangent"):
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
+    for name in entry.raw.get("let", {}):
+        if name in names or name in table or name in BUILDERS:
+            yield entry.problem(f"'{name}' has a meaning already", "let", name)
     for key in ("optional", "changes", "differentiable"):
         for name in entry.raw.get(key, ()):
             if name not in names:
@@ -366,12 +370,13 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     Only a `value` may have steps before its result.
     """
     rule = read_rule(entry.name, entry.raw, table.graph)
-    scope = Scope(table.scope(rule) | {"tangent"})
+    known = table.scope(rule) | {"tangent"}
     texts: list[tuple[str, tuple[str, ...]]] = (
         [(rule.when, ("when",))] if rule.when else []
     )
     for name, several in rule.formulas.items():
         texts += [(text, ("grad", name)) for text in several]
+    texts += [(text, ("let", name)) for name, text in rule.let.items()]
     texts += [(text, ("fused", name)) for name, text in rule.fused.items()]
     texts += [(text, ("tangent", name)) for name, text in rule.tangents.items()]
     texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
@@ -379,6 +384,7 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     texts += [(rule.parts, ("parts",))] if rule.parts else []
     for text, path in texts:
         place = entry.places(path)
+        scope = Scope(known - _unset(rule, path))
         try:
             formula = parse(Text(text, place), scope, table.graph)
         except ScaffoldError as error:
@@ -391,6 +397,14 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         # `parts` stand in a forward, so they call torch by its own names.
         for expression in formula.expressions() if path != ("parts",) else ():
             yield from _bad_callees(entry, expression, table, path)
+
+
+def _unset(rule: Rule, path: tuple[str, ...]) -> set[str]:
+    """Return the names of `let` that the text at a key may not read: in `let` itself the own one and those below it."""
+    names = [*rule.let]
+    if path[0] == "let":
+        names = names[names.index(path[1]) :]
+    return set() if path[0] in ("grad", "fused", "tangent") else {*names}
 
 
 def _are_steps(statements: Iterable[Statement]) -> bool:

@@ -65,6 +65,19 @@ def test_a_team_s_table_stands_above_the_built_in_one() -> None:
     }
 
 
+def test_a_name_of_let_stands_for_its_expression() -> None:
+    grad = 'grad.x = "grad * gain * (1 - result * result)"'
+    named = """\
+let.scaled = "grad * gain"
+let.grad_x = "scaled * (1 - result * result)"
+grad.x = "grad_x"
+"""
+    plain = checked_table(SQUASH, "team.toml", built_in())
+    table = checked_table(SQUASH.replace(grad, named), "team.toml", built_in())
+    wanted = plain.gradients(plain.rule("squash"), "x")
+    assert table.gradients(table.rule("squash"), "x") == wanted
+
+
 def bound(call: str, positional: list[int], **keywords: int) -> dict[str, int] | None:
     spelled = spelling(call, call, Graph())
     assert isinstance(spelled, Spelling)
@@ -108,6 +121,13 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
         ("grad.x", 'grad.x = "torch.exp(grad)"', "a call of torch in a formula"),
         ("grad.x", 'grad.x = "tanh(grad, 1)"', "tanh takes 1 arguments"),
         ("grad.x", 'grad.x = "gain(grad)"', "'gain' is not a primitive"),
+        ("grad.x", 'grad.x = "a"\nlet.a = "b"\nlet.b = "grad"', "unknown name 'b'"),
+        ("grad.x", 'grad.x = "a"\nlet.a = "grad * a"', "unknown name 'a'"),
+        ("grad.x", 'grad.x = "a"\nlet.a = "grad *"', "not valid Python"),
+        ("grad.x", 'grad.x = "grad"\nlet.x = "grad"', "'x' has a meaning already"),
+        ("grad.x", 'grad.x = "grad"\nlet.exp = "x"', "'exp' has a meaning already"),
+        ("grad.x", 'grad.x = "grad"\nlet.a = 1', "'let' must be a table"),
+        ("grad.x", 'grad.x = "a"\nlet.a = "grad"\nwhen = "a > 0"', "name 'a'"),
         ("grad.x", 'grad.x = "grad"\nnondiff = ["x"]', "has a gradient and is in"),
         ("grad.x", 'grad.x = "grad"\nnondiff = ["y"]', "'y' is not a parameter"),
         ("grad.x", 'grad.x = "grad"\noptional = ["y"]', "'y' is not a parameter"),
