@@ -62,6 +62,7 @@ from scaffold.derive.stated_gradients import (
 )
 from scaffold.derive.write.common_subexpressions import with_repeats_named
 from scaffold.derive.write.composition import composed
+from scaffold.derive.write.output_masks import with_output_masks
 from scaffold.derive.write.placement import (
     blocks_of,
     guarded_as_a_whole,
@@ -292,6 +293,8 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     forward = forward_that_saves(spec, maths, reuse, context.saved)
     forward = with_input_names(spec, maths, forward, context)
     lines = _of_results(spec, source, handed.lines) if forward.extra else handed.lines
+    # After ctx, as it reads `ctx.needs_input_grad` itself.
+    lines = with_output_masks(spec, source.graph, lines)
     elements, lines = element_lines(spec, lines)
     return Derivation(
         **forward._asdict(),

@@ -759,7 +759,7 @@ class _Writer:
         )
         self.printers: dict[Region, Printer] = {}
         self.long: list[tuple[Op, int, Printer]] = []  # ops of long lines, their width
-        self.told_of_casts = False  # whether a comment has explained a cast
+        self.comments = set[str]()  # written so far; one explanation is enough
 
     def _name_all(self) -> None:
         """Give names to all ops with a statement of their own: first to ops needing a certain name, or several on one line."""
@@ -925,10 +925,15 @@ class _Writer:
             for power in powers
         ]
         casts = self.emission.region and any(part.rule == "cast" for part in written)
-        if casts and not self.told_of_casts:
-            self.told_of_casts = True
-            comments.append("autocast may leave these in different dtypes")
+        if casts:
+            comments += self._unsaid("autocast may leave these in different dtypes")
         return tuple(comments)
+
+    def _unsaid(self, comment: str) -> tuple[str, ...]:
+        """Return a comment the first time it is asked for in a backward, later ()."""
+        again = comment in self.comments
+        self.comments.add(comment)
+        return () if again else (comment,)
 
     def _why_recorded(self, op: Op) -> tuple[str, ...]:
         """Return the comment on a choice by whether autograd records the backward: the call without recording has no derivative.
@@ -939,7 +944,10 @@ class _Writer:
             return ()
         rules = (self.emission.applier.table.of_op(x.rule) for x in op.args[1].walk())
         once = next((rule for rule in rules if rule and rule.ends_derivatives), None)
-        return (f"{once.name} has no derivative",) if once else ()
+        if once is None:
+            return ()
+        name = once.spelled.name.rpartition(".")[2]
+        return self._unsaid(f"{name} has no derivative")
 
     def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:
         """Return the lines for a cotangent, plus the gradient autograd hands in for the saved value: `if extra is not None`."""

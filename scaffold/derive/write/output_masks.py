@@ -1,0 +1,112 @@
+"""Ask PyTorch's own backward calls for the wanted gradients alone, as autograd does: by `ctx.needs_input_grad`.
+
+A call such as `native_layer_norm_backward` computes several gradients, and its last argument says which: the *mask*,
+`(True, weight is not None, True)` as the table has it. A weight that is frozen costs no pass over its input then.
+
+In: the lines of a backward. Out: the same, with each entry of a mask true only if a wanted gradient reads that result: False, a
+flag, `ctx.needs_input_grad[1]`, or a test of several. Invariant: a result that a wanted gradient reads is computed.
+"""
+
+from collections import defaultdict
+
+from scaffold.derive.autograd_fallback import needs_gradient
+from scaffold.derive.backward_program import Line
+from scaffold.formula import Graph, Node, assignments, nodes, rewritten
+from scaffold.spec import OpSpec
+
+# For each result of a call, by the call and its position: the inputs it is for.
+Uses = dict[tuple[Node, str], set[str]]
+
+
+def with_output_masks(
+    spec: OpSpec, graph: Graph, lines: tuple[Line, ...]
+) -> tuple[Line, ...]:
+    """Return the lines with the masks of backward calls narrowed to the results that are read, by the gradients reading them."""
+    masked = {
+        node: line.serves
+        for line in lines
+        for node in nodes(line.statement)
+        if _has_mask(node)
+    }
+    if not masked:
+        return lines
+    uses = _uses(lines)
+    new = {
+        call: _narrowed(spec, graph, call, uses, serves)
+        for call, serves in masked.items()
+    }
+    return tuple(
+        line._replace(statement=rewritten(graph, (line.statement,), new.get)[0])
+        for line in lines
+    )
+
+
+def _has_mask(node: Node) -> bool:
+    """Return whether it is a call of a backward of ATen's that has a mask."""
+    if node.kind != "call" or node.args[-1].kind != "tuple":
+        return False
+    callee, mask = node.args[0], node.args[-1]
+    return callee.label.endswith("_backward") and any(
+        entry.label in ("True", "False") for entry in mask.args
+    )
+
+
+def _uses(lines: tuple[Line, ...]) -> Uses:
+    """Return for each result of a call, `f(x)[1]` or `grads[1]` of `grads = f(x)`, the inputs whose gradients read it."""
+    calls = {
+        item.target: item.value
+        for line in lines
+        for item in assignments((line.statement,))
+    }
+    uses: Uses = defaultdict(set)
+    for line in lines:
+        for node in nodes(line.statement):
+            match node:
+                case Node("subscript", "", (of, Node("constant", position))):
+                    uses[calls.get(of, of), position] |= line.serves
+    return uses
+
+
+def _narrowed(
+    spec: OpSpec, graph: Graph, call: Node, uses: Uses, serves: frozenset[str]
+) -> Node:
+    """Return the call with a mask for the results that are read; `serves` are the inputs that the call itself is for."""
+    *others, mask = call.args
+    read_for = [uses.get((call, str(at)), set()) for at in range(len(mask.args))]
+    if not any(read_for):  # its results have names of their own
+        return call
+    entries = tuple(
+        _entry(spec, graph, entry, inputs, serves)
+        for entry, inputs in zip(mask.args, read_for, strict=True)
+    )
+    flags = tuple(needs_gradient(spec, graph, item.name) for item in spec.inputs)
+    length = len(entries)
+    if entries == flags[:length]:
+        flag_of_all, absent = flags[0].args[0], graph.node("absent")
+        last = graph.constant(str(length))
+        first_ones = graph.node("slice", "", (absent, last, absent))
+        whole = length == len(flags)
+        narrowed = (
+            flag_of_all
+            if whole
+            else graph.node("subscript", "", (flag_of_all, first_ones))
+        )
+    else:
+        narrowed = graph.node("tuple", "", entries)
+    return graph.node("call", "", (*others, narrowed), call.keywords)
+
+
+def _entry(
+    spec: OpSpec, graph: Graph, entry: Node, inputs: set[str], serves: frozenset[str]
+) -> Node:
+    """Return the entry of a mask for a result that the gradients of `inputs` read."""
+    if not inputs:
+        return graph.constant("False")
+    if inputs >= serves:  # the call is made for these alone
+        return entry
+    flags = tuple(
+        needs_gradient(spec, graph, item.name)
+        for item in spec.inputs
+        if item.name in inputs
+    )
+    return flags[0] if len(flags) == 1 else graph.node("boolean", "or", flags)
