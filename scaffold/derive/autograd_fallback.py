@@ -12,6 +12,7 @@ tensors. An op of the graph is one application of a primitive; `op.active`: a gr
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from scaffold.derive.analysis.activity import is_random
+from scaffold.derive.backward_program import needs_gradient
 from scaffold.derive.derivation import BY_AUTOGRAD, Forward
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
@@ -234,14 +235,6 @@ def _pulled_if_needed(
     for name, key in keys.items():
         gradient = graph.node("subscript", "", (pulled, key))
         yield Assign(graph.name(f"grad_{name}"), gradient)
-
-
-def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
-    """Return the expression `ctx.needs_input_grad[i]`, with `i` the position of the input `name`: is its gradient wanted?"""
-    ctx = graph.name("ctx")
-    needs = graph.node("attribute", "needs_input_grad", (ctx,))
-    index = graph.constant(str(spec.index(name)))
-    return graph.node("subscript", "", (needs, index))
 
 
 def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:

@@ -11,12 +11,15 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from scaffold.formula import (
+    Graph,
     Lines,
+    Node,
     Statement,
     read_names,
     surely_written,
     written,
 )
+from scaffold.spec import OpSpec
 
 
 class Line(NamedTuple):
@@ -56,3 +59,11 @@ def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
         if serves:
             lines.append(Line(item, serves))
     return tuple(lines)
+
+
+def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
+    """Return the expression `ctx.needs_input_grad[i]`, with `i` the position of the input `name`: is its gradient wanted?"""
+    ctx = graph.name("ctx")
+    needs = graph.node("attribute", "needs_input_grad", (ctx,))
+    index = graph.constant(str(spec.index(name)))
+    return graph.node("subscript", "", (needs, index))

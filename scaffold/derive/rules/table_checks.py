@@ -218,7 +218,7 @@ def _bad_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     yield from _bad_call(entry, spelled, "call")
     names = {item.name for item in spelled.parameters}
     yield from _bad_also(entry, names, table)
-    yield from _bad_names(entry, names, table)
+    yield from _bad_names(entry, names)
     yield from _bad_results(entry, spelled)
     for wrong in wrong_facts(entry.raw, names):
         yield entry.problem(wrong.message, wrong.key, hint=wrong.hint)
@@ -261,15 +261,12 @@ def _bad_call(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldErr
         yield entry.problem(said[0], key, hint=said[1])
 
 
-def _bad_names(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldError]:
+def _bad_names(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
     """Yield a problem for each name under `grad`, `optional` and the like that is no parameter of the call."""
     for key in ("grad", "domain", "fused", "tangent"):
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
-    for name in entry.raw.get("let", {}):
-        if name in names or name in table or name in BUILDERS:
-            yield entry.problem(f"'{name}' has a meaning already", "let", name)
     for key in ("optional", "changes", "differentiable"):
         for name in entry.raw.get(key, ()):
             if name not in names:
@@ -370,23 +367,13 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     Only a `value` may have steps before its result.
     """
     rule = read_rule(entry.name, entry.raw, table.graph)
-    known = table.scope(rule) | {"tangent"}
-    texts: list[tuple[str, tuple[str, ...]]] = (
-        [(rule.when, ("when",))] if rule.when else []
-    )
-    for name, several in rule.formulas.items():
-        texts += [(text, ("grad", name)) for text in several]
-    texts += [(text, ("let", name)) for name, text in rule.let.items()]
-    texts += [(text, ("fused", name)) for name, text in rule.fused.items()]
-    texts += [(text, ("tangent", name)) for name, text in rule.tangents.items()]
-    texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
-    texts += [(rule.value, ("value",))] if rule.value else []
-    texts += [(rule.parts, ("parts",))] if rule.parts else []
-    for text, path in texts:
+    others = table.scope(rule._replace(let={})) | {"tangent", "math"}
+    for name in rule.let.keys() & others:
+        yield entry.problem(f"'{name}' has a meaning already", "let", name)
+    for text, path, names in _formulas(entry, rule, table):
         place = entry.places(path)
-        scope = Scope(known - _unset(rule, path))
         try:
-            formula = parse(Text(text, place), scope, table.graph)
+            formula = parse(Text(text, place), Scope(names), table.graph)
         except ScaffoldError as error:
             yield from error.problems
             continue
@@ -399,12 +386,28 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
             yield from _bad_callees(entry, expression, table, path)
 
 
-def _unset(rule: Rule, path: tuple[str, ...]) -> set[str]:
-    """Return the names of `let` that the text at a key may not read: in `let` itself the own one and those below it."""
-    names = [*rule.let]
-    if path[0] == "let":
-        names = names[names.index(path[1]) :]
-    return set() if path[0] in ("grad", "fused", "tangent") else {*names}
+def _formulas(
+    entry: Entry, rule: Rule, table: Table
+) -> Iterator[tuple[str, tuple[str, ...], frozenset[str]]]:
+    """Yield each formula of a rule, with its key and the names it may read.
+
+    A name of `let` is known below it, and in the formulas of gradients.
+    """
+    plain = known = table.scope(rule._replace(let={}))
+    for name, text in rule.let.items():
+        yield text, ("let", name), known
+        known |= {name}
+    for name, several in rule.formulas.items():
+        yield from ((text, ("grad", name), known) for text in several)
+    for name, text in rule.fused.items():
+        yield text, ("fused", name), known
+    for name, text in rule.tangents.items():
+        yield text, ("tangent", name), known | {"tangent"}
+    for text in entry.raw.get("composed", ()):
+        yield text, ("composed",), plain
+    for key in ("when", "value", "parts"):
+        if key in entry.raw:
+            yield entry.raw[key], (key,), plain
 
 
 def _are_steps(statements: Iterable[Statement]) -> bool:

@@ -9,8 +9,7 @@ flag, `ctx.needs_input_grad[1]`, or a test of several. Invariant: a result that 
 
 from collections import defaultdict
 
-from scaffold.derive.autograd_fallback import needs_gradient
-from scaffold.derive.backward_program import Line
+from scaffold.derive.backward_program import Line, needs_gradient
 from scaffold.formula import Graph, Node, assignments, nodes, rewritten
 from scaffold.spec import OpSpec
 

@@ -424,7 +424,7 @@ def test_the_bias_of_a_norm_has_its_gradient_from_the_same_call(
     """A sum of its own would be one more pass over the gradient that comes in."""
     text = op_text(f"x[N, C, D], w[C], {bias}", forward=forward, derive=True)
     assert text.count("grads[2]") == 1
-    inputs = [tensor(3, 4, 4), tensor(4), tensor(4)]
+    inputs = (tensor(3, 4, 4), tensor(4), tensor(4))
     check_forward("x[N, C, D], w[C], b[C]", forward, [inputs])
 
 

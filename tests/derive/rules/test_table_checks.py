@@ -1,5 +1,7 @@
 """Tables of rules as text: the built-in one, and what is said of a team's that is wrong."""
 
+import re
+
 import pytest
 
 from scaffold.derive.rules.call_bindings import Spelling, bind, spelling
@@ -65,6 +67,15 @@ def test_a_team_s_table_stands_above_the_built_in_one() -> None:
     }
 
 
+def test_each_name_of_let_is_read() -> None:
+    whole = checked_table(BUILT_IN, "rules.toml")
+    for name in whole.names():
+        rule = whole.rule(name)
+        read = str([rule.let, rule.formulas, rule.fused, rule.tangents])
+        for let in rule.let:
+            assert len(re.findall(rf"\b{let}\b", read)) > 1, (name, let)
+
+
 def test_a_name_of_let_stands_for_its_expression() -> None:
     grad = 'grad.x = "grad * gain * (1 - result * result)"'
     named = """\
@@ -126,6 +137,8 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
         ("grad.x", 'grad.x = "a"\nlet.a = "grad *"', "not valid Python"),
         ("grad.x", 'grad.x = "grad"\nlet.x = "grad"', "'x' has a meaning already"),
         ("grad.x", 'grad.x = "grad"\nlet.exp = "x"', "'exp' has a meaning already"),
+        ("grad.x", 'grad.x = "grad"\nlet.grad = "x"', "'grad' has a meaning"),
+        ("grad.x", 'grad.x = "grad"\nlet.a = "tangent"', "unknown name 'tangent'"),
         ("grad.x", 'grad.x = "grad"\nlet.a = 1', "'let' must be a table"),
         ("grad.x", 'grad.x = "a"\nlet.a = "grad"\nwhen = "a > 0"', "name 'a'"),
         ("grad.x", 'grad.x = "grad"\nnondiff = ["x"]', "has a gradient and is in"),
