@@ -646,6 +646,7 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
 
 def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:
     """Return a note for each call differentiated by autograd, with the reason: no rule, or one whose condition is unknown."""
+    # The ops of a team's own primitive `exp` are called `exp_` (`Table.op_of`); the user knows it as `exp`.
     names = sorted(
         {
             _called(op) if op.rule == "call" else op.rule.rstrip("_")

@@ -108,7 +108,8 @@ def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
             yield from _read(item, inner)
         return
     if isinstance(node, Comprehension):
-        own = own.union(stored(item.target for item in node.generators))
+        targets = [item.target for item in node.generators]
+        own = own.union(stored(targets))
     for child in ast.iter_child_nodes(node):
         yield from _read(child, own)
 

@@ -97,7 +97,7 @@ class StatementParser:
         self.lines = program.text.value.split("\n")
         self.problems = list(program.problems)
         self.locals: set[str] = set()
-        # The lists among the locals: their items are known one by one.
+        # Locals that are lists, `ys = [x, y]`: no item of one may be assigned, `ys[0] = w`, as of a tensor.
         self.written_out: set[str] = set()
         # Whether the op runs the user's text unchanged, as `verbatim.py` has it.
         self.keeps_text = False
@@ -254,7 +254,7 @@ class StatementParser:
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
-        if isinstance(item, ast.Assign) and isinstance(statement, If):
+        if isinstance(item, ast.Assign | ast.AnnAssign) and isinstance(statement, If):
             # It stands below the random values drawn for a comprehension.
             statement = statement.body[-1]
         if isinstance(item, ast.Assert):
@@ -266,17 +266,17 @@ class StatementParser:
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         """Return the statement of a piece of syntax; report syntax a formula cannot have."""
         above = self._above(item)
-        if isinstance(item, ast.Assign) and len(item.targets) == 1:
-            of_input = self._input_of_gradient(item.targets[0])
-            value = self.expressions.assigned(item.value, present | of_input)
-            target = self._target(item.targets[0])
-            if isinstance(item.value, ast.List) and target.kind == "name":
-                self.written_out.add(target.label)
-            return Assign(target, value, "", above)
-        # `item.simple`: the target is a plain name, `y: Tensor = x`.
-        if isinstance(item, ast.AnnAssign) and item.value and item.simple:
-            value = self.expressions.assigned(item.value, present)
-            return Assign(self._target(item.target), value, "", above)
+        match item:
+            # 1: the target is a plain name, `y: Tensor = x`.
+            case ast.Assign([target], assigned) | ast.AnnAssign(
+                target, _, assigned, 1
+            ) if assigned:
+                of_input = self._input_of_gradient(target)
+                value = self.expressions.assigned(assigned, present | of_input)
+                named = self._target(target)
+                if isinstance(assigned, ast.List) and named.kind == "name":
+                    self.written_out.add(named.label)
+                return Assign(named, value, "", above)
         if isinstance(item, ast.AugAssign):
             return self._augmented(item, present, above)
         if isinstance(item, ast.If):

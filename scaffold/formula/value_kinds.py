@@ -196,7 +196,8 @@ class ValueKinds:
     def _choose(self, item: If) -> None:
         """Merge the kinds after both branches of an `if`: a tensor in one, and None (a scalar) in the other, is a tensor.
 
-        A number in either makes a name one that may be a number.
+        A number in either makes a name one that may be a number. Of a tensor and a group, or an array, the kind after `orelse` stands:
+        neither is right in every call.
         """
         before, numbers = dict(self.names), {*self.maybe_numbers}
         self.after(item.body)
@@ -204,8 +205,9 @@ class ValueKinds:
         numbers_after_body, self.maybe_numbers = self.maybe_numbers, numbers
         self.after(item.orelse)
         self.maybe_numbers |= numbers_after_body
-        for name in after_body.keys() - self.names.keys():
-            self.names[name] = after_body[name]
+        # A local of the body alone, read only where that ran. (`x = 2.0` in a branch, with an input `x`, is
+        # `new_x = x` above the `if` and `new_x = 2.0` in it for all passes behind `forward.body`.)
+        self.names = after_body | self.names
         for name, kind in self.names.items():
             # A scalar after one branch: the kind after the other one decides.
             self.names[name] = kind if kind != "scalar" else after_body.get(name, kind)

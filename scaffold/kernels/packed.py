@@ -305,8 +305,9 @@ def _joined(node: Node, function: str = "torch.cat") -> tuple[Node, ...]:
 
 def _stacked(node: Node) -> tuple[Node, ...]:
     """Return `a`, `b` of `torch.stack([a, b], -1).flatten(-2)`, a row of alternating columns; () for anything else."""
-    callee = node.args[0] if node.kind == "call" else node
-    flat = callee.kind == "attribute" and callee.label == "flatten"
-    if not flat or len(node.args) != 2 or emit(node.args[1]) != "-2":
-        return ()
-    return _joined(callee.args[0], "torch.stack")
+    match node:
+        case Node("call", _, (Node("attribute", "flatten", (stack,)), dim), names):
+            # `end_dim=-2` flattens other dims.
+            is_last = "end_dim" not in names and emit(dim) == "-2"
+            return _joined(stack, "torch.stack") if is_last else ()
+    return ()

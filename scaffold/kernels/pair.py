@@ -6,7 +6,8 @@ inputs and outputs, and attributes; no row that can be computed again is saved.
 Words: the `total` of an op is a mean or sum of everything at its end, which PyTorch computes; *lead* are the leading dims of the input with
 the most dims, its rows are *whole*, and those of an input without some of these dims *repeat*; *kept* rows are those that a condition of
 the op selects (`lowering`), except `Derivation.kept`, which are attributes of ctx; *own* names are those of the kernels' file; an *absent*
-input is an optional one, with the number that stands for it.
+input is an optional one, with the number that stands for it; a *part* is some of the columns of a row (`packed`), and a *piece* of a
+result its value for one part of the row, or for all of it.
 """
 
 import re
@@ -280,8 +281,8 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
     """
     rows = {row for row, _ in packed.inputs.values()}
     width = pair.forward.width
-    whole: dict[str, Space] = dict.fromkeys(rows, Space(True, f"{packed.of} * {width}"))
-    every = {**pair.shapes.spaces, **whole}
+    split: dict[str, Space] = dict.fromkeys(rows, Space(True, f"{packed.of} * {width}"))
+    every = {**pair.shapes.spaces, **split}
     spaces = {item.name: every[item.name] for item in spec.tensors}
     grads = {
         grad_name(packed.spec, name): (grad_name(spec, row), part)
@@ -289,7 +290,7 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
     }
     inputs, read = packed.inputs, packed.inputs | grads
     found = {f"grad_{k}": (f"grad_{row}", part) for k, (row, part) in inputs.items()}
-    back = pair.backward and _with_rows(pair.backward, read, found, inputs)
+    back = pair.backward and _with_rows(pair.backward, read, found)
     if back is not None:
         order = [f"grad_{item.name}" for item in spec.differentiable]
         results = sorted(back.results, key=lambda item: order.index(item.name))
@@ -301,7 +302,7 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
     saved = dict.fromkeys(row_of.get(name, name) for name in pair.saved)
     repeats = {row_of.get(k, k): repeat for k, repeat in pair.shapes.repeats.items()}
     return pair._replace(
-        forward=_with_rows(pair.forward, packed.inputs, packed.outputs, packed.inputs),
+        forward=_with_rows(pair.forward, packed.inputs, packed.outputs),
         backward=back,
         saved=tuple(saved),
         shapes=pair.shapes._replace(spaces=spaces, of=packed.of, repeats=repeats),
@@ -311,13 +312,11 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
     )
 
 
-def _with_rows(
-    program: RowProgram, sources: Parts, targets: Parts, whole: Parts
-) -> RowProgram:
-    """Return a program over parts with its loads and results placed in whole rows: results of one row become its pieces.
+def _with_rows(program: RowProgram, sources: Parts, targets: Parts) -> RowProgram:
+    """Return a program over parts with its loads and results placed in the rows of the parts: results in one row become its pieces.
 
-    `sources`, `targets`: the row, and the place in it, of each loaded part and of each result; `whole`: the row of each part that is an input
-    of the op, as results say by `source` of which input they are the gradient.
+    `sources` has the row of each loaded part and the part's place in it, `targets` those of each result. `Result.source`, the input that a
+    gradient is of, is such a part, too, and becomes its row.
     """
     loads = []
     for load in program.loads:
@@ -326,7 +325,7 @@ def _with_rows(
     results: dict[str, Result] = {}
     for item in program.results:
         name, part = targets.get(item.name, (item.name, None))
-        source, _ = whole.get(item.source, (item.source, None))
+        source, _ = sources.get(item.source, (item.source, None))
         pieces = results[name].pieces if name in results else ()
         # A result of the program over parts has one piece: a part.
         pieces = (*pieces, (part, item.pieces[0][1]))

@@ -20,7 +20,8 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 from scaffold.formula.text import is_python
 from scaffold.lint.model import Edit, Place
 
-Known = set[tuple[str, int, int, int, int]]  # open places: kind, start and end
+# Open places: the kind, the line and column, the end line and end column.
+Known = set[tuple[str, int, int, int, int]]
 BY_LINE = ("decorate", "undecorate", "signature", "drop")  # at a definition
 
 
@@ -123,7 +124,8 @@ def _overlap(one: Place, other: Place) -> bool:
 
 
 def places_in(text: str) -> tuple[MetadataWrapper, Known]:
-    """Return LibCST's tree of a text with its positions, and the places open to edits: kind, start and end."""
+    """Return LibCST's tree of a text with its positions, and the places open to edits."""
+    # LibCST copies a tree that may hold one node twice; a parsed tree does not.
     wrapped = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     finder = _Finder()
     wrapped.visit(finder)

@@ -150,9 +150,10 @@ def test_shapes(verdict: Verdict) -> str:
 def declared_shapes(verdict: Verdict, inputs: str, required: Iterable[str] = ()) -> str:
     """Return options to declare the shapes a proof found: `--inputs 'x[N, D]' --require 'D % 2 == 0'`, for a note.
 
-    `inputs` is the present value of `--inputs`, `required` the op's conditions so far, which stay.
+    `inputs` is the present value of `--inputs`, `required` the op's conditions so far, which stay. An op by `--schema` has no `--inputs`
+    ("") and no shapes, as PyTorch's schemas have none: `--inputs` beside it adds them, so it need only name the inputs with shapes.
     """
-    given = inputs or ", ".join(verdict.shapes)  # "": they are given by a schema
+    given = inputs or ", ".join(verdict.shapes)
     stated = f"--inputs '{with_dims(given, verdict.shapes)}'"
     conditions = dict.fromkeys((*required, *verdict.conditions))
     return " ".join(filter(None, (stated, as_options(conditions))))

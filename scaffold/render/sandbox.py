@@ -148,6 +148,7 @@ def blamed(templates: Templates, name: str) -> Iterator[None]:
 
 def _place(error: Exception, templates: Templates) -> Location | None:
     """Return the innermost line in a team's template, else in any template; None for neither."""
+    # It is raised when the template is read, so no line of it runs: the error itself has the line.
     if isinstance(error, jinja2.TemplateSyntaxError):
         return Location(_shown(error.filename or error.name or ""), error.lineno)
     known = {source.path for source in templates.sources}

@@ -60,13 +60,18 @@ def refusal(spec: OpSpec) -> str:
 
 
 def second_order_note(derivation: Derivation) -> str:
-    """Return a note on second derivatives for the docstring of an op without them: an error, or a silent loss."""
-    if decorated(derivation):
+    """Return a note on second derivatives for the docstring of an op without them: an error, or a silent loss.
+
+    The decorator loses one silently, unless it suffices. A registered op raises as soon as its backward is recorded, whether the
+    gradient is differentiated or not (`refused_at_once`); any other only if it is.
+    """
+    # An unwritten gradient may come to read something.
+    if decorated(derivation) and (derivation.saved or derivation.missing):
         return (
             "the gradient must not be part of a loss, since autograd may drop "
             "the second derivative without an error"
         )
-    if derivation.style != "setup-context":
+    if derivation.style == "library":
         return "a backward with ``create_graph=True`` is an error"
     return "to differentiate its gradient is an error"
 

@@ -181,7 +181,11 @@ def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator
 
 
 def _calls(spec: OpSpec, derivation: Derivation, compared: bool) -> Iterator[Claim]:
-    """Yield claims about calls of the op: random, in place, kernels, attributes."""
+    """Yield claims about calls of the op: random, in place, kernels, attributes.
+
+    `supports_forward_vmap` is of vmap over calls of the op itself, `supports_vmap` of vmap over `torch.func.grad`. A Function is
+    tested for the second, which runs its forward, too; a registered op is not for `torch.func.grad`, so for the first.
+    """
     if spec.is_library and not has_vmap_rule(spec, derivation):
         yield Claim("supports_forward_vmap", "False")
     if derivation.random:
@@ -191,6 +195,7 @@ def _calls(spec: OpSpec, derivation: Derivation, compared: bool) -> Iterator[Cla
     if spec.kernels:
         yield from _kernels(spec)
     stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
+    # The test of them compares values and gradients with the reference or the surrogate.
     if (compared or stood_in) and (others := other_constants(spec)):
         listed = ", ".join(f'"{name}": {value!r}' for name, value in others.items())
         yield Claim("constants", f"{{{listed}}}", "Case")

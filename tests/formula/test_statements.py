@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.formula import assigned
 from scaffold.formula.statements import words_on
-from tests.formula.parsing import formula, text_of
+from tests.formula.parsing import again, formula, problems, text_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,16 @@ def test_what_is_assigned() -> None:
 def test_the_statements_come_in_their_order() -> None:
     source = "a = x * 2\nb, c = a, y\nreturn b + c"
     assert text_of(formula(source)) == source
+
+
+@pytest.mark.parametrize("typed", ["", ": Tensor"])
+def test_a_gradient_reads_its_optional_input_with_a_type_or_without(typed: str) -> None:
+    source = f"grad_bias{typed} = bias * 2"
+    assert again(source, targets="grad_bias") == "grad_bias = bias * 2"
+
+
+@pytest.mark.parametrize("typed", ["", ": list[Tensor]"])
+def test_no_item_of_a_list_is_assigned_with_a_type_or_without(typed: str) -> None:
+    found = problems(f"ys{typed} = [x, y]\nys[0] = w\nreturn torch.stack(ys)")
+    assert len(found) == 1
+    assert "an item of the list 'ys' is assigned" in found[0]

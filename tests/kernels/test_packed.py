@@ -54,6 +54,8 @@ def test_an_output_of_pairs_is_interleaved() -> None:
     text = "torch.stack([x[..., ::2], x[..., 1::2] * 2], -1).flatten(-2)"
     found = unpacked(spec_of("x[..., D]", "op", forward=text))
     assert found.outputs["output_2"] == ("output", Part(1, 2, True))
+    other = text.replace("flatten(-2)", "flatten(end_dim=-2)")  # the leading dims
+    assert not unpacked(spec_of("x[..., D]", "op", forward=other)).outputs
 
 
 def test_other_rows_stay_whole() -> None:

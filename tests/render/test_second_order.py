@@ -109,6 +109,7 @@ def test_a_gradient_that_reads_nothing_of_the_forward_has_pytorchs_decorator() -
     text = op_text("x[N]", forward="x * 3", **apart)
     assert "    @once_differentiable\n" in text
     assert "_OnceDifferentiable" not in text
+    assert "to differentiate its gradient is an error" in text
 
 
 @pytest.mark.parametrize(

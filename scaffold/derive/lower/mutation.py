@@ -4,8 +4,9 @@
 `expressions` call this.
 
 In: calls and statements as written; for `h[parts] = y` the tensor, the parts of its index and the assigned value. Out: the call, or
-the op, that makes a new tensor of the same value; expressions that must not get a second name. Invariant: a changed tensor has one
-name, or none, before and after; an inexpressible change is refused: `UnsupportedError` is raised.
+the op, that makes a new tensor of the same value; expressions that must not get a second name. Invariant: of the names of a changed
+tensor, at most the one it is changed by is read afterwards (`statements.checked`); an inexpressible change is refused:
+`UnsupportedError` is raised.
 
 Words: a view shares the memory of its base, another view or the tensor with a name; a tensor's holders are the names that share its
 memory. `_` at the end of a method's name says that it changes its tensor.
@@ -193,7 +194,10 @@ def ended(results: Iterable[Node]) -> list[Assign]:
 def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
     """Return the names the backward must not read: their memory changes from line `end` on, or has several names.
 
-    If it has several, values computed from them count too: a change under the other name would not show in the names they read.
+    Several names are allowed if only the changed one is read after the change: `y = h.view(-1)`, `y.exp_()`, and no more `h`.
+
+    Values computed from several names count too, such as `z = h.sin()`, though nothing changes their own memory: lines to repeat
+    in the backward are found by the names they write, and `y.exp_()` writes no `h`. A change under a sole name shows in it.
     """
     trace, last, mixed = Trace(lines), set[str](), set[str]()
     for change in trace.changes:

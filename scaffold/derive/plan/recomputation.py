@@ -177,18 +177,17 @@ def _with_names_apart(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """Return the part of a statement the backward may repeat, still giving the names `hit`, read by it.
+    """Return the part of a statement the backward may repeat: the one that gives the names `hit`, live after it.
 
-    `spoilt` are the names it binds that are saved or returned already, so that they must not be bound again.
+    `spoilt` are names it binds that are saved or returned already, so that they must not be bound again, unless they are in `hit`: then an
+    earlier value is read than the returned one. It stays bound, and `_with_names_apart` gives it a name of its own.
     """
-    spoilt = written(item) & (forward.results | saved)
     if isinstance(item, Assign):
+        spoilt = written(item) & (forward.results | saved)
         return _without_values(forward.graph, item, hit) or _without_names(
             forward, item, spoilt - hit
         )
-    if forward.repeatable(item) and not spoilt:
-        return item
-    # An `if` with a part to leave out. It assigns a name in `hit`, so one statement is left.
+    # An `if` that assigns a name in `hit`, so one statement is left.
     (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
     return left
 

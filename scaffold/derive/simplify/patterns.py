@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.op import number as number_of
 from scaffold.derive.graph.static_values import is_length, is_negative, known_value
-from scaffold.derive.simplify.products import Product, taken_apart
+from scaffold.derive.simplify.products import POWERS, Product, taken_apart
 from scaffold.errors import Location
 from scaffold.formula import (
     Graph,
@@ -199,12 +199,16 @@ class _Reader(NamedTuple):
             return plain._replace(sum=_sum(plain))
         product = _product(plain)
         # Not `x ** 5`, which is its own only factor.
-        is_one = rule in PRODUCTS and product != Product(1, (), (plain,))
+        is_one = rule in PRODUCTS and product != Product(tensors=(plain,))
         return plain._replace(product=product) if is_one else plain
 
 
 def _product(item: Pattern) -> Product[Pattern]:
-    """Return a pattern as a product of patterns: `2 * x / y` -> number 2, x above, y below; `x**2` -> x twice."""
+    """Return a pattern as a product of patterns: `2 * x / y` -> number 2, x above, y below; `x**2` -> x twice.
+
+    Taken apart as ops are (`taken_apart`), so that both compare. A name or a value such as `True` is a factor among the
+    `tensors`, tensor or not: a pattern does not say which, and `Matcher._product_of` puts the Python values of an op there, too.
+    """
     match item:
         # True is an int to Python.
         case Value(int() | float() as value) if not isinstance(value, bool):
@@ -215,12 +219,15 @@ def _product(item: Pattern) -> Product[Pattern]:
             return _product(one).times(_product(two))
         case Application("div", (one, two)):
             return _product(one).over(_product(two))
-        case Application("pow_exponent", (base, Value(2 | 3 | 4 as count))):
+        # Only powers that `taken_apart` writes out: `x ** 5` is one factor of an op, too.
+        case Application("pow_exponent", (base, Value(int() | float() as count))) if (
+            count in POWERS
+        ):
             found = _product(base)
             for _ in range(int(count) - 1):
                 found = found.times(_product(base))
             return found
-    return Product(1, (), (item,))
+    return Product(tensors=(item,))
 
 
 def _sum(item: Pattern, sign: int = 1) -> Sum:

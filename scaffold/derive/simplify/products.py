@@ -18,7 +18,7 @@ from scaffold.derive.graph.static_values import is_literal
 from scaffold.formula import Number, computed
 
 Factor = TypeVar("Factor")  # an op, or a pattern
-POWERS = (2, 3, 4)  # `x ** 2` is two factors
+POWERS = (2, 3, 4)  # `x ** 2` is two factors; in a pattern as well
 
 
 class Product(NamedTuple, Generic[Factor]):

@@ -368,10 +368,12 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     """Return `source` times a one-hot for a scatter of one value per line into zeros.
 
     Such a product needs no `scatter_add`, and meets other factors. In 10 of 661 known ops, most of them losses over classes.
+    If `source` is infinite or NaN, so that the gradient is not finite anyway, all its line is NaN, as `inf * 0` is.
     """
     line = shapes.with_dim(a.shape, dim_of(dim), 1)
     if a.rule != "zeros" or index.shape != line or source.shape != line:
         return None
+    # `torch.zeros_like(x)` by an input `x` of this shape: `a` may be `grad_output.new_zeros(x.shape)`.
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == a.shape), a.args[0])
     zeros = make.program.op(

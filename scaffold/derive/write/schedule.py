@@ -256,18 +256,19 @@ class Scheduler:
         self.shared: dict[frozenset[Region], Region | None] = {}
 
     def _least_uses(self, op: Op, held: Collection[Op], sparing: bool) -> float:
-        """Return the least number of reads for an op to get a name: 2 in general, 3 for the short and cheap `1 - x` and `x**2`.
+        """Return the least number of reads for an op to get a name: 2 in general, 3 for the short `1 - x` and `x**2`, and small multiples.
 
-        A view never gets one, nor does the negative of a named value. With `sparing` the short ones get it at 2, to save the pass.
+        A view never gets one, nor does the negative of a named value. With `sparing` the short ones get it at 2, to save the pass; not the
+        small multiples (`2 * g.unsqueeze(1)`), of rank 0 or with a dim of size 1: to compute one again is no pass over a large tensor.
         """
         # `-x` of a named `x`.
         if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
             return inf
         if is_small_multiple(op):
             value = op.args[1]
-            # Without a name, each use of the product would compute the value again, too.
-            has_name = value in held or value in self.several or is_never_named(value)
-            return 3 if has_name else 2
+            # Else each use of the product would compute the value again, too. A view costs nothing.
+            is_there = value in held or value in self.several or is_never_named(value)
+            return 3 if is_there else 2
         return 3 if is_brief(op) and not sparing else 2
 
     def __call__(self, forced: Collection[Op]) -> Schedule:

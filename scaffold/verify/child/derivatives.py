@@ -116,7 +116,7 @@ def returned_gradients(
         outputs = checks.OPERATOR(*inputs)
     error = None
     try:
-        with _recorded(registered, backward):
+        with _replaced_backward(registered, backward):
             checks.gradients(outputs, tuple(inputs))
     except Exception as raised:  # noqa: BLE001 (whatever the user's code raises)
         error = raised
@@ -124,7 +124,7 @@ def returned_gradients(
 
 
 @contextmanager
-def _recorded(registered: Any, backward: Callable[..., Any]) -> Iterator[None]:
+def _replaced_backward(registered: Any, backward: Callable[..., Any]) -> Iterator[None]:
     """Replace the backward of a registered op while in this context; do nothing if `registered` is None, as for a Function."""
     own = registered and registered._backward_fn
     if registered is not None:

@@ -205,9 +205,7 @@ def _phrases(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
     yield _largest(actual, expected)
 
 
-def _shape(
-    actual: Tensor, like: Tensor, expected: Tensor | None, scene: Scene
-) -> str | None:
+def _shape(actual: Tensor, like: Tensor, expected: Tensor | None, scene: Scene) -> str:
     """Describe a wrong shape, and its likely cause if the expected value is known: `not reshaped: shape (6,) instead of (2, 3)`.
 
     `like` has the right shape.

@@ -445,7 +445,7 @@ class Subject:
     ) -> list[Tensor]:
         """Return gradients of the reference, or by differences; NaN where differences of two steps disagree.
 
-        `weights` draws a grad_output; `alone` is the number of the one output used, among those with a gradient.
+        `weights` draws a grad_output, the same at each call; `alone` is the number of the one output used, among those with a gradient.
         """
         chosen = self.positions if alone is None else (self.positions[alone],)
 
@@ -457,6 +457,7 @@ class Subject:
             return [*backpropagate(outputs, inputs, weights)]
         to_differentiate = SimpleNamespace(  # as the module of a test names them
             OPERATOR=with_chosen_outputs(self.checks.OPERATOR),
+            # Asked only for the gradients of leaves as outputs, which are the grad_outputs (`_grad_outputs`).
             gradients=lambda _, leaves: tuple(weights(x.detach()) for x in leaves),
         )
         by_differences = partial(numeric_gradients, to_differentiate, inputs)

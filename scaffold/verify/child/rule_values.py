@@ -36,11 +36,14 @@ IMPORTED: dict[str, Any] = {}  # the user's functions with rules
 
 
 def reduced(x: Tensor, dim: Any) -> list[int]:
-    """Return the dims of a reduction, counted from 0 and sorted; all of them for None or ()."""
-    if dim is None or dim == ():
+    """Return the dims of a reduction, counted from 0 and sorted; all of them for None or ().
+
+    A tensor without dims has none to reduce, though PyTorch takes dim 0 and -1 for it.
+    """
+    if x.ndim == 0 or dim is None or dim == ():
         return list(range(x.ndim))
     dims = dim if isinstance(dim, tuple | list) else (dim,)
-    return sorted(item % max(x.ndim, 1) for item in dims) if x.ndim else []
+    return sorted(item % x.ndim for item in dims)
 
 
 def restore(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:

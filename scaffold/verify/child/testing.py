@@ -108,6 +108,7 @@ def _prepare(file: str) -> None:
     # It was done for an earlier file.
     if "torch._dynamo" in sys.modules:
         return
+    # It only saves time: an unreadable file or a broken compiler is for the run itself to report.
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
         _compile_once(opened.read())
 
