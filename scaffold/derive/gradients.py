@@ -69,7 +69,7 @@ from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import FORWARD_PRODUCTS, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
 from scaffold.derive.simplify.joined_terms import JOINED
-from scaffold.derive.simplify.rewrites import REWRITES
+from scaffold.derive.simplify.rewrites import REWRITES, scattered
 from scaffold.derive.simplify.settled_choices import present
 from scaffold.derive.undefined_gradients import undefined_gradients, where_defined
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
@@ -418,6 +418,8 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     known = scalars_first(walked.make, roots, whole)
     roots, of = _over(known, roots, of)
     roots, of = _over(shared_multiples(walked.make, roots, whole), roots, of)
+    # After all products: what is left of a one-hot meets no other factor.
+    roots, of = _over(scattered(walked.make, roots), roots, of)
     amp = amp_of(walked.spec)
     # A compiler traces the backward of a registered op under the autocast around its call; what comes in has its dtype there.
     if amp == "region" or (walked.spec.is_library and amp != "off"):

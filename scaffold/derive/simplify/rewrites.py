@@ -11,6 +11,9 @@ its leading dims; `summed_to` is `sum_to_size`. A line is the values along one d
 one-hot with a single 1 in each line. `g` is a gradient.
 """
 
+from collections.abc import Mapping
+from itertools import permutations
+
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
@@ -368,7 +371,7 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     """Return `source` times a one-hot for a scatter of one value per line into zeros.
 
     Such a product needs no `scatter_add`, and meets other factors. In 10 of 661 known ops, most of them losses over classes.
-    If `source` is infinite or NaN, so that the gradient is not finite anyway, all its line is NaN, as `inf * 0` is.
+    One that meets none becomes a scatter again at the end (`scattered`).
     """
     line = shapes.with_dim(a.shape, dim_of(dim), 1)
     if a.rule != "zeros" or index.shape != line or source.shape != line:
@@ -382,6 +385,31 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     args = (zeros, dim, index, make.const(1))
     one_hot = make.program.op("scatter", args, kind=a.kind, shape=a.shape)
     return make.mul(source, one_hot)
+
+
+def scattered(make: Maker, roots: Mapping[str, Op]) -> dict[Op, Op]:
+    """Return the replacements of gradients `value * one_hot`, of one value per line, by these values scattered into zeros.
+
+    Where a value is infinite, the product would be NaN in the whole line, though the gradient is 0 there. Only a whole gradient is
+    replaced: in a sum, a one-hot is read better as a term, and compared with by a kernel.
+    """
+    found = {op: op for op in roots.values()}
+    for op in roots.values():
+        product = op.args[0] if op.rule == "neg" else op
+        pairs = permutations(product.args) if product.facts.operator == "*" else ()
+        for value, hot in pairs:
+            if not is_one_hot(hot):
+                continue
+            _, dim, index, _ = hot.args
+            shape, kind = hot.shape, op.kind
+            if value.shape == index.shape == shapes.with_dim(shape, dim_of(dim), 1):
+                zeros = make.program.op(
+                    "zeros", (value,), OfShape(shape), kind=kind, shape=shape
+                )
+                value = value if product is op else make.neg(value)
+                args = (zeros, dim, index, value)
+                found[op] = make.program.op("scatter", args, kind=kind, shape=shape)
+    return found
 
 
 @REWRITES.on("add")

@@ -334,3 +334,17 @@ return -(weight * F.logsigmoid(margin)).mean()
     inputs = "logits[..., N], target[..., N; bool], gamma: float = 2.0"
     text = backward_of(draft_of(spec_of(inputs, forward=forward)))
     assert "torch.where(target, grad_margin, -grad_margin)" in text
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_an_infinite_gradient_of_the_one_number_leaves_the_others_zero(
+    sign: str,
+) -> None:
+    forward = f"{sign}x.gather(1, target[:, None])[:, 0].log()"
+    text = check_forward(
+        PICKED, forward, [(tensor(3, 4).abs(), torch.tensor([2, 0, 1]))]
+    )
+    x = torch.tensor([[0.0, 2.0]], requires_grad=True)
+    load(text).some_op(x, torch.tensor([0])).sum().backward()
+    right = torch.tensor([[-torch.inf if sign else torch.inf, 0.0]])
+    torch.testing.assert_close(x.grad, right)
