@@ -293,8 +293,9 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     forward = forward_that_saves(spec, maths, reuse, context.saved)
     forward = with_input_names(spec, maths, forward, context)
     lines = _of_results(spec, source, handed.lines) if forward.extra else handed.lines
-    # After ctx, as it reads `ctx.needs_input_grad` itself.
-    lines = with_output_masks(spec, source.graph, lines)
+    if maths.derived.issuperset(item.name for item in spec.differentiable):
+        # After ctx, as it reads `ctx.needs_input_grad` itself.
+        lines = with_output_masks(spec, source.graph, lines)
     elements, lines = element_lines(spec, lines)
     return Derivation(
         **forward._asdict(),

@@ -78,21 +78,20 @@ def _narrowed(
         _entry(spec, graph, entry, inputs, serves)
         for entry, inputs in zip(mask.args, read_for, strict=True)
     )
-    flags = tuple(needs_gradient(spec, graph, item.name) for item in spec.inputs)
-    length = len(entries)
-    if entries == flags[:length]:
-        flag_of_all, absent = flags[0].args[0], graph.node("absent")
-        last = graph.constant(str(length))
-        first_ones = graph.node("slice", "", (absent, last, absent))
-        whole = length == len(flags)
-        narrowed = (
-            flag_of_all
-            if whole
-            else graph.node("subscript", "", (flag_of_all, first_ones))
-        )
-    else:
-        narrowed = graph.node("tuple", "", entries)
+    narrowed = _as_slice(spec, graph, entries) or graph.node("tuple", "", entries)
     return graph.node("call", "", (*others, narrowed), call.keywords)
+
+
+def _as_slice(spec: OpSpec, graph: Graph, entries: tuple[Node, ...]) -> Node | None:
+    """Return the flags of the first inputs as `ctx.needs_input_grad[:2]`, those of all without a slice; None for other entries."""
+    flags = tuple(needs_gradient(spec, graph, item.name) for item in spec.inputs)
+    if entries != flags[: len(entries)]:
+        return None
+    every, absent = flags[0].args[0], graph.node("absent")
+    if len(entries) == len(flags):
+        return every
+    bounds = (absent, graph.constant(str(len(entries))), absent)
+    return graph.node("subscript", "", (every, graph.node("slice", "", bounds)))
 
 
 def _entry(
