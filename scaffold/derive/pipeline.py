@@ -65,8 +65,8 @@ from scaffold.derive.write.composition import composed
 from scaffold.derive.write.output_masks import with_output_masks
 from scaffold.derive.write.placement import (
     blocks_of,
-    guarded_as_a_whole,
     joint_gradients,
+    unguarded_for_most,
 )
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
@@ -337,7 +337,7 @@ def _lines_before_ctx(
     lines = lines_of(with_repeats_named(spec, maths, program), wanted)
     if maths.derived.issuperset(wanted):
         # Before ctx: the tests determine the conditions for saving.
-        lines = guarded_as_a_whole(spec, lines)
+        lines = unguarded_for_most(spec, lines)
     return reuse, once, lines
 
 

@@ -187,7 +187,7 @@ class _Step:
         # A lambda has names of its own; `body` is a forward kept as the user wrote it.
         if any(part.kind in ("lambda", "body") for part in inner):
             return False
-        if any(True for part in inner for _ in written_to(part)):
+        if any(True for part in inner for _ in written_to(part)):  # changed in place
             return False
         if node.names() & self.changed or self.known.foreign(node):
             return False
@@ -222,7 +222,7 @@ class _Step:
         if any(item.value is node and written(item) & self.changed for item in holders):
             return False
         sure = [lines[use.position] for use in uses if use.sure]
-        if not (sure and outermost):
+        if not sure or not outermost:
             return bool(sure)
         served = self._served(lines[use.position] for use in uses)
         return len(served) == 1 or bool(self._served(sure) - self.known.optional)
@@ -271,9 +271,9 @@ class _Step:
         stem = _word(node.kind, label) or label.strip("_")
         stem = stem if stem.isidentifier() else "value"  # there is no word for `//`
         reads = [part.label for part in node.walk() if part.kind == "name"]
+        # These read no more than the shape of a gradient.
         of_no_gradient = stem in ("zeros", "ones", "shape")
-        words = [name for name in reads if name in self.assigned or name in self.names]
-        words = [name for name in words if name not in ("torch", "F", "math")]
+        words = [name for name in reads if name not in ("torch", "F", "math")]
         if not of_no_gradient and any(name.startswith("grad_") for name in reads):
             stem, words = f"{stem}_grad", []
         several = (f"{stem}_{word}" for word in words)

@@ -112,15 +112,18 @@ class _Known:
         inside = [_names(block.statements) for block in blocks]
         free = [_free(block.statements) for block in blocks]
 
-        def is_free(role: str, name: str, at: int) -> bool:
-            """Can `role` replace `name` in block `at`? It is unused, or names tensors in other branches alone."""
+        def may_take(name: str, role: str, at: int) -> bool:
+            """Can `name` be called `role` in block `at`? No other block has it, or only others under a test, for a tensor of their own.
+
+            A type checker refuses a name that is a tensor in one branch and a number in another.
+            """
             if role in self.fixed | RESERVED or role in inside[at]:
                 return False
             others = [k for k, names in enumerate(inside) if role in names]
             branches = all(blocks[k].serves != self.every for k in (at, *others))
-            apart = branches and not any(role in free[k] for k in others)
+            own = branches and not any(role in free[k] for k in others)
             tensors = {kinds.of_name(name), kinds.of_name(role)} == {"tensor"}
-            return not others or (apart and tensors)
+            return not others or (own and tensors)
 
         for name in wanted:
             at, *more = (k for k, names in enumerate(inside) if name in names)
@@ -134,7 +137,7 @@ class _Known:
             )
             others = _of_role(roles[name], roles, frozenset().union(*visible)) - {name}
             shorter = _plainer(name, roles[name], bool(others))
-            role = next((one for one in shorter if is_free(one, name, at)), None)
+            role = next((one for one in shorter if may_take(name, one, at)), None)
             if role is not None:
                 change = renaming(self.graph, {name: role})
                 renamed = rewritten(self.graph, found[at].statements, change)
@@ -157,7 +160,6 @@ class _Known:
             elsewhere = frozenset[str]().union(*free[:at], *free[at + 1 :])
             reads = Counter(_reads(block.statements))
             assigned = Counter(_assigned(block.statements))
-            # Assigned once, and read once.
             once = {name for name, n in assigned.items() if n == reads[name] == 1}
             once -= self.fixed | changed | elsewhere
             # All but a block for all inputs stand under an `if`.

@@ -25,6 +25,7 @@ from scaffold.formula import Node, emit
 # Operations along a dim, as opposed to moving dims: `x.sum(dim=-1)`, but
 # `x.unsqueeze(-1)`.
 ALONG = frozenset({"reduction", "same_shape", "structural"})
+# A dim or several, written as numbers: `-1`, `(0, 1)`.
 DIMS = re.compile(r"\(?-?\d+(, -?\d+)*\)?")
 # An identity equating a call with another primitive; with `M` it holds for matrices. An
 # identity of real tensors alone, `mH(r) -> mT(r)`, is no alternative spelling for
@@ -55,8 +56,8 @@ class Dialect(NamedTuple):
     def counted(self, dims: object, rank: int | None) -> object:
         """Return dims as the forward counts them; the engine counts from the end: `-1` of 3 dims stays -1, or becomes 2.
 
-        A tuple with the first dim is always counted from the start: `(0, 1)`, not `(-3, -2)`. Without a known `rank` nothing
-        changes.
+        A tuple with the first dim reads better from the start in any dialect: `(0, 1)`, not `(-3, -2)`. Without a known `rank`
+        nothing changes.
         """
         # `-rank` is the first dim, counted from the end.
         with_first = isinstance(dims, tuple) and rank is not None and -rank in dims
@@ -116,14 +117,14 @@ def fused_sums(gradients: Iterable[Op]) -> dict[Op, tuple[Op, Op]]:
     For `a + b * c` that is one pass over memory in place of two.
     """
     sums = (op for op in gradients if op.facts.operator == "+")
-    pairs = ((op, op.args[at], op.args[1 - at]) for op in sums for at in (1, 0))
+    pairs = ((op, op.args[at], op.args[1 - at]) for op in sums for at in (0, 1))
     return {op: (one, two) for op, one, two in pairs if _is_fused(op, one, two)}
 
 
 def _is_fused(op: Op, product: Op, other: Op) -> bool:
     """Return whether `op`, the sum of `product` and `other`, is written as `torch.addcmul`: all terms are tensors of one shape.
 
-    `other` is one value, or a multiple of one (`2 * x`): a longer sum reads worse inside a call.
+    `other` is one value but no choice, or a multiple of one (`2 * x`): a longer one reads worse inside a call.
     """
     operator, parts = other.facts.operator, (other, *product.args)
     # `2 * x`, or no operator at all: `x.exp()`.

@@ -46,6 +46,7 @@ def adds_in_place(op: Op, gradients: Iterable[Op]) -> bool:
 def _adds_linearly(op: Op) -> bool:
     """Return whether an op is linear and has a method that writes into its first argument, like `scatter_add`; sums stay `a + b`."""
     facts = op.facts
+    # The fact "x": the result has the shape of the parameter `x`, the first.
     same_shape = facts.shape == "x" or op.args[0].shape == op.shape
     has_method = bool(facts.in_place) and op.rule not in SUMS
     return same_shape and has_method and facts.linear
@@ -155,13 +156,14 @@ class InPlace(NamedTuple):
 
     def _free(self, op: Op, value: Op) -> bool:
         """Return whether an op may overwrite a value: a temporary of its shape and dtype, in new memory, read by nothing else."""
-        _, single, precision, *_ = self.temporaries
+        precision = self.temporaries.precision
         return (
             value.facts.memory == "fresh"
             and value.facts.category != "reduction"  # it is small: not worth a method
             and value.kind == "real"
             and value.shape == op.shape != SCALAR
-            and (not self._is_named(value) or value in single)  # `single`: read once
+            # Without a name, it is written out for this reader alone.
+            and (not self._is_named(value) or value in self.temporaries.single)
             and not may_be_number(value)
             # Sets of the values that decide a dtype: the value's dtype is the result's, if it has them all.
             and precision(value) >= precision(op)

@@ -97,10 +97,13 @@ def _as_slice(spec: OpSpec, graph: Graph, entries: tuple[Node, ...]) -> Node | N
 def _entry(
     spec: OpSpec, graph: Graph, entry: Node, inputs: set[str], serves: frozenset[str]
 ) -> Node:
-    """Return the entry of a mask for a result that the gradients of `inputs` read."""
+    """Return the entry of a mask for a result that the gradients of `inputs` read: False without any, else flags of these inputs.
+
+    The flag of an absent input is False, so `weight is not None` falls away.
+    """
     if not inputs:
         return graph.constant("False")
-    if inputs >= serves:  # the call is made for these alone
+    if inputs >= serves:  # the test around the call asks for these already
         return entry
     flags = tuple(
         needs_gradient(spec, graph, item.name)

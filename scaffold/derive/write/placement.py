@@ -107,7 +107,7 @@ def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | Non
     return None
 
 
-def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+def unguarded_for_most(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """Move lines out of all tests if most of the gradients, and at least three, need them.
 
     An author tests `needs_input_grad` for one input or two, and for no `dtype = x.dtype`, if x is saved anyway. A line that serves

@@ -78,7 +78,8 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
             and op.args
             and numbers.issuperset(() if op.rule == "cond" else tensors(op.args))
         ):
-            numbers.add(op)  # a number in some calls, then without a shape
+            # A choice has a number in a branch; any other op is one if all its tensors may be.
+            numbers.add(op)
         if op.rule in OF_A_SHAPE or not asking.isdisjoint(op.args):
             asking.add(op)
         elif op.is_tensor and op not in numbers:
@@ -260,10 +261,8 @@ class Printer:
         if spelling.kind == "method":
             callee = self._attribute(self.node(args[0]), spelling.name)
             # The first argument stands before the dot.
-            return self._called(callee, pairs[1:], along=along)
-        callee = self.function(spelling.name).args[0]
-        linalg = spelling.name.startswith("torch.linalg.")
-        return self._called(callee, pairs, linalg, along)
+            return self._called(callee, pairs[1:], along)
+        return self._called(self.function(spelling.name).args[0], pairs, along)
 
     def _signed(self, label: str, value: Node) -> Node:
         """Return a signed value, the sign on the first factor of a product: `-a * b` for `-(a * b)`; two minus signs cancel."""
@@ -281,19 +280,17 @@ class Printer:
         self,
         callee: Node,
         pairs: list[tuple[Parameter, Op]],
-        by_name: bool = False,
-        along: bool = False,
+        along: bool,
     ) -> Node:
         """Return a call without default arguments: `pairs` has each parameter with its argument.
 
-        After one left out, arguments are passed by keyword, as are booleans and options; with `by_name` even `dim`, with `along`
+        After one left out, arguments are passed by keyword, as are booleans and options; of `torch.linalg` even `dim`, with `along`
         `dim` if the forward does that. `min` and `max` of a clamp are positional if both are given.
         """
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
         both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
-        owner = callee.args[0].label if callee.args else ""
-        by_name = by_name or owner == "linalg"
+        of_linalg = bool(callee.args) and callee.args[0].label == "linalg"
         for parameter, op in pairs:
             # Each item of a list is passed for itself; an empty list is passed as `()`.
             if parameter.starred and op.rule == "list" and op.args:
@@ -311,7 +308,7 @@ class Printer:
                 or (along and parameter.name == "dim" and self.dialect.by_keyword)
                 or (
                     parameter.default is not None
-                    and (by_name or parameter.name not in POSITIONAL)
+                    and (of_linalg or parameter.name not in POSITIONAL)
                     and not both
                 )
             ):
@@ -449,17 +446,19 @@ class Printer:
         return printer.node(op)
 
     def _size(self, op: Op) -> Node:
-        """Return the expression of a size: `x.shape[0]`, or an entry of a shape written as a tuple."""
+        """Return the expression of a `size` op: of a size known by its name or origin, else of one dim of a shape."""
         if isinstance(op.data, SizeOf):
             return self.size(op.data.dim)
-        (dim,) = op.args
-        index, shape = self.node(dim), self.shape(op.asked)
+        return self.size_along(self.shape(op.asked), op.args[0])
+
+    def size_along(self, shape: Node, dim: Op) -> Node:
+        """Return the size of one dim in a shape: `x.shape[0]`, or an entry of a shape written as a tuple."""
         sizes, at = shape.args, number(dim)
         # In `(*x.shape[:-1], 1)` positions of the tuple are no dims.
         plain = shape.kind == "tuple" and all(size.kind != "starred" for size in sizes)
         if plain and isinstance(at, int) and -len(sizes) <= at < len(sizes):
             return sizes[at]
-        return self.graph.node("subscript", "", (shape, index))
+        return self.graph.node("subscript", "", (shape, self.node(dim)))
 
     def size(self, dim: Dim) -> Node:
         """Return the expression of a size; of an optional input's, only if a test around the line shows it is present."""
@@ -645,11 +644,11 @@ class Printer:
         if is_number(value, 0) and choice.is_tensor:
             for other in self.holders.sure:
                 if other.rule == "cotangent" and other.kind == choice.kind:
-                    shape = self._shape_or_none(choice)
+                    shape = self._shape_or_empty(choice)
                     return self.method(self.node(other), "new_zeros", shape)
         return self.node(value)
 
-    def _shape_or_none(self, op: Op) -> Node:
+    def _shape_or_empty(self, op: Op) -> Node:
         """Return the shape of a value for `new_zeros`; `()`, which broadcasts, if the shape is unknown."""
         try:
             return self.shape(op.shape)
@@ -857,11 +856,7 @@ def _counted(printer: Printer, op: Op, behind: int) -> Node:
 
 def _size_along(printer: Printer, op: Op) -> Node:
     """Return the size of the sliced dim in the tensor that was sliced, to count a bound from the start."""
-    dim = op.args[1]
-    sizes, at = printer.shape(op.shape), literal(dim)
-    if sizes.kind == "tuple" and isinstance(at, int):
-        return sizes.args[at]
-    return printer.graph.node("subscript", "", (sizes, printer.node(dim)))
+    return printer.size_along(printer.shape(op.shape), op.args[1])
 
 
 def _slice_backward(printer: Printer, op: Op) -> Node:

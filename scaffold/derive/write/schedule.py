@@ -196,8 +196,8 @@ def _named(op: Op) -> str:
 # --- The choice of values that get a statement.
 
 # The branches around a statement, outermost first: (step, branch), branch 0 if the test
-# holds. A step is the serial of a `cond`; plus `SHARED` for a test shared by several
-# `cond`s; or negative, for the branch of a gradient.
+# holds. A step is the serial of a `cond`; plus `SHARED`, more than any serial, for a
+# test shared by several `cond`s; or negative, for the branch of a gradient.
 Region = tuple[tuple[int, int], ...]
 SHARED = 1 << 40
 

@@ -16,7 +16,6 @@ from typing import TypeGuard
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.op import Op, Program, ValueOf
 from scaffold.derive.graph.shapes import (
-    SCALAR,
     Broadcast,
     Dim,
     Dropped,
@@ -75,12 +74,10 @@ class Holders:
 
     def _shape(self, shape: Shape, like: Op | None) -> Node:
         """Return an expression for a shape: of the input `like`, of any tensor with the shape, or size by size."""
-        if like is not None and like.rule == "input":  # it has this shape
-            if shape == SCALAR:
-                return self.graph.node("tuple")
-            return self._attribute(like.name, "shape")
         if shape.dims == ():
             return self.graph.node("tuple")
+        if like is not None and like.rule == "input":  # it has this shape
+            return self._attribute(like.name, "shape")
         for op in self._holding():
             if op.shape == shape:
                 return self._attribute(self._name(op), "shape")
@@ -222,7 +219,7 @@ class Holders:
         """
         for other in (other for op in self.sure for other in op.shape.dims or ()):
             count = None if is_lead(other) else sizes.divided(other, dim)
-            if type(count) is int:
+            if isinstance(count, int):
                 return self._binary("//", self.size(other), self.size(count))
         if not isinstance(dim, UnnamedSize) or not sizes.is_made_of(dim, _is_known):
             return None

@@ -108,10 +108,10 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
     attempt = _first_fit(backward, names.repeated, own, in_place)
     if named and attempt.asked:
         names = _Names(backward, saved)
-        attempt = _first_fit(backward, names.new, own, in_place)
+        attempt = _first_fit(backward, names.repeated, own, in_place)
     # Only a combined forward can keep the shape of a local; each name may bring the next shape that is asked for.
     while style == "combined" and names.add(attempt.asked):
-        attempt = _first_fit(backward, names.new, own, in_place)
+        attempt = _first_fit(backward, names.repeated, own, in_place)
     if names.repeat(saved, own, attempt):
         attempt = _first_fit(backward, names.repeated, own, in_place)
     # Nothing is given up where a second derivative is gone anyway.
@@ -647,7 +647,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
         statements = writer.statements()
         more = (writer.too_long() | writer.repeated(statements)) - forced
         if not more:
-            emission.roles.update(writer.namer.first)
+            emission.roles.update(writer.namer.preferred)
             return statements
         forced |= more
     # A line may still be too long, but it is right; a formatter breaks it.
@@ -846,7 +846,8 @@ class _Writer:
         ops = [
             op
             for op, place in self.plan.named.items()
-            if place[:depth] == region and all(at >= (SHARED,) for at in place[depth:])
+            if place[:depth] == region
+            if all(step >= SHARED for step, _ in place[depth:])
         ]
         if among is not None:
             ops = [op for op in ops if op in among]
@@ -991,10 +992,9 @@ class _Writer:
     def _takes_statements(self, op: Op, region: Region, printer: Printer) -> bool:
         """Return whether a choice is written as an `if` statement, not as `a if test else b`: a branch has lines, or it is long."""
         # Whether any line stands inside this choice: then the choice is the next step of its place.
+        depth = len(region)
         inner = any(
-            place[: len(region) + 1]
-            and len(place) > len(region)
-            and place[len(region)][0] == op.serial
+            len(place) > depth and place[depth][0] == op.serial
             for place in self.plan.named.values()
         )
         zeros = any(arg.rule == "zeros" for arg in op.args)

@@ -112,19 +112,20 @@ class Namer:
         self.words: dict[Op, str] = {}
         self.alike: dict[Op, str] = {}  # names of values that play the same role
         self.given: dict[Op, str] = {}  # names given in here to forward values
-        self.whole = set[Op]()  # all ops that get a name
-        self.first: dict[str, str] = {}  # name -> the preferred one, had it been free
+        self.all_named = set[Op]()  # all ops that get a name
+        # A name -> the preferred one, had it been free.
+        self.preferred: dict[str, str] = {}
 
     def afresh(self, taken: Iterable[str]) -> "Namer":
         """Return a namer with these names taken and none given, for another attempt at the statements; it shares the facts about ops."""
         other = copy(self)
-        other.taken, other.alike, other.whole, other.given = {*taken}, {}, set(), {}
-        other.first = {}
+        other.taken, other.alike, other.given = {*taken}, {}, {}
+        other.all_named, other.preferred = set(), {}
         return other
 
     def name_all(self, ops: Collection[Op]) -> dict[Op, str]:
         """Return names for several ops, and reserve them: forward values first, since their cotangents are named after them."""
-        self.whole |= {*ops}
+        self.all_named |= {*ops}
         for gradients in (False, True):
             several = [op for op in ops if self.is_gradient(op) is gradients]
             self.tell_apart(several)
@@ -136,7 +137,7 @@ class Namer:
         """Note names in `alike` for ops that would get the same one: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
         groups: dict[str, list[Op]] = {}
         several = list(ops)
-        self.whole |= {*several}
+        self.all_named |= {*several}
         for op in several:
             stem = next(filter(self._is_free, self._stems(op)), "")
             groups.setdefault(stem, []).append(op)
@@ -185,7 +186,7 @@ class Namer:
     def name(self, op: Op) -> str:
         """Return a name for the op's value, and reserve it; one that tells it from others like it (`alike`) goes first.
 
-        `first` notes the best stem of a value that got another name: `composition` takes it where it is free.
+        `preferred` notes the best stem of a value that got another name: `composition` takes it where it is free.
         """
         stems = self._stems(op)
         distinct = (self.alike[op],) if op in self.alike else ()
@@ -193,7 +194,7 @@ class Namer:
         chosen = next(filter(self._is_free, possible), possible[0])
         name = self.another(chosen)
         if name != stems[0]:
-            self.first[name] = stems[0]
+            self.preferred[name] = stems[0]
         return name
 
     def another(self, stem: str) -> str:
@@ -236,7 +237,7 @@ class Namer:
         while (user := self._sole_user(value)) and _is_multiple(user, value):
             value = user
             if name := self.held.get(value) or self.given.get(value):
-                named = (self._value(op) for op in self.whole)
+                named = (self._value(op) for op in self.all_named)
                 return "" if value in named else name
         return ""
 
@@ -334,7 +335,8 @@ class Namer:
         if op in self.of:
             return self.of[op]
         choice = self.sides.get(op)
-        return None if choice is None or choice in self.whole else self._value(choice)
+        unnamed = choice is not None and choice not in self.all_named
+        return self._value(choice) if unnamed else None
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
         """Yield names for the part of the cotangent of `value` that comes from one `reader`: `grad_x_via_xz`, from `xz = x * z`."""
@@ -402,7 +404,7 @@ class Namer:
             words = _roles_of(op.facts.grad_words) or GRADIENT.get(op.rule)
             return [
                 *found,
-                *(words or (f"{op.rule.lower().rstrip('_')}_grad",)),
+                *(words or (f"{_rule_word(op)}_grad",)),
             ]
         if (normalized := self._normalized(op)) is not None:
             if normalized.facts.operator == "-":  # `x - mean`
@@ -425,7 +427,7 @@ class Namer:
             if body.args and body.args == orelse.args:  # one call by either rule
                 return self._roles(body)
             return [*self._as_argument(op), *VALUE[op.rule]]
-        word = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
+        word = _function(op) or _rule_word(op).removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (word,))
         return [*self._by_argument(op), *self._in_sum(op), *words]
 
@@ -558,6 +560,7 @@ class Namer:
         if user is None or user.args[0] is not op:
             return None
         if user.facts.operator == "/" and user.args[1].is_tensor:
+            # Over a scalar it is no numerator: the quotient is a multiple of it (`_multiple`).
             return None if user.args[1].shape.rank == 0 else "num"
         layers = _is_layer(user) and any(map(_is_layer, op.walk()))
         return "hidden" if layers and all(item.is_tensor for item in op.args) else None
@@ -613,6 +616,7 @@ def spread_role(op: Op) -> str | None:
     base = _squared(below.args[0]) if below.rule == "mean" else None
     if base is None:
         return None
+    # The mean of `(x - mean)**2` is a variance.
     return of_variance if base.facts.operator == "-" else of_mean_square
 
 
@@ -699,6 +703,11 @@ def _which_part(op: Op) -> int | str | None:
         if step == 2 and end is None and (start is None or type(start) is int):
             return EVERY_SECOND.get(start)
     return None
+
+
+def _rule_word(op: Op) -> str:
+    """Return the name of a primitive as a word: `mt` for `mT`, and `exp` for `exp_`, a team's own rule for an `exp` (`Table.op_of`)."""
+    return op.rule.lower().rstrip("_")
 
 
 def _function(op: Op) -> str:

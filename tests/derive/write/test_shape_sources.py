@@ -38,6 +38,11 @@ CASES: dict[str, tuple[str, str, list[tuple[tuple[int, ...], ...]]]] = {
         "(w @ x.mT).sum()",
         [((3, 5), (5,)), ((2, 3, 5), (5,))],
     ),
+    "a slice of a shape that begins like another": (
+        "x[*batch, N, D]",
+        "x.mean(-1, keepdim=True)[..., -3:, :].exp().sum()",
+        [((2, 5, 4),), ((2, 4),)],
+    ),
     "the same reduction twice": (
         "x[A, B]",
         """a = x.sum(-1, keepdim=True) * x + x.sum(-1, keepdim=True)
