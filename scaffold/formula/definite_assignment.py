@@ -144,8 +144,9 @@ class _Walk:
     def check(self, node: ast.Name, way: Way) -> None:
         """Record a name as unassigned in `found` if some run along this path comes to the read past all its assignments."""
         ways = self.ways.get(node.id)
+        # No assignment above: it has a value from the start, or is reported elsewhere as unknown.
         if not ways or node.id in self.found:
-            return  # never assigned above: reported elsewhere as an unknown name; or known
+            return
         # A run that has ended in an error comes to no read: it needs no assignment.
         fact = self.facts.uncovered_test(way, [*self.ended, *ways])
         if fact is not None:

@@ -142,7 +142,7 @@ def is_known(dotted: str) -> bool:
     Such a name keeps its meaning outside of the file; any other, `mylib.relu`, does not.
     """
     module = dotted.rpartition(".")[0]
-    return bool({dotted, module} & KNOWN_MODULES) or dotted == "torch.nn"
+    return bool({dotted, module} & KNOWN_MODULES)
 
 
 def is_constant(value: ast.expr, known: Meanings) -> bool:
@@ -157,6 +157,7 @@ def is_constant(value: ast.expr, known: Meanings) -> bool:
         case ast.Name(name):
             return name in known
         case ast.Attribute(inner):
+            # Not of a literal: `(1, 2).count` is no number but a method.
             return dotted_name(inner) is not None and is_constant(inner, known)
         case ast.Tuple(items) | ast.List(items):
             return all(is_constant(item, known) for item in items)
@@ -399,11 +400,10 @@ class NameResolver(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Resolve the names of a nested function; its locals get its name as a further prefix."""
-        inner = f"{self.locals.get(node.name, node.name)}."
-        found = NameResolver(self.definitions, self.locals, inner).function(
-            node.name, node
-        )
-        node.name, node.body = self.locals.get(node.name, node.name), found.body
+        name = self.locals[node.name]
+        resolver = NameResolver(self.definitions, self.locals, f"{name}.")
+        found = resolver.function(node.name, node)
+        node.name, node.body = name, found.body
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:

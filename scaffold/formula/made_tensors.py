@@ -109,15 +109,15 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
         # `torch.arange(0, 1, 0.1)`: a float is the `value` of a literal.
         floats = (isinstance(getattr(x, "value", 0), float | ast.Div) for x in parts)
         return "" if any(floats) else "int"
-    # "kept": the elements are of the argument's kind, `x.tril()`. An unknown function has no kinds at all.
-    if kinds(word) <= {"kept"} or word == "to":
+    # "kept": the elements are of the argument's kind, `x.tril()`. A dtype in `x.to(...)` has been read above.
+    if kinds(word) == {"kept"} or word == "to":
         return elements_of(source, known) if source else ""
     return _of_word(word)  # `x.bool()`
 
 
 def _of_word(word: str) -> Elements:
     """Return the kind of elements a dtype, or a cast to it, says: "int" for `int64` and `long`."""
-    word = word.removeprefix("u").rstrip("0123456789")  # `uint8`
+    word = word.removeprefix("u").rstrip("0123456789")  # `uint8` -> `int`
     return "bool" if is_mask(word) else "int" if is_whole(word) else ""
 
 

@@ -135,6 +135,7 @@ class _Visitor(ast.NodeVisitor):
             self._check_values(node, () if known else names)
             return
         dotted = ".".join((self.roots[root.id], *names))
+        # Without attributes it is a function imported by name: `from torch import exp`.
         problem, rest = judged(dotted, imported=not names)
         if problem is not None:
             self.problems.append((node, *problem))
@@ -280,8 +281,10 @@ def is_judged(module: str, name: str | None) -> bool:
 
     `name` is None for the import of a module itself.
     """
-    of_modules = name is None and module in ("torch.nn", OPS)
-    return of_modules or module in table() or module.startswith(f"{OPS}.")
+    # `from torch.ops import mine` binds a library of the user's own.
+    of_ops = module == OPS and name is None or module.startswith(f"{OPS}.")
+    # `values` heads a part of the table, and may be a module of the user's.
+    return of_ops or module in table() and module != VALUES
 
 
 def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
@@ -402,6 +405,7 @@ def _elsewhere(name: str) -> str | None:
         return f"torch.{name}"
     spaces = (space for space in table() if space.startswith("torch"))
     same = (f"{space}.{name}" for space in spaces if name in table()[space].operators)
+    # The first by name, so the hint is the same in each run: `F.x` comes before `torch.x`.
     return min(map(_short, same), default=None)
 
 

@@ -93,6 +93,7 @@ class StatementParser:
     ) -> None:
         """Prepare to parse a program; its own problems are the first ones collected."""
         self.program, self.scope, self.graph = program, scope, graph
+        # Of a text without a file the dedented form; of a function its own text, not the whole file.
         self.text = text if text.origin else program.text
         self.lines = program.text.value.split("\n")
         self.problems = list(program.problems)
@@ -255,7 +256,7 @@ class StatementParser:
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
         if isinstance(item, ast.Assign | ast.AnnAssign) and isinstance(statement, If):
-            # It stands below the random values drawn for a comprehension.
+            # In a kept forward it stands below the assignments to the variables of a comprehension.
             statement = statement.body[-1]
         if isinstance(item, ast.Assert):
             return present | guards(item.test)[0]
@@ -348,6 +349,7 @@ class StatementParser:
         """
         if isinstance(target, ast.Name):
             if target.id in RESERVED or target.id.startswith("__"):
+                # `F` -> `f_`, `__x` -> `x_`: neither reserved nor a dunder.
                 hint = f"give it another name: {target.id.strip('_').lower()}_"
                 self.fail(target, f"'{target.id}' cannot be assigned", hint)
             self.locals.add(target.id)
@@ -424,6 +426,7 @@ class StatementParser:
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
         """Report reads of names that are not assigned in every case: `m` after `if training: m = x.mean()`."""
         for found in self._unassigned(body):
+            # The message puts the test between single quotes.
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"
             message = f"'{name}' is not assigned where '{test}' is {truth}"

@@ -120,6 +120,7 @@ def _mended(text: Text, error: SyntaxError) -> str:
         return f"write: {meant}"
     if len(line) > LONG:
         line = f"{line[:LONG]} ..."
+    # Python may notice only on an empty line that something above it has no end.
     return f"fix this line: {line}" if line else "fix the line before it"
 
 
@@ -160,6 +161,7 @@ def is_python(text: str) -> bool:
 def parse_source(text: Text) -> ast.Module:
     """Parse a text with `ast`; raise an error at the place of invalid Python."""
     try:
+        # Of "\d" newer Pythons warn, with `<unknown>:1` for the user's place.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
             module = ast.parse(text.value)

@@ -212,10 +212,12 @@ def metadata_read(node: Node) -> Read | None:
             label in METADATA_METHODS
         ):
             return _read_of(value, METADATA_METHODS[label])
+        # `y.view_as(x)`, of whose x only the shape is read.
         case Node("call", _, (Node("attribute", label), value)) if by_shape(
             label, creates=False
         ):
             return _read_of(value, "shape")
+        # `torch.zeros_like(x)`; given more, such as a dtype, it counts as a read of the data.
         case Node(
             "call", _, (Node("attribute", label, (Node("name", "torch"),)), value)
         ) if by_shape(label, creates=True):
@@ -248,11 +250,13 @@ def _data_parts(node: Node) -> tuple[Node, ...]:
         case Node(
             "call", _, (Node("attribute", label, (receiver,)), value)
         ) if by_shape(label, creates=False):
+            # After the name in `tensors[i]` comes the index; a name alone has no args.
             return (receiver, *value.args[1:])
         case Node("call", _, (Node("attribute", label), value)) if by_shape(
             label, creates=True
         ):
             return value.args[1:]
+        # `tensors[i].size(d)`
         case Node(
             "call",
             _,

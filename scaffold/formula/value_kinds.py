@@ -153,7 +153,7 @@ class ValueKinds:
             return "scalar"
         if callee.kind == "name":
             return self._of_function(callee.label, args)
-        if callee.label in ARRAYS:
+        if callee.label in ARRAYS:  # `x.numpy()`
             return "array"
         if callee.kind == "attribute" and self._gives_several(node):
             return "group"
@@ -173,7 +173,8 @@ class ValueKinds:
             kinds = [self.of(item) for item in plain[:1]]
             return "dim" in node.keywords or kinds == ["scalar"]
         if callee.label == "where":
-            return len(args) == of_module  # with the condition alone: its indices
+            # `torch.where(condition)`: the indices at which it holds.
+            return of_module and len(args) == 1
         return always or not OPTIONS_OF_GROUPS.isdisjoint(node.keywords)
 
     def _of_function(self, name: str, args: list[Node]) -> ValueKind:
@@ -232,8 +233,8 @@ def functions_of_numbers(
 ) -> Iterator[str]:
     """Yield the tensor functions only the backward calls on a value possibly a number: `log` fails for `2.0`.
 
-    They are the reason to leave such a gradient to autograd. `kinds` are those before the first line of the backward; they
-    are updated on the way.
+    They are the reason to leave such a gradient to autograd. `shape` counts too: a number has none. `kinds` are those before the
+    first line of the backward; they are updated on the way.
     """
     if not kinds.maybe_numbers:
         return
@@ -256,6 +257,7 @@ def functions_of_numbers(
                     yield node.label
             if isinstance(item, If):
                 numbers = {*kinds.maybe_numbers}
+                # From 1: the first argument of the conditional is its test.
                 for at, way in enumerate((item.body, item.orelse), 1):
                     kinds.maybe_numbers = {
                         name

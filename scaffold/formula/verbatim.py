@@ -42,6 +42,7 @@ from scaffold.formula.text import Scope, Text
 
 ITERATED = frozenset({"enumerate", "reversed", "zip"})
 SAME_ITEMS = frozenset({"list", "reversed", "tuple"})
+# Methods that change a list; for the sketch each adds its arguments to it.
 GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
 TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
 # Contexts for the precision of a block or for autograd. The text is run unchanged in

@@ -41,6 +41,8 @@ KNOWN = {
         ("torch.tensor(m)", "", ""),
         ("torch.rand(n) * 0.5", "n", ""),
         ("made(n)", "", ""),
+        ("made(torch.arange(n))", "", ""),  # of an unknown function nothing is known
+        ("torch.arange(n).unheard_of()", "", ""),
     ],
 )
 def test_sizes_and_elements(made: str, sizes: str, elements: str) -> None:

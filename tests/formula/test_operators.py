@@ -185,6 +185,7 @@ def test_numpy_is_maths_alone(name: str) -> None:
     [
         (["kernels:f"], "f(x)"),
         (["kernels"], "kernels.torch.os.f(x).anything"),
+        (["values"], "values.f(x).anything"),
         (["kernels:f"], "y, _ = f(x)\nz = y[0]\nreturn z.lse + x"),
         (["torch.distributed as dist"], "dist.all_reduce(x)"),
         (["torch:newest"], "newest(x)"),
