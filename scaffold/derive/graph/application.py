@@ -92,7 +92,7 @@ def _is_device(op: Op) -> bool:
 
 
 def _promoted_kind(program: Program, rule: Rule, args: Args, said: str) -> Kind:
-    """Return the kind the arguments promote to, by the table's word for it (`said`).
+    """Return the kind the arguments promote to, by the table's word for it (`said`); real if none is a tensor.
 
     "float": an int becomes real; "kept": no change; "number": a bool becomes an int; "magnitude": a complex value
     becomes real.
@@ -128,6 +128,7 @@ def _real_number(program: Program, args: Args) -> bool:
 
 def _complex_number(args: Args) -> bool:
     """Return whether the arguments include an imaginary number, `2j`: it makes the result complex."""
+    # A list is left out: `is_complex` would look into its tensors.
     return any(
         item.rule in ("const", "static", "python") and is_complex(item)
         for item in args.values()
@@ -209,7 +210,8 @@ class Applier:
     ) -> tuple[Bound, ...]:
         """Return all rules possibly meant by a call, for an argument to decide at run time: `F.gelu(x, approximate=kind)`.
 
-        The caller makes a choice of them, by their conditions.
+        Asked if `meant_rule` has found none that is certainly meant. The caller makes a choice of them, by their
+        conditions.
         """
         possible = []
         for item in self.table.find(kind, name):
@@ -223,8 +225,8 @@ class Applier:
     ) -> dict[str, Op] | None:
         """Return the argument of each parameter of a rule, with defaults; None if the call does not fit its parameters.
 
-        Also None if a tensor is given to a parameter that takes none. Other names of a parameter count (`axis` for
-        `dim`).
+        Also None if a tensor is given to a parameter that takes none, or for a rule without parameters. Other names
+        of a parameter count (`axis` for `dim`).
         """
         names = {one.name for one in item.spelled.parameters}
         by_name = {
@@ -331,7 +333,7 @@ class Applier:
         """Return the op of a rule with all its arguments; it is active if a gradient passes to an active argument.
 
         Raise `UnsupportedError` for a tuple of unknown length, or for the number 0 (a gradient of zeros) in the place
-        of a matrix.
+        of a matrix or of a tensor to be joined.
         """
         made = self.program.made(rule.op, args.values())
         if made is not None:

@@ -130,7 +130,7 @@ def choose(
             test = program.python("compare", "==", x.args[0], test.args[1])
     data = Test(test)
     made = program.made("cond", (body, orelse), data)
-    if made is not None:  # it was made as its test is undecided: cheaper to know
+    if made is not None:  # so its test is undecided: that is not computed again
         return made
     told = truth(known_value(test))
     if told is not None:
@@ -215,13 +215,14 @@ def given(program: Program, op: Op) -> Op:
         return program.python("compare", "is not", value, program.const(None))
     if op.rule != "cond":
         return program.const(literal(op) is not None)
-    body, orelse = (
-        # In a branch, the test of the choice is known, and may decide the question there.
-        found if told is None else program.const(told)
-        for at, arg in enumerate(op.args)
-        for found in [given(program, arg)]
-        for told in [told_by(found, op.test, at == 0)]
-    )
+
+    def in_branch(at: int) -> Op:
+        """Return whether a branch's value is not None; the choice's test is known there, and may decide that."""
+        asked = given(program, op.args[at])
+        told = told_by(asked, op.test, at == 0)
+        return asked if told is None else program.const(told)
+
+    body, orelse = in_branch(0), in_branch(1)
     if body is orelse:
         return body
     other = opposite(program, op.test)
@@ -259,13 +260,13 @@ def may_be_number(op: Op) -> bool:
     return not op.is_tensor
 
 
-def under(op: Op, test: Op, holds: bool) -> Op:
-    """Return the value an op has if a test came out as `holds`: the branch taken of each choice decided by it.
+def under(op: Op, test: Op, held: bool) -> Op:
+    """Return the value an op has if a test came out as `held`: the branch taken of each choice decided by it.
 
     `a if flag else b` under `flag` is `a`.
     """
     while op.rule == "cond":
-        told = told_by(op.test, test, holds)
+        told = told_by(op.test, test, held)
         if told is None:
             return op
         op = op.args[0 if told else 1]

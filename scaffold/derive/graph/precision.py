@@ -106,8 +106,8 @@ class Precision:
         sources = {
             self._root(source) for arg in tensors(op.args) for source in self._of(arg)
         }
-        first, *rest = sorted(sources or {op}, key=lambda source: source.serial)
-        self.alike |= dict.fromkeys(rest, first)
+        ordered = sorted(sources, key=lambda source: source.serial)
+        self.alike |= {source: ordered[0] for source in ordered[1:]}
         self.united.clear()  # answers given before may name a replaced source
 
     def _root(self, source: Op) -> Op:
@@ -190,7 +190,9 @@ def source_of(op: Op) -> Op | None:
     for inner in op.walk():
         if inner.facts.dtype == "uniform":
             precision.unite(inner)
-    found = next(iter(sources := precision(op)), None)
+    sources = precision(op)
+    if len(sources) != 1:
+        return None
+    (source,) = sources
     # Of a complex x, `x.abs()` is real: its dtype is not `x.dtype`.
-    plain = found is not None and found.rule == "input" and found.kind == op.kind
-    return found if plain and len(sources) == 1 else None
+    return source if source.rule == "input" and source.kind == op.kind else None

@@ -20,7 +20,11 @@ from functools import cache
 from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lead
-from scaffold.derive.graph.static_values import UnsupportedError, may_be_none
+from scaffold.derive.graph.static_values import (
+    UnsupportedError,
+    is_sequence,
+    may_be_none,
+)
 from scaffold.primitives.calls import facts_of_call
 
 # --- Sizes without a name, by their origin: two of the same origin are equal.
@@ -121,7 +125,7 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
     """
     bounds = [literal(item) for item in (start, end, step)]
     plain = [item for item in bounds if item is None or type(item) is int]
-    if isinstance(size, int) and len(plain) == 3 and (bounds[2] is None or plain[2]):
+    if isinstance(size, int) and len(plain) == 3 and bounds[2] != 0:  # PyTorch raises
         return len(range(size)[slice(*plain)])
     if bounds[2] in (None, 1):
         if len(plain) == 3 and (cut := _cut_off(bounds[0], bounds[1])):
@@ -208,7 +212,8 @@ def _nested_numbers(program: Program, value: Op) -> Shape | None:
         is_number = name.kind == "name" and name.label in program.declared.numbers
         return SCALAR if is_number else None
     computed = value.is_python("binary") or value.is_python("unary")
-    return SCALAR if value.rule == "const" or computed else None
+    several = is_sequence(program, value)  # `[1] * n`
+    return SCALAR if value.rule == "const" or computed and not several else None
 
 
 def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
@@ -361,9 +366,9 @@ def _rejoined_size(one: Dim, two: Dim) -> Dim | None:
     """Return the size made up by `x[:k]` and `x[k:]`, in either order: that of x. None for other slices."""
     if not (isinstance(one, Slice) and isinstance(two, Slice)):
         return None
-    none = one.step  # which is None, as omitted bounds are
-    if one.size != two.size or two.step is not none:
+    if one.size != two.size or {literal(one.step), literal(two.step)} != {None}:
         return None
+    none = one.step  # omitted bounds are the same op
     in_order = one.start is none is two.end and one.end is two.start
     turned = two.start is none is one.end and two.end is one.start
     return one.size if in_order or turned or _are_complementary(one, two) else None
@@ -456,7 +461,7 @@ def diagonal(program: Program, args: Args) -> Shape | None:
 def loss_shape(program: Program, args: Mapping[str, Op]) -> Shape | None:
     """Return the shape of an elementwise loss: a scalar, or for `reduction="none"` the broadcast of its tensors.
 
-    None if the reduction is unknown before the call, or the loss takes a `weight`.
+    None if the reduction is unknown before the call, or the loss takes a `weight`: that may be None in a call.
     """
     reduction = literal(args["reduction"])
     if reduction in ("mean", "sum", "batchmean"):
@@ -619,8 +624,10 @@ def _squeezed(program: Program, args: Args) -> Shape | None:
     dims = dims_of(args["dim"]) if "dim" in args else None
     if not dims:
         return None
-    shape = args["x"].shape
+    shape, rank = args["x"].shape, args["x"].shape.rank
     numbers = [dim for dim in dims if isinstance(dim, int)]
+    if rank and numbers and min(numbers) < 0 <= max(numbers):  # from both ends
+        numbers = [dim % rank for dim in numbers]
     # From the left the last dim goes first, from the right the one furthest from the end.
     for dim in sorted(numbers, reverse=numbers[0] >= 0) if numbers else dims:
         shape = shapes.squeezed(shape, dim)

@@ -434,12 +434,12 @@ def broadcast(*shapes: Shape) -> Shape:
 
     If sizes do not tell it, the result is a shape of unknown dims, identified by the shapes broadcast (its parts).
     """
-    # `parts`: of a shape that is a broadcast itself, the shapes broadcast in it
-    whole = _without_smaller(shapes)
-    if len(whole) == 1 and not _parts(whole[0]):  # as for most ops
-        return whole[0]
+    left = _without_smaller(shapes)
+    if len(left) == 1 and not _parts(left[0]):  # as for most ops
+        return left[0]
+    # A shape that is a broadcast itself is replaced by those broadcast in it.
     parts = _without_smaller(
-        part for shape in whole for part in _parts(shape) or (shape,)
+        part for shape in left for part in _parts(shape) or (shape,)
     )
     if not parts:
         return SCALAR
@@ -552,7 +552,8 @@ def _size_at(shape: Shape, axis: Axis) -> Dim | None:
 def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
     """Return the shape after a reduction over `dims`; None for all of them. With `keepdim` they stay, with size 1.
 
-    Of a broadcast, each part is reduced by itself.
+    Of a broadcast, each part is reduced by itself without `keepdim`; with it, the result is `Kept` of the whole, from
+    which a gradient gets back to that shape (`_refilled`).
     """
     if shape == SCALAR:
         return SCALAR

@@ -9,7 +9,7 @@ An op is one application of a primitive in the graph; `facts` are those of the p
 
 from collections.abc import Collection
 
-from scaffold.derive.graph.op import Op, is_number, number
+from scaffold.derive.graph.op import Op, number
 from scaffold.primitives.calls import has_shape
 
 
@@ -25,11 +25,12 @@ def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
         value = number(op)
         return isinstance(value, int | float) and value >= 0
     if op.facts.operator == "**":
-        return any(is_number(op.args[1], even) for even in (2, 4, 6))
+        exponent = number(op.args[1])
+        return isinstance(exponent, int | float) and exponent % 2 == 0
     if op.rule in ("mul", "div"):
         one, two = op.args
         # A square, or two values of which none is negative.
-        return one is two or is_nonnegative(one, bounded) and is_nonnegative(two)
+        return one is two or all(is_nonnegative(item, bounded) for item in op.args)
     # `moves`: its numbers are those of its argument, in other places.
     if op.rule in ("sum", "mean") or "moves" in op.facts.flags:
         return is_nonnegative(op.args[0], bounded)
@@ -47,15 +48,14 @@ def is_positive(op: Op) -> bool:
         return isinstance(value, int | float) and value > 0
     if not op.is_tensor or op.facts.is_above_zero:
         return op.kind != "complex"
-    args = [item for item in op.args if item.kind != "group"]
     if op.facts.operator == "+":
-        return any(map(is_positive, args)) and all(
-            is_positive(item) or is_nonnegative(item) for item in args
+        return any(map(is_positive, op.args)) and all(
+            is_positive(item) or is_nonnegative(item) for item in op.args
         )
     if op.facts.clamps_below:
         # `x.clamp(min)`: the second argument is the lower bound.
-        return any(map(is_positive, args[1:2]))
-    tensors = [item for item in args if item.is_tensor]
+        return any(map(is_positive, op.args[1:2]))
+    tensors = [item for item in op.args if item.is_tensor]
     return op.facts.stays_positive and all(map(is_positive, tensors))
 
 

@@ -219,8 +219,9 @@ def item_of_sequence(program: Program, op: Op) -> Op:
         return op
     whole, index = op.args
     items, at = _items(program, whole), literal(index)
-    known = isinstance(at, int) and -len(items) <= at < len(items)
-    return items[at] if known and isinstance(at, int) else op
+    if isinstance(at, int) and -len(items) <= at < len(items):
+        return items[at]
+    return op
 
 
 def _items(program: Program, op: Op) -> Sequence[Op]:
@@ -249,9 +250,9 @@ def is_int(program: Program, op: Op) -> bool:
         case Operator("unary", "-"):
             return is_int(program, op.args[0])
         case Operator("binary", "+" | "-" | "*" | "//" | "%"):
-            return all(_is_int_operand(program, part) for part in op.args)
+            return all(is_int(program, part) for part in op.args)
         case Operator("conditional"):
-            return all(_is_int_operand(program, part) for part in op.args[1:])
+            return all(is_int(program, part) for part in op.args[1:])
         case Operator("call"):
             # The first argument of a call is what is called: `x.dim` of `x.dim()`.
             if op.args[0].is_python("attribute", "dim", "numel"):
@@ -262,11 +263,6 @@ def is_int(program: Program, op: Op) -> bool:
                 callee == "round" and len(op.args) == 2
             )
     return False
-
-
-def _is_int_operand(program: Program, op: Op) -> bool:
-    """Return whether an operand of arithmetic may give an int: an int, or any literal, `2.0` too."""
-    return is_literal(op) or is_int(program, op)
 
 
 def is_literal(op: Op) -> bool:

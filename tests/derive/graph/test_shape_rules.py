@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from scaffold.derive.graph.op import Program
+from scaffold.derive.graph.shape_rules import Slice, _rejoined_size, made_shape
+from scaffold.derive.rules.table import built_in
+from scaffold.errors import Location
+from scaffold.formula import Graph, Scope, Text, parse
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
 from tests.sweeps import pairs_in_every_run
@@ -86,6 +91,30 @@ def check_gradient(
     found = torch.autograd.grad(apply(x, y), wanted, cotangent)
     for one, two in zip(found, right, strict=True):
         torch.testing.assert_close(one, two)
+
+
+def test_squeezed_dims_may_count_from_both_ends() -> None:
+    check_forward(
+        "x[2, 1, 1, 3], y[2, 3]",
+        "x.squeeze((2, -3)) * y",
+        [(tensor(2, 1, 1, 3), tensor(2, 3))],
+    )
+
+
+@pytest.mark.parametrize(("text", "rank"), [("2 * 3.5", 0), ("[1] * 3", None)])
+def test_a_repeated_list_is_no_number(text: str, rank: int | None) -> None:
+    program = Program(Graph(), built_in().facts)
+    node = parse(Text(text, Location("a test")), Scope(frozenset()), program.graph)
+    assert node.result is not None
+    shape = made_shape(program, "tensor", (program.static(node.result),))
+    assert (shape and shape.rank) == rank
+
+
+def test_slices_with_a_step_are_not_together_as_long_as_the_tensor() -> None:
+    program = Program(Graph(), built_in().facts)
+    bound, step = program.read("k"), program.const(2)
+    parts = Slice(5, step, bound, step), Slice(5, bound, step, step)
+    assert _rejoined_size(*parts) is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ NONNEGATIVE = [
     "x.abs()",
     "x * x",
     "x**2",
+    "x**8",
     "x.relu() * y.abs()",
     "x.abs() / (y * y)",
     "x.exp().sum(-1)",
@@ -39,6 +40,11 @@ def test_a_sign_is_said_where_it_is_sure(forward: str) -> None:
     op = value(forward)
     assert is_nonnegative(op) == (forward in NONNEGATIVE)
     assert is_nonpositive(op) == (forward in NONPOSITIVE)
+
+
+def test_a_product_of_indices_is_no_index_from_the_end() -> None:
+    op = value("x * y")
+    assert is_nonnegative(op, {"x", "y"}) and not is_nonnegative(op, {"x"})
 
 
 def test_what_is_said_holds() -> None:

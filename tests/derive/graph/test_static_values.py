@@ -151,6 +151,8 @@ def test_a_leaf_is_a_name(text: str, leaves: set[str]) -> None:
         ("a.ndim", True, False),
         ("a.numel()", True, False),
         ("a.shape[0] // 2", True, False),
+        ("a.shape[0] * 2.0", False, False),
+        ("1 if a else 2.0", False, False),
         ("tuple(a)", False, True),
         ("tuple(a)[1:]", False, True),
         ("a.shape[1:]", False, True),
