@@ -33,7 +33,7 @@ from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_whole, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
 
-# Calls of these compute no tensor.
+# Calls of these compute no tensor, or one that autocast leaves alone (`x.max()`).
 PYTHON_VALUES = frozenset(
     {"numel", "size", "dim", "len", "range", "list", "max", "min"}
 )

@@ -141,6 +141,7 @@ def autograd_of_forward(
     """
     if not _may_run_again(spec, forward):
         return None
+    # One input's lines stand under its test already; a dict has no entry for any number of tensors.
     if len(wanted) > 1 and not any(item.variadic for item in spec.tensors):
         return tuple(_pulled_if_needed(spec, graph, wanted, taken))
     # One pullback for all required inputs, one for each optional input: it may be absent.
@@ -187,7 +188,8 @@ def _pulled(
     yield pullback_of(graph, pullback, function, given, BY_AUTOGRAD)
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
-    yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
+    incoming = _incoming(spec, graph)
+    yield Assign(gradients, graph.node("call", "", (pullback, incoming)))
     for name, pulled in names.items():
         value = graph.name(pulled)
         if name in variadic:  # the gradient of element `i`
@@ -230,7 +232,7 @@ def _pulled_if_needed(
     body = graph.node("call", "", (run, *arguments))
     function = graph.node("lambda", "", (some, body))
     yield pullback_of(graph, pullback, function, (needed,), BY_AUTOGRAD)
-    gradients = graph.node("call", "", (pullback, _ends(spec, graph)))
+    gradients = graph.node("call", "", (pullback, _incoming(spec, graph)))
     yield Assign(graph.node("tuple", "", (pulled,)), gradients)
     for name, key in keys.items():
         gradient = graph.node("subscript", "", (pulled, key))
@@ -271,7 +273,7 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
     return rewritten(graph, (statement,), results)[0]
 
 
-def _ends(spec: OpSpec, graph: Graph) -> Node:
+def _incoming(spec: OpSpec, graph: Graph) -> Node:
     """Return the argument of the pullback: the output's gradient, or a tuple of them, `(grad_y, grad_z)`."""
     names = (graph.name(grad_name(spec, item.name)) for item in spec.outputs)
     first, *rest = names

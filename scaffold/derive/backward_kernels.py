@@ -50,8 +50,8 @@ def with_registered_backward(
     replaced = _with_kernels(spec, graph, derivation, leaving)
     # Lines for the elements of a variadic input stand in a loop, in no block.
     if replaced is None and not derivation.elements:
-        whole = _in_one_block(spec, derivation)
-        replaced = _with_kernels(spec, graph, whole, whole.blocks)
+        joint = _in_one_block(spec, derivation)
+        replaced = _with_kernels(spec, graph, joint, joint.blocks)
     return replaced or derivation
 
 

@@ -68,10 +68,10 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
         transforms = pure and spec.style == "setup-context"
     # torch.compile rejects an op whose single output is marked as non-differentiable.
     constant = len(spec.outputs) == 1 and spec.outputs[0].const
-    counts = forward is not None and any(map(_counts, forward.expressions()))
+    by_data = forward is not None and any(map(_is_sized_by_data, forward.expressions()))
     if spec.is_library:  # a compiler does not trace into a registered op
-        return Capabilities(opaque, random, transforms, steady and not counts)
-    compiles = steady and not (opaque or constant or counts)
+        return Capabilities(opaque, random, transforms, steady and not by_data)
+    compiles = steady and not (opaque or constant or by_data)
     return Capabilities(opaque, random, transforms, compiles)
 
 
@@ -131,7 +131,7 @@ def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
     return any(leaves_torch(node, spec.foreign) for node in expressions(*statements))
 
 
-def _counts(value: Node) -> bool:
+def _is_sized_by_data(value: Node) -> bool:
     """Return whether a call makes a tensor as long as another's largest number, such as `bincount`.
 
     A compiler does not accept that from within a Function.

@@ -113,7 +113,7 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
         # For each form of the call (a matrix or a vector) the accepted dims.
         forms = [operands(text) for text in rule.operands]
         pairs += _pairs(next((item for item in forms if _fits(item, args)), {}), args)
-        for name in forms[0]:
+        for name in forms[0]:  # every form has the same operands
             arg = args[name]
             # An input of the largest accepted rank: only a smaller one is accepted besides.
             most = arg.rule == "input" and _has_rank(
@@ -139,7 +139,7 @@ def _least(
         first = op.args[0] if op.args else op
         if first.rule != "input" or op.rule not in table or op not in lowered.places:
             continue
-        if first.shape.lead is None:  # otherwise its rank is known or tested
+        if first.shape.lead is None:  # its rank is known or tested
             continue
         rule = table.rule(op.rule)
         names = (item.name for item in rule.parameters)

@@ -145,7 +145,7 @@ class _Explainer:
 
     def _size(self, op: Op) -> str:
         """Return the number of elements as text: `N*D`; if a size is unknown, `numel(x)`, of an input x of that shape if there is one."""
-        dims = _sizes(op.shape) if op.shape.dims else ["?"]
+        dims = ["?"] if op.shape.dims is None else _sizes(op.shape)
         if "?" not in dims:
             return "*".join(dims) or "1"
         for name, item in self.lowered.inputs.items():

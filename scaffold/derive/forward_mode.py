@@ -597,12 +597,12 @@ def _statements(
     derived = gradient_statements(backward, "setup-context")
     memory = {f"grad_{name}": op.facts.memory for name, op in ends.items()}
     statements = tuple(
-        _viewed(maths.graph, item, parameters, memory) for item in derived.statements
+        _with_view(maths.graph, item, parameters, memory) for item in derived.statements
     )
     return statements, frozenset(roots), derived.again
 
 
-def _viewed(
+def _with_view(
     graph: Graph,
     item: Statement,
     parameters: Iterable[str],
@@ -613,11 +613,11 @@ def _viewed(
     Another statement is returned unchanged. `parameters` are the inputs' tangents; `memory` has a fact for each
     output: "fresh" memory is never an input's, "same" always.
     """
-    sharing = memory.get(item.target.label) if isinstance(item, Assign) else None
-    if not isinstance(item, Assign) or sharing in (None, "fresh"):
+    kind = memory.get(item.target.label) if isinstance(item, Assign) else None
+    if not isinstance(item, Assign) or kind in (None, "fresh"):
         return item
     bare = item.value.kind == "name" and item.value.label in parameters
-    if not bare and sharing != "same":
+    if not bare and kind != "same":
         return item
     whole = graph.node("subscript", "", (item.value, graph.constant("...")))
     return replace(item, value=whole)

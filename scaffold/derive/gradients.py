@@ -280,8 +280,9 @@ def _broadcasts_more(program: Program, other: Walked) -> bool:
             return False
         if op.facts.category == "elementwise":
             for arg, known in zip(op.args, before.args, strict=True):
-                whole = known.shape == before.shape and (known, before) in contributing
-                if whole and arg.shape != op.shape:
+                same_shape = known.shape == before.shape
+                passed = same_shape and (known, before) in contributing
+                if passed and arg.shape != op.shape:
                     return True
     return False
 
@@ -403,21 +404,21 @@ def _takes_cotangent(op: Op) -> bool:
 def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     """Simplify the graph of all gradients together; comments say why each pass has its place.
 
-    `roots` are the inputs' gradients, `of` maps a cotangent to its forward value; ops in `whole` are not taken apart.
+    `roots` are the inputs' gradients, `of` maps a cotangent to its forward value; `opaque` ops are not taken apart.
     Single numbers are factors without dims: multiplied first, they cost next to nothing.
     """
     # Once all of a gradient is there: what a test decides depends on everything that is computed under it.
     roots, of = _roots(walked)
-    whole = {*walked.held}
+    opaque = {*walked.held}
     divided = divided_first(walked.make, roots, walked.cotangents)
     if divided is not None and divided.roots is not None:
         # Before single numbers are multiplied first: to them it is one of these.
-        roots, whole = divided.roots, {*whole, divided.quotient}
+        roots, opaque = divided.roots, {*opaque, divided.quotient}
         of = {divided(op) or op: primal for op, primal in of.items()}
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
-    known = scalars_first(walked.make, roots, whole)
+    known = scalars_first(walked.make, roots, opaque)
     roots, of = _over(known, roots, of)
-    roots, of = _over(shared_multiples(walked.make, roots, whole), roots, of)
+    roots, of = _over(shared_multiples(walked.make, roots, opaque), roots, of)
     # After all products: what is left of a one-hot meets no other factor.
     roots, of = _over(scattered(walked.make, roots), roots, of)
     amp = amp_of(walked.spec)

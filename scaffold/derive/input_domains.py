@@ -23,6 +23,7 @@ ORDER: tuple[Domain, ...] = (
     "distinct",
     "nonzero",
 )
+# A positive definite matrix is invertible, and so is its lower triangle.
 WORDS = {"invertible": "spd", "lower": "spd"}
 UNIT = frozenset({"(0.1, 0.9)", "(-0.9, 0.9)", "(-1, 1)", "(0, 1)"})
 Asked = dict[str, set[Domain]]

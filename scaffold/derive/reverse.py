@@ -444,19 +444,19 @@ class Reverse:
                     raise
                 return self._of_call(op, env["grad"])
             if rule.category == "loss":
-                gradient = self._whole_loss(gradient, op)
+                gradient = self._expanded_loss(gradient, op)
             # Elementwise, an argument may be broadcast: its gradient is summed to its shape later.
             elif rule.category != "elementwise":
                 gradient = exactly(self.make, gradient, arg)
             pairs.append((arg, gradient))
         return pairs
 
-    def _whole_loss(self, gradient: Op, op: Op) -> Op:
+    def _expanded_loss(self, gradient: Op, op: Op) -> Op:
         """Expand a loss's gradient to the shape of its arguments; the gradient of a sum may be one value for all elements."""
-        whole = shapes.broadcast(*(arg.shape for arg in tensors(op.args)))
-        if not gradient.is_tensor or shapes.fits(whole, gradient.shape):
+        common = shapes.broadcast(*(arg.shape for arg in tensors(op.args)))
+        if not gradient.is_tensor or shapes.fits(common, gradient.shape):
             return gradient
-        return self.make.expanded(gradient, whole)
+        return self.make.expanded(gradient, common)
 
     def _formula(self, op: Op, rule: Rule, name: str, composed: bool) -> Node:
         """Return the formula of an argument's gradient: the first one, for a composition the last, its own variant if there is one.

@@ -539,9 +539,9 @@ class _Rewriter:
             name = self.names.attribute(node.label)
             self.kept[name] = Kept(name, node.label)
             return self.graph.node("attribute", name, (self.graph.name("ctx"),))
-        # `needs_input_grad` in a formula of the user's
-        # That is: the name is NEEDS, and no input has it.
-        if node.kind == "name" and node.label == NEEDS not in self.inputs:
+        # In a formula of the user's `needs_input_grad` is that of ctx, unless an input has the name.
+        is_needs = node.kind == "name" and node.label == NEEDS
+        if is_needs and NEEDS not in self.inputs:
             return self.graph.node("attribute", NEEDS, (self.graph.name("ctx"),))
         read = metadata_read(node)
         # The tensor itself is at hand for all gradients of this line.

@@ -42,6 +42,10 @@ def test_of_a_product() -> None:
     assert edges(found).count("x -> x") == 1
 
 
+def test_a_scalar_is_one_element() -> None:
+    assert drawn("x[N, D]", "x / x.norm()").eager == "4 * (2*N*D + 1)"
+
+
 def test_what_is_kept_of_a_shape_is_read_on_ctx() -> None:
     found = drawn("x[..., D], bias[D]", "x + bias")
     (kept,) = (item for item in found.items if item.lines[0].startswith("ctx."))
