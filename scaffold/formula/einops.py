@@ -259,6 +259,7 @@ class _Moving:
     def _merge_ellipsis(self) -> None:
         """Merge the dims of `...` into one axis, so it can be reduced; if there are none, it is a new dim of size 1."""
         at = self.axes.index(MORE)
+        # From the new dim to the last one of `...`, counted from the end: the new one itself if `...` is empty.
         self._call("unsqueeze", at)
         self._call("flatten", at, at - len(self.axes))
         self.axes[at] = f"{MORE} as one"
@@ -306,6 +307,7 @@ class _Moving:
         whole = len(self.axes)
         more = self.axes.index(MORE) if MORE in self.axes else whole
         several = [group.axes for group in right if group.joined and group.axes]
+        # A group with `...` begins at a known place from the front, and ends at one from the last.
         ends = {
             (
                 first if first <= more else first - whole,

@@ -48,7 +48,8 @@ from scaffold.formula.text import Refusal
 from scaffold.formula.user_functions import check_decorators
 
 IMPORTED = "import the function that launches it, instead of '@file': --import 'MODULE:FUNCTION'"
-MOST = 300  # calls: a program with more of them doubles at every step
+# Calls in all: of functions that each call the next one twice, ten make a thousand.
+MOST = 300
 Known = dict[str, Function]  # the nested functions of the running one
 Report = Callable[[Refusal], None]
 Block = list[ast.stmt]
@@ -356,6 +357,7 @@ class Inliner:
 
         In `norm(a) + norm(b)` the second `mean` is `b_mean`; for other calls it is `norm_mean`.
         """
+        # Of a private `_norm` too the local is `norm_mean`.
         local, owner = own_name(name), own_name(function.name).strip("_")
         choices = [local, f"{owner}_{local}"]
         if local in self.made and call.args and isinstance(call.args[0], ast.Name):
@@ -775,6 +777,7 @@ def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
     parts: list[list[ast.stmt]] = []
     for chosen in (value.body, value.orelse):
         part = copy.copy(item)
+        # Without the annotation, a local that the call returns can be named `y` itself.
         if isinstance(item, ast.AnnAssign):
             part = ast.copy_location(ast.Assign([item.target], chosen), item)
         part.value = chosen

@@ -205,6 +205,7 @@ class _Unroller(ast.NodeTransformer):
         """Write out `sum(f(i) for i in range(3))` as the sum of a list; the same for `tuple` and `list`."""
         self.generic_visit(item)
         match item:
+            # Whatever `sum` may be here, a list gives it the same elements.
             case ast.Call(ast.Name("sum"), [inner], []):
                 item.args = [self._listed(inner, ast.List)]
             case ast.Call(

@@ -342,6 +342,9 @@ NUMBERS = BUILTINS - {"divmod", "isinstance", "len", "list", "range", "sum", "tu
 
 
 OF_SIZES = (ast.Attribute, ast.Tuple)  # `self.dim`, `(size, size)`
+# Arithmetic, with all that `ast` has inside it: also the operators and the contexts of names.
+OPERANDS: tuple[type[ast.AST], ...] = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp)
+OPERANDS += (ast.operator, ast.unaryop, ast.expr_context)
 
 
 def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
@@ -354,11 +357,9 @@ def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
             return all(_is_arithmetic(item, *more) for item in given)
         case ast.Attribute() if _is_of_numbers(value):  # `math.pi`
             return True
-    kinds: tuple[type[ast.AST], ...] = (ast.Name, ast.Constant, ast.BinOp, ast.operator)
-    kinds = (*kinds, ast.expr_context)
-    kinds = (*kinds, ast.UnaryOp, ast.unaryop, *more)
+    plain = isinstance(value, (*OPERANDS, *more))
     inside = ast.iter_child_nodes(value)
-    return isinstance(value, kinds) and all(_is_arithmetic(x, *more) for x in inside)
+    return plain and all(_is_arithmetic(x, *more) for x in inside)
 
 
 def _is_of_numbers(callee: ast.expr) -> bool:
@@ -373,6 +374,7 @@ def _is_number(value: ast.AST) -> bool:
     Such an attribute is a setting, any other a tensor. An expression without calls counts as a number.
     """
     match value:
+        # `torch.finfo(dtype)` itself is read for an attribute that is a number, `.eps`.
         case ast.Call(ast.Attribute(_, "item" | "finfo") | ast.Name("len" | "sum")):
             return True
         case ast.Call(ast.Attribute(ast.Name("np" | "numpy"), name)):
@@ -382,10 +384,7 @@ def _is_number(value: ast.AST) -> bool:
     return all(map(_is_number, ast.iter_child_nodes(value)))
 
 
-KINDS = {
-    "Parameter": "Parameter",
-    "Buffer": "Buffer",
-}  # a class of torch.nn -> annotation
+KINDS = ("Parameter", "Buffer")  # classes of torch.nn, and annotations of that name
 TYPED = {"bool": "BoolTensor", "int": "LongTensor"}  # for a tensor that is no buffer
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
@@ -692,7 +691,8 @@ class _Converter:
 def _is_divided(value: ast.expr, unknown: set[str]) -> bool:
     """Return whether a value divides a name without a default: `width // 8` is 0 for a small `width`.
 
-    Such a size must be given; a guessed one could be 0. `unknown` are the names without a default.
+    Such a size must be given: tests guess 0.5 for it, and compute with 0. Of `width // heads` they guess both, alike. `unknown` are
+    the names without a default.
     """
     return any(
         isinstance(node, ast.BinOp)
@@ -1154,7 +1154,7 @@ def _facts_of(
             last = dotted.rpartition(".")[2]
             # Before the test for a class: `nn.Parameter` is one, but no module.
             if last in KINDS:
-                kind = "Buffer" if _is_frozen(value) else KINDS[last]
+                kind = "Buffer" if _is_frozen(value) else last
                 tensor = _inside(value)
                 elements = elements_of(tensor, sizes.locals) if kind == "Buffer" else ""
                 return Attribute(sizes.owned(f"{elements.title()}{kind}", tensor))
@@ -1383,7 +1383,7 @@ def _only(texts: set[str]) -> str:
     return next(iter(texts)) if len(texts) == 1 else OTHERWISE
 
 
-# Reading these attributes of a parameter does not change it.
+# Reading these attributes of a parameter does not change it; `visit_Call` notes what `requires_grad_` does.
 READ = {"shape", "size", "numel", "dim", "ndim", "device", "dtype", "requires_grad"}
 READ |= {"requires_grad_"}
 
