@@ -167,6 +167,7 @@ def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
 
     It is if the forward can save what the backward reads, so only under the policy `balanced`.
     """
+    # A project's "setup-context" may be the default, so it counts as nobody's choice.
     stated = "style" in raw or configuration.style == "library"
     # Forward mode needs a Function that torch.func accepts; a combined one is not
     # accepted.
@@ -177,17 +178,17 @@ def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
 def _with_module_attributes(spec: OpSpec) -> OpSpec:
     """Return the spec with attributes that only a buffer's update reads, such as `momentum`, moved from the op to its module.
 
-    An op without such attributes, or without a forward, stays as it is.
+    An op without such attributes stays as it is; one without a forward too, as the forward yet to be written may read them.
     """
     if spec.module is None or spec.forward is None:
         return spec
     gradients = (formula for _, formula in spec.gradients)
     surrogate = spec.surrogate.forward if spec.surrogate else None
-    stated = (spec.forward, spec.backward, surrogate, *gradients)
-    formulas = [item for item in stated if item]
-    read = {name for item in formulas for name in item.names()}
+    sizes = (*spec.require, *spec.test_require)
+    stated = (spec.forward, spec.backward, surrogate, *gradients, *sizes)
+    read = {name for item in stated if item for name in item.names()}
+    read |= {str(item.bound) for item in spec.tensors}  # N of `index(N)`
     updating = {name for _, item in spec.module.updates for name in item.names()}
-    # One that no formula of the op reads besides.
     moved = [item for item in spec.attributes if item.name in updating - read]
     inputs = tuple(item for item in spec.inputs if item not in moved)
     return replace(
@@ -234,7 +235,7 @@ def _conflicts(
     `raw` has defaults of the project in it, `stated` only the op's own keys.
     """
     changed = f"'{arguments.dirty[0]}' is changed in place" if arguments.dirty else ""
-    if raw.get("amp") == "float32" and changed:  # the cast copy would change instead
+    if raw.get("amp") == "float32" and changed:
         message = f"{changed}: with 'float32' its cast copy would change instead"
         yield "amp", message, "write: amp = 'region'"
     plain = style == "setup-context"

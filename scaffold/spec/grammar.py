@@ -85,6 +85,7 @@ def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
     character = text[position]
     if character in "'\"":
         return ScaffoldError("this string is not closed", place)
+    # A letter is refused only right behind a digit, as the D of `2D` (`_computes`).
     computed = character in "/+-%*" or character.isalpha()
     hint = _with_name(text, position) if computed else EXAMPLE
     return ScaffoldError(f"unexpected character {character!r}", place, hint)
@@ -96,10 +97,11 @@ def _computes(text: str, position: int, piece: str) -> bool:
     `x[2*D, 2D]` has both; the `*` of `x[*batch]` computes nothing, as no value stands before it.
     """
     opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
-    before = text[:position].rstrip()[-1:]
     # A name is a second value right behind a digit: the D of `2D`.
     if piece not in ("*", "+", "-"):
         return opened and piece.isidentifier() and text[position - 1].isdigit()
+    # With these a value ends: a name, a number, `(N + 1)`.
+    before = text[:position].rstrip()[-1:]
     return opened and (before.isalnum() or before in "_)")
 
 
@@ -334,8 +336,9 @@ class _EntryParser(Cursor):
             # A type behind a name lacks the colon, any other word is the next input.
             mark = ":" if found.text in PREFIXES else ","
             hint = f"write: '{name.text}{mark} {found.text}'"
+            # The hint leaves out the shape in between.
             if self.tokens[self.position - 1].text == "]":
-                hint = f"write: '...], {found.text}'"
+                hint = f"write: '...]{mark} {found.text}'"
             message = f"expected '{mark}' before '{found.text}'"
             return ScaffoldError(message, found.place, hint)
         if found.text == "(":

@@ -26,7 +26,7 @@ from scaffold.spec.op_spec import (
 from scaffold.spec.problems import Problems
 
 # Types that a schema has under the same name.
-PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
+PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype", "torch.device"})
 ELEMENTS = frozenset({"bool", "float", "int"})  # types of list elements
 HINT = "write: style = 'setup-context'"
 
@@ -96,10 +96,6 @@ def _registered_type(tree: ast.expr) -> str | None:
     """
     text = ast.unparse(tree)
     match tree:
-        case ast.Name("dtype"):
-            return "torch.dtype"
-        case ast.Name("device") | ast.Attribute(ast.Name("torch"), "device"):
-            return "torch.device"
         case ast.Subscript(ast.Name("tuple"), ast.Tuple(items)):
             kinds = {ast.unparse(item) for item in items} - {"..."}
             # "" if the elements differ, or for `tuple[()]`: no type of an element.
@@ -180,8 +176,8 @@ def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, s
     known = {index for group in found.inputs for index in group} | {WHOLE}
     for index in {index for group in found.outputs for index in group} - known:
         yield f"index '{index}' is in no input", "write _ for a dim that is not split"
-    # Without any letter the notation says nothing.
-    if known <= {WHOLE}:
+    # With `_` alone the notation says nothing.
+    if known == {WHOLE}:
         yield "no dim is split", NOTATION
     for item, group in zip(tensors, found.inputs, strict=True):
         if item.dims is not None and not _fits(item.dims, group):

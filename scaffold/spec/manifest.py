@@ -119,8 +119,9 @@ def proof_digest(
 ) -> str:
     """Return the digest of a proof's subject: the op's maths, its inputs, the files of its formulas. A proof counts while it is the same.
 
-    Of the configuration it includes the defaults of keys missing in the table. It excludes the op's name and comments: `meaning`
-    returns the digest of code without comments, and the digests in `reads` ignore them too.
+    Of the configuration it includes the defaults of keys missing in the table, and the conventions, by which inputs get sizes. It
+    excludes the op's name and comments: `meaning` returns the digest of code without comments, and the digests in `reads` ignore them
+    too. The entry may be invalid otherwise: an unknown key counts.
     """
     keys = {**dict(configuration.defaults), **entry.raw}
     raw = {

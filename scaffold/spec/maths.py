@@ -300,13 +300,14 @@ class _Reader:
         """
         optional = self.optional - {without}
         tensors = self.tensors & names
-        # A gradient is assigned in the backward, which may repeat lines of the forward.
+        # A name such as `grad_x` is assigned in the backward. So no formula can read an import of that name,
+        # not even the forward: the backward may repeat lines of it.
         several = (*self.tensors, *(item.name for item in self.arguments.outputs))
         gradients = {f"grad_{name}" for name in several}
-        hidden = self.imports.names & gradients - names
+        hidden = self.imports.names & (gradients - names)
         if NEEDS not in text.value:
             names -= {NEEDS}  # so that no hint suggests it
-        known = names | self.imports.names - hidden
+        known = names | (self.imports.names - hidden)
         kept = path == ("forward",)  # it alone may have loops and branches
         # A formula after the forward does not read a size of what the forward assigns.
         changed = frozenset() if kept else _stored(self.forward)

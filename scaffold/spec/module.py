@@ -160,7 +160,8 @@ def _check_arguments(
 def _parsed_call(name: str, written: str, place: Location) -> ast.Call:
     """Return the syntax of a call `f(...)` with the written arguments; raise if the text is more than arguments, or too long.
 
-    `0.1) + g(2` would also be Python after `f(`; so the call must end where the text does. `name` is for the message.
+    `0.1) + g(2` would also be Python after `f(`; so the call must end where the text does. `name` is for the message. Arguments of
+    thousands of operators would overflow the stack of the checks that follow.
     """
     try:
         with warnings.catch_warnings():
@@ -168,7 +169,8 @@ def _parsed_call(name: str, written: str, place: Location) -> ast.Call:
             tree = ast.parse(f"f({written})", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
-    length = len(f"f({written})".encode())  # nothing may follow, not even a comment
+    # Nothing may follow, not even a comment. `ast` counts columns in bytes.
+    length = len(f"f({written})".encode())
     match tree:
         case ast.Call(ast.Name("f"), end_col_offset=end) if end == length <= 200:
             return tree
@@ -178,7 +180,7 @@ def _parsed_call(name: str, written: str, place: Location) -> ast.Call:
 
 def _at(node: ast.expr | ast.keyword, place: Location) -> Location:
     """Return the place of a node of `f(...)`, if the arguments begin at `place`."""
-    return place.shifted(0, max(node.col_offset - len("f("), 0))
+    return place.shifted(0, node.col_offset - len("f("))
 
 
 def _count(number: int, what: str) -> str:

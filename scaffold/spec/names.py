@@ -167,7 +167,7 @@ def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
 
 
 def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldError:
-    """Return the error for an unusable name, with a similar one as a hint: `grad_x` -> `x_grad`, `lambda` -> `lambda_`.
+    """Return the error for an unusable name, with a similar one as a hint: `grad_x` -> `x_grad`, `lambda` -> `lambda_`, `__x` -> `x`.
 
     `reason` completes "it ...".
     """
@@ -175,8 +175,7 @@ def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldErro
     other = name.strip("_")
     if other.startswith("grad_"):
         other = f"{other.removeprefix('grad_')}_grad"
-    # Nothing was taken from it: `lambda` -> `lambda_`.
-    other = f"{other}_" if other == name else other
+    other = f"{other}_" if other == name else other  # `lambda` -> `lambda_`
     usable = other.isidentifier() and not keyword.iskeyword(other)
     hint = f"choose another name, such as '{other}'" if usable else None
     return ScaffoldError(message, place, hint)
@@ -256,6 +255,7 @@ def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -
     In a package (`packaged`) no file hides another module: it is imported by the package's name.
     """
     hint = f"choose another name, such as '{snake}_op'"
+    # Also the function: the test file imports it, and pytest runs what is called `test...` there.
     if snake.startswith("test"):
         message = f"'{snake}' cannot name an op: pytest would collect it as a test"
         raise ScaffoldError(

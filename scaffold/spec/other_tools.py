@@ -38,6 +38,7 @@ def read_surroundings(data: Mapping[str, Any], root: str) -> Surroundings:
     return Surroundings(
         installed="build-system" in data,
         pythonpath=tuple(os.path.normpath(os.path.join(root, path)) for path in paths),
+        # Unless `--import-mode=importlib` is among pytest's options.
         prepends="importlib" not in " ".join(_words(pytest.get("addopts"))),
         line_length=length,
         line_length_key=key,

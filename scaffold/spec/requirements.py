@@ -34,9 +34,8 @@ def _is_off(key: str) -> Callable[[Raw, Tensors], bool]:
 
 
 def _unexplained(raw: Raw, tensors: Tensors) -> bool:
-    """Return whether an op gives up its second derivative without a reason: by its own words, or by saving values for speed."""
-    once = raw.get("once-differentiable") or raw.get("save-policy") == "balanced"
-    return bool(once) and _unstated("reason")(raw, tensors)
+    """Return whether an op states that it has no second derivative, without a reason; `check_reason` finds those that have none unsaid."""
+    return bool(raw.get("once-differentiable")) and _unstated("reason")(raw, tensors)
 
 
 def _shapeless(raw: Raw, tensors: Tensors) -> bool:

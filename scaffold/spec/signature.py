@@ -53,7 +53,7 @@ class Traits(NamedTuple):
     const: bool = False
 
 
-LONGEST_SIZE = 20  # digits
+LONGEST_SIZE = 20  # digits: more than any size of a tensor, an int64, can have
 LONGEST = 4300  # digits of the longest number Python reads
 MOST_ELEMENTS = 2**32  # in the product of a shape's numeric sizes: 32 GiB in float64
 
@@ -129,10 +129,10 @@ def _add_trait(found: Traits, trait: Trait, output: bool) -> Traits:
         return _index(found, trait, output)
     for name in DTYPES:
         if word == name:
-            return _once(found, trait, "dtype", "float")._replace(dtype=name)
+            return _once(found, trait, "dtype")._replace(dtype=name)
     for domain in DOMAINS:
         if word == domain and not output:
-            return _once(found, trait, "domain", "normal")._replace(domain=domain)
+            return _once(found, trait, "domain")._replace(domain=domain)
     if word == "const":
         return found._replace(const=True)
     raise _unknown(trait, output)
@@ -151,13 +151,13 @@ def _index(found: Traits, trait: Trait, output: bool) -> Traits:
         message = "'index' needs a size: its values are integers below it"
         raise ScaffoldError(message, trait.word.place, hint)
     bound = _dim(trait.argument)
-    return _once(found, trait, "dtype", "float")._replace(dtype="index", bound=bound)
+    return _once(found, trait, "dtype")._replace(dtype="index", bound=bound)
 
 
-def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
+def _once(found: Traits, trait: Trait, field: str) -> Traits:
     """Return the traits `found` if their field `field` still has its default; raise if an earlier trait set it: `int, bool`."""
     before = getattr(found, field)
-    if before != default:
+    if before != getattr(Traits(), field):
         message = f"'{trait.word.text}' contradicts '{before}'"
         hint = f"keep one of them: '; {before}' or '; {trait.word.text}'"
         raise ScaffoldError(message, trait.word.place, hint)
@@ -201,12 +201,9 @@ def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
     The former needs two equal sizes at the end, the latter a last size to sum over; a shape not declared may have that.
     """
     words = {trait.word.text: trait.word for trait in traits}
-    if "spd" in words:
-        square = dims is not None and len(dims) >= 2 and dims[-1] == dims[-2]
-        # `dims is None` is no new test: the type checker does not see it in `square`.
-        if not square or dims is None or is_leading(dims[-1]):
-            message = "'spd' needs a shape whose last two sizes are equal"
-            raise ScaffoldError(message, words["spd"].place, "write: [..., N, N; spd]")
+    if "spd" in words and (dims is None or len(dims) < 2 or dims[-1] != dims[-2]):
+        message = "'spd' needs a shape whose last two sizes are equal"
+        raise ScaffoldError(message, words["spd"].place, "write: [..., N, N; spd]")
     if "simplex" in words and dims is not None and all(map(is_leading, dims)):
         message = "'simplex' needs a shape with a last size"
         raise ScaffoldError(message, words["simplex"].place, "write: [..., C; simplex]")
@@ -370,6 +367,8 @@ def fits(value: object, tree: ast.expr) -> bool:
             return value is None
         case ast.BinOp(left, ast.BitOr(), right):
             return fits(value, left) or fits(value, right)
+        case ast.Subscript(ast.Name("Optional"), inner):
+            return value is None or fits(value, inner)
         case ast.Name("object"):
             return True
         case ast.Name("float"):
@@ -504,6 +503,7 @@ class _TypeReader:
         if not all(part.isidentifier() for part in parts):
             raise self.fail(node, "is not a type", _listed())
         if parts[-1] in ("Tensor", "Parameter"):
+            # Refused as the bare name is, which has a hint of its own.
             raise self.refusal(ast.copy_location(ast.Name("Tensor"), node))
         if any(part.startswith("__") for part in parts):
             raise self.fail(node, "is private to Python")
@@ -765,8 +765,7 @@ def _attribute(entry: Entry) -> Attribute:
 
 def _output(entry: Entry) -> Output:
     """Return the output of an entry; raise for a type, a default or a '?': only inputs have these."""
-    if entry.annotation or entry.default:
-        word = entry.annotation or entry.default or entry.name
+    if word := entry.annotation or entry.default:
         hint = f"an integer output is written '{entry.name.text}[N; int]'"
         message = "an output is a tensor: it has no type and no default"
         raise ScaffoldError(message, word.place, hint)
@@ -795,8 +794,8 @@ def _name_problems(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
     for name in (entry.name for entry in entries):
         problem = check_name(name.text, name.place, what)
         if name.text in seen:
-            hint = "give one of them another name"
-            problem = ScaffoldError(f"'{name.text}' occurs twice", name.place, hint)
+            message = f"'{name.text}' occurs twice"
+            problem = ScaffoldError(message, name.place, ANOTHER_NAME)
         problems += [problem] if problem else []
         seen.add(name.text)
     return problems

@@ -32,7 +32,7 @@ class Testing(NamedTuple):
     checks: tuple[str, ...] = ("checkpoint", "cuda_graphs")
 
 
-BESIDE = Testing()
+BESIDE = Testing()  # no settings: the tests' shared module lies beside them
 
 
 def read_testing(stated: Stated) -> Testing:
@@ -60,17 +60,16 @@ def _listed(stated: Stated, key: str) -> tuple[str, ...] | None:
 
 
 def _devices(stated: Stated) -> tuple[str, ...]:
-    """Return the devices tests run on by default; report an invalid one."""
+    """Return the devices tests run on by default; report an invalid one, or an empty list."""
     if "devices" not in stated.value:
         return BESIDE.devices
-    found = _listed(stated, "devices")
-    if found and "meta" in found:
+    found = _listed(stated, "devices") or ()
+    if "meta" in found:
         hint = "values are compared, which tensors on 'meta' do not have"
         stated.refuse("'meta' is not a device for tests", hint, "devices")
     elif not found or not all(re.search(_DEVICE, item) for item in found):
         hint = "such as ['cpu', 'cuda']; where one is missing its tests are skipped"
         stated.refuse("'devices' must list devices of PyTorch", hint, "devices")
-        return BESIDE.devices
     return found
 
 

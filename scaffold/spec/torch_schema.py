@@ -247,7 +247,8 @@ def _annotation(kind: _Type) -> str:
         raise ScaffoldError(message, kind.name.place, hint)
     if kind.size is not None:
         count = int(kind.size) if kind.size.isdecimal() else 0
-        if not 2 <= count <= 16:  # int[1] means one or many
+        # int[1] means one or many; and a large number shall make no large text.
+        if not 2 <= count <= 16:
             base = f"tuple[{base}, ...]"
         else:
             base = f"tuple[{', '.join([base] * count)}]"

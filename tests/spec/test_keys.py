@@ -22,6 +22,7 @@ from tests.spec.written import complaints, op
         ("inputs = 'x'\nsave-policy = 'q'", ["3:16: unknown value 'q' for 'save-policy'\nhint: one of: recompute, balanced"]),
         ("inputs = 'x'\ntolerance.esp = 1", ["3:11: gradcheck has no argument 'esp'\nhint: did you mean 'eps'?"]),
         ("inputs = 'x'\ntolerance = { eps = 0, atol = -1, rtol = nan }", ["3:21: 'eps' must be above 0", "3:31: 'atol' must be a number from 0 up", "3:42: 'rtol' must be a number from 0 up"]),
+        (f"inputs = 'x'\ntolerance.eps = 1{'0' * 400}", ["3:17: 'eps' must be a number from 0 up"]),
         ("inputs = 'x'\ntolerance = { eps = true, fast_mode = 1 }", ["3:21: 'eps' must be a number from 0 up", "3:39: 'fast_mode' must be true or false"]),
         ('inputs = "x\\u0000"', ["2:11: 'inputs' holds the character U+0000\nhint: write text and line ends only"]),
         ('inputs = "x"\ndoc = "\\u2028"', ["3:8: 'doc' holds the character U+2028\nhint: write text and line ends only"]),

@@ -79,6 +79,19 @@ def test_what_the_op_reads_too_stays_with_the_op(reading: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "inputs",
+    [
+        "inputs = 'x[N], m[N], size: int = 2'\nrequire = ['N % size == 0']",
+        "inputs = 'x, m, size: int = 2'\ntest-shapes = 'x[N], m[N]; N % size == 0'",
+        "inputs = 'x[N], m[N], i[N; index(size)], size: int = 2'",
+    ],
+)
+def test_what_its_sizes_or_its_tests_read_too_stays_with_the_op(inputs: str) -> None:
+    found = op(f"{inputs}\nforward = 'x * 2'\nbuffers = ['m']\nupdate.m = 'm * size'")
+    assert [item.name for item in found.attributes] == ["size"]
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("params = ['y']", ["3:12: 'y' is not an input\nhint: the inputs: x, weight, i, b, s, xs"]),

@@ -21,8 +21,8 @@ DEFAULTS = Configuration(
 )
 
 
-def lacking(text: str, *wanted: str, policy: str = "recompute") -> list[str]:
-    configuration = Configuration(require=wanted, save_policy=policy)  # type: ignore[arg-type]
+def lacking(text: str, *wanted: str) -> list[str]:
+    configuration = Configuration(require=wanted)
     try:
         op(text, configuration=configuration)
     except ScaffoldError as error:
@@ -75,7 +75,7 @@ tolerance = { atol = 1 }
             "once-differentiable = true\nreason = ' '",
             "once-differentiable = true\nreason = 'a kernel'",
         ),
-        ("reason", "save-policy = 'balanced'", "save-policy = 'recompute'"),
+        ("reason", "once-differentiable = true", "save-policy = 'balanced'"),
     ],
 )
 def test_a_feature_is_wanted(feature: str, lacks: str, has: str) -> None:
@@ -92,9 +92,11 @@ def test_shapes_are_those_of_every_tensor() -> None:
     assert lacking("schema = 'f(Tensor x) -> Tensor'", "shapes")
 
 
-def test_a_policy_of_the_project_wants_a_reason_too() -> None:
-    assert lacking("inputs = 'x'", "reason", policy="balanced")
-    assert not lacking("inputs = 'x'\nreason = 'fast'", "reason", policy="balanced")
+def test_a_default_of_the_project_wants_a_reason_too() -> None:
+    once = Configuration(require=("reason",), defaults=(("once-differentiable", True),))
+    with pytest.raises(ScaffoldError, match="requires 'reason'"):
+        op("inputs = 'x'", configuration=once)
+    assert op("inputs = 'x'\nreason = 'fast'", configuration=once).reason == "fast"
 
 
 def test_the_place_is_the_key_or_the_op() -> None:

@@ -108,6 +108,8 @@ def test_tensors(text: str, inputs: list[Input]) -> None:
         ("dims = (1, 'a')", "tuple[int, str]", "(1, 'a')"),
         ("dims = ((1, 2), (3, 4))", "tuple[tuple[int, ...], ...]", "((1, 2), (3, 4))"),
         ("dims: tuple[int, ...] = ()", "tuple[int, ...]", "()"),
+        ("n: Optional[int] = 3", "int | None", "3"),
+        ("n: Optional[int] = None", "int | None", "None"),
         ("dims: tuple[int, int]", "tuple[int, int]", None),
         ("dims: tuple[()]", "tuple[()]", None),
         ("kind = torch.float32", "torch.dtype", "torch.float32"),
