@@ -24,15 +24,17 @@ def bound_once(spec: OpSpec) -> OpSpec:
     formula = spec.forward
     assert formula is not None and formula.result is not None
     graph, lines = formula.graph, list[Assign]()
-    numbers = frozenset(item.name for item in spec.attributes)
+    attributes = frozenset(item.name for item in spec.attributes)
     bound = {item.name for item in spec.inputs}
     taken = bound | formula.names() | written(*formula.statements)
     current: dict[str, Node] = {}
 
     def change(node: Node) -> Node | None:
+        """Return the present name or number of a name that was assigned; None for others."""
         return current.get(node.label) if node.kind == "name" else None
 
     def sized(node: Node) -> Node | None:
+        """Return a constant for `x.shape` and the like, so that the name `x` is left only where numbers of x are read."""
         of_tensor = node.kind == "attribute" and node.label in METADATA
         return graph.constant("0") if of_tensor else None
 
@@ -43,7 +45,7 @@ def bound_once(spec: OpSpec) -> OpSpec:
         names = target.args if target.kind == "tuple" else (target,)
         if any(item.kind != "name" for item in names):
             return spec
-        static = graph.rewrite(value, sized).names() <= numbers
+        static = graph.rewrite(value, sized).names() <= attributes
         if target.kind == "name" and static and value.label != "shape":
             current[target.label] = value
             continue

@@ -78,12 +78,11 @@ class KernelBody:
         # The first load of a row that all rows read, as of `weight`: it has a comment if it stands in a loop.
         self.weight = next((x for x in loads if x.space == (False, self.width)), None)
         self._find_readers(spec, pair.total)
-        # The condition of the rows that are kept, and what it depends on.
-        # "" is the name of the condition in a program that has none.
+        # The lines of the condition of the kept rows; none of a program without one, whose `kept` is "".
         self.tests = self._reached(Name(program.kept, NUMBER)) - {""}
         self._refuse()
 
-    def _is_whole(self, load: Load) -> bool:
+    def _has_all_rows(self, load: Load) -> bool:
         """Return whether a load's tensor has all rows of the op, so the launch can count them by its shape: not if it may be None."""
         known = load.space.is_row or load.space.rows and not self.width
         optional = load.source in self.absent
@@ -97,9 +96,9 @@ class KernelBody:
         needed = [(x, y) for x in self.program.results for y in self._needed(x)]
         often = Counter(name for _, name in needed)
         self.sole = {y: x for x, y in needed if self.flags and often[y] == 1}
-        whole = filter(self._is_whole, self.program.loads)
+        able = filter(self._has_all_rows, self.program.loads)
         # Last those that one gradient alone reads: as that may make them None, they tell no shape.
-        first = sorted(whole, key=lambda x: (x.part is None, x.name in self.sole))
+        first = sorted(able, key=lambda x: (x.part is None, x.name in self.sole))
         self.lead = next(iter(first), None)
         always = total.read if total else set()
         names = {item.name for item in spec.tensors} - {*self.absent, *always}
@@ -363,6 +362,7 @@ class KernelBody:
     def _store_sum(self, item: Result) -> list[str]:
         """Return the lines after the loop over rows: add up the sum's block of rows, and store it for this program."""
         name, at, masked = item.name, f"{item.name}_ptr + {self.own.program}", ""
+        # The sum of everything: past the row's end a value with columns may have left no 0.
         total = f"tl.sum(tl.where({self.own.cols} < {self.width}, {name}, 0.0))"
         if item.space.has_columns:
             total = f"tl.sum({name}, axis=0, keep_dims=True)"

@@ -164,7 +164,8 @@ class Kernel:
             shape = str(self.spec.dims(source) or ())
         elif item.summed:
             shape = f"({self.last},)"
-        if item.space != NUMBER:  # a sum of no numbers is a number
+        # An unwanted scalar is a scalar all the same: the sum of an empty tensor.
+        if item.space != NUMBER:
             shape = self._wanted(item, shape)
         return self._empty(source, shape)
 
@@ -184,10 +185,12 @@ class Kernel:
         elif item.summed:
             columns = item.space.has_columns
             shape = f"({own.programs},{f' {self.width}' * columns})"
+            # As it is summed over dim 0 all the same (`_result`), an unwanted one keeps its dims.
             none = "(0, 0)" if columns else "(0,)"
         elif self._is_there(source) and item.repeat is None:
             shape = f"{source}.shape"
         shape = self._wanted(item, shape, none)
+        # What is still to be summed, or saved for the backward, stays in the kernel's precision.
         if self.direction == "forward" or item.summed or item.repeat is not None:
             return f"{first}.new_empty({shape}, dtype={own.compute_dtype})"
         return self._empty(source, shape)

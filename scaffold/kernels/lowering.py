@@ -54,6 +54,7 @@ from scaffold.kernels.row_program import (
 )
 from scaffold.spec import Dim
 
+# The kinds of ops that a kernel computes, as this package types them.
 KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
 Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
 MEANINGS: dict[str, Meaning] = {}
@@ -62,10 +63,10 @@ ZEROS = ("zeros_like", "zeros", "new_zeros")
 VARIANCES = ("var", "std")
 SUMS = ("sum_to_size", "summed_to")  # to the shape of an input: they state no dims
 CASTS = ("to", "cast", "float", "double", "unsqueeze", "squeeze")  # no arithmetic
-LINEAR = ("neg", "mul", "div", *CASTS)
+LINEAR = ("neg", "mul", "div", *CASTS)  # in the argument that is a sum over rows
 ARITHMETIC = ("binary", "unary", "conditional", "compare")  # on numbers
-NEGATIVE = re.compile(r"-[\w.]+( / \w+)?")  # a number
-LITERAL = re.compile(r"(-?[\d.]+ ?){2}")
+NEGATIVE = re.compile(r"-[\w.]+( / \w+)?")  # `-2`, `-alpha`, `-1 / D`
+LITERALS = re.compile(r"(-?[\d.]+ ?){2}")  # two numbers: "0.1 0.9"
 
 
 def meaning(*rules: str) -> Callable[[Meaning], Meaning]:
@@ -103,7 +104,8 @@ class Lowering:
     ) -> None:
         """Start an empty program for a graph; `taken`: names lines must not get, by any word.
 
-        `values` and `names`: translated ops, and values with a line; `uses`: how many ops read each.
+        These stay in `reserved`; in `taken` are also the user's names for values, and names given since. `values` and `names`: translated ops,
+        and values with a line; `uses`: how many ops read each.
         """
         self.program, self.table = applier.program, applier.table
         self.lowered, self.shapes = lowered, shapes
@@ -138,7 +140,7 @@ class Lowering:
     def _evaluated(self, op: Op) -> Value:
         """Translate an op: a `Number` of a Python value, else its value, or the `Name` of the line added for it.
 
-        Inputs get no line, as their load names them, nor does a repeated `unsqueeze`, which is no arithmetic.
+        Inputs get no line, as their load names them, nor does an `unsqueeze` that several ops read, as it is no arithmetic.
         """
         if op.kind == "complex":
             raise UnsupportedError("a kernel cannot compute complex numbers")
@@ -214,7 +216,7 @@ class Lowering:
             return value
         if value not in self.names:
             # `mask` is the kernel's own name, for the test of rows and columns.
-            word = "condition" if word == "mask" in self.reserved else word
+            word = "condition" if word == "mask" and word in self.reserved else word
             given = {line.name for line in self.lines} | {*self.loads}
             free = own and word not in self.reserved | given
             name = word if free else free_name(word, value, self.taken, self._line)
@@ -267,6 +269,7 @@ class Lowering:
     def number(self, op: Op) -> Number:
         """Return a Python value as a `Number`, an expression in the kernel's source; UnsupportedError if the kernel cannot compute it."""
         node = self._text(op)
+        # The size is an argument of the kernel, and Triton has no `**` of these; attributes are constants.
         if self.shapes.width in node.names() and "**" in emit(node):
             raise UnsupportedError("a power of the row's size")
         return Number(emit(node))
@@ -438,6 +441,7 @@ def _flag(args: Mapping[str, Op], name: str) -> bool:
 def _reduced_row(self: Lowering, op: Op, args: Mapping[str, Op]) -> tuple[Value, bool]:
     """Return the value an op reduces, and whether it keeps the dim; UnsupportedError for a dim other than the last."""
     x, dim = op.args[0], args.get("dim")
+    # An elementwise program, without a width, has no rows: its tensors are flat.
     if not self.over_row(x, dim) or not self.shapes.width:
         raise UnsupportedError(f"{op.rule} over a dim other than the last")
     return self.value(x), _flag(args, "keepdim")
@@ -484,7 +488,7 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
 
 @meaning("mean")
 def _mean(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the mean of a row, as a division of its sum by the row's size; of `row - lse` without a second pass."""
+    """Return the mean of a row, as a division of its sum by the row's size; of `log_softmax(x)`, which is `x - lse`, as `mean(x) - lse`."""
     value, keepdim = _reduced_row(self, op, args)
     if op.args[0].rule == "log_softmax":
         scores, lse = inner(self.whole(value))
@@ -640,7 +644,7 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     given = self.given(group)
     if group.rule == "var_mean" and at == 0:
         return _variance(self, group, given)
-    if group.rule not in ("var_mean", "max_dim", "min_dim") or at not in (0, 1):
+    if group.rule not in SEVERAL or at not in (0, 1):
         words = "cannot be part of a row kernel"
         raise UnsupportedError(f"a result of {group.rule} {words}")
     value, keepdim = _reduced_row(self, group, given)
@@ -783,7 +787,8 @@ def select(self: Lowering) -> Value | None:
     # Only a condition of one value for each row selects rows.
     each = test.space.rows and not test.space.has_columns
     test = self.named(test, "kept") if each else test
-    if not each or self.whole(test) is test:  # it is an input
+    # An input has no line, and by that the backward finds the condition (`_pair`).
+    if not each or self.whole(test) is test:
         return None
     self.kept, self.shapes = test, self.shapes._replace(kept=self.whole(test))
     return self.value(op.args[1])
@@ -851,6 +856,7 @@ def _over(self: Lowering, value: Value, grad: str) -> Value | None:
             elif second is not None and sign == "*":
                 found = _joined(self, word, one, second)
     each = found is not None and found.space.rows and not found.space.has_columns
+    # `value` may have its columns, or its last dim of size 1, of the factor: the rest gets them.
     return _with_space(found, value.space) if found and each else found
 
 
@@ -867,9 +873,10 @@ def _joined(self: Lowering, word: str, one: Value, two: Value) -> Value | None:
             return self.apply("neg", found)
         case "+", Number(a), Number(b) if f"1 - {a}" == b or f"1 - {b}" == a:
             return Number("1")
+        # The printer has exact ways to write such a number: `complements`, `shares`.
         case "/", Number(a), Number(b) if b == self.shapes.width:
             return Number(f"{a} / {b}")
-        case "+" | "-", Number(a), Number(b) if LITERAL.fullmatch(f"{a} {b}"):
+        case "+" | "-", Number(a), Number(b) if LITERALS.fullmatch(f"{a} {b}"):
             total = float(a) + (float(b) if sign == "+" else -float(b))
             return Number(repr(total).removesuffix(".0"))
         case _, Number(), Number():
@@ -894,6 +901,7 @@ def finished(self: Lowering, op: Op, name: str) -> tuple[Value, bool]:
         return _summed_to_space(self, op.args[0], space)
     if (summand := self._summand(op)) is not None:
         value, summed = finished(self, summand, name)
+        # A cast or an `unsqueeze` changes no number.
         if op.rule not in CASTS:
             args = self.given(op).items()
             given = ((k, value if x is summand else self._argument(x)) for k, x in args)
@@ -924,6 +932,7 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
         over = {at % rank for at in dims}
         # Of `s[N, 1]` the columns are summed too, which `_summed_to_space` sees to.
         over -= {rank - 1} if space.width == ONE else set()
+        # `x[N, D]` lacks no dim; an input with rows lacks some only if its rows repeat.
         fits = space.rows is (repeat is not None) and over == {*lacking}
     if not fits:
         raise UnsupportedError("sum over a dim other than the last")

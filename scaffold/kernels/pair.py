@@ -72,7 +72,7 @@ from scaffold.kernels.written_out import (
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 
 ROWS = "*rows"
-DTYPES = {"float": "float32", "double": "float64"}  # by the name of a cast
+CASTS = {"float": "torch.float32", "double": "torch.float64"}
 SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
 REAL = ("real", "group")  # kinds of values with a dtype to compute in
 SOFTMAX = re.compile(r"torch\.softmax\(([^(),]+), (?:dim=)?-1\)")
@@ -130,11 +130,11 @@ def kernel_pair(spec: OpSpec) -> Pair:
         for item, op in zip(spec.outputs, lowered.results, strict=True)
     }
     spec, views = unsqueezed(bound_once(written_out(spec)))
-    pair = _whole_pair(spec, total)
+    pair = _pair_over_elements_or_rows(spec, total)
     return pair._replace(absent=absent, views=views, dtypes=dtypes)
 
 
-def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:
+def _pair_over_elements_or_rows(spec: OpSpec, total: Total | None) -> Pair:
     """Return the row programs of an op whose optional inputs are all required.
 
     An op that splits rows is computed row by row; any other is tried first as an elementwise one, on flat tensors of one shape.
@@ -200,7 +200,7 @@ def _refuse_rounding(op: Op, is_result: bool) -> None:
     """
     if op.rule in ("to", "cast") and op.args[0].kind == "real" and not is_result:
         text = emit(as_text(op.args[1]))
-        if text.startswith("torch.") and text[6:] not in DTYPES.values():
+        if text.startswith("torch.") and text not in CASTS.values():
             raise UnsupportedError(f"a cast to {text} inside of the formula")
 
 
@@ -209,9 +209,8 @@ def _is_float32(op: Op) -> bool:
 
     An op of "own" dtype and no policy, or a value without floating-point numbers, does not take its arguments' dtype.
     """
-    # `kept`: it is of floating-point numbers, so that it has a dtype to compute in.
-    policy, dtype, kept = op.facts.autocast, op.facts.dtype, op.kind in REAL
-    if op.facts.category != "graph" and (not kept or dtype == "own" and not policy):
+    policy, dtype, floating = op.facts.autocast, op.facts.dtype, op.kind in REAL
+    if op.facts.category != "graph" and (not floating or dtype == "own" and not policy):
         return False
     # `1 / x` (`number_first`) is computed in float32, `x / y` in the dtypes that come.
     if policy == "float32" or policy and not op.args[0].is_tensor:
@@ -231,7 +230,7 @@ def _dtypes(op: Op, spec: OpSpec, known: Mapping[str, Op]) -> tuple[str, ...]:
         case "input":
             return () if spec.dims(op.name) == () else (op.name,)
         case "float" | "double":
-            return (f"torch.{DTYPES[op.rule]}",)
+            return (CASTS[op.rule],)
         case "to" | "cast":
             text = emit(as_text(op.args[1]))
             owner, _, word = text.rpartition(".")
@@ -447,7 +446,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     shapes, derivation = _shapes(spec)._replace(lse=lse), _derived(spec)
     forward = _forward(spec, derivation, shapes, own)
     spaces = {item.name: item.space for item in forward.results}
-    test, whole = dict(forward.lines).get(forward.kept), shapes
+    unselected, test = shapes, dict(forward.lines).get(forward.kept)
     shapes = shapes._replace(kept=test)
     backward: RowProgram | None = None
     saved = tuple(item.origin for item in derivation.saved)
@@ -455,7 +454,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
         backward = _backward(spec, derivation, shapes, spaces, own, total)
         # The backward selects no rows by it: then the forward computes all rows, too.
         if forward.kept and not backward.kept:
-            forward = _forward(spec, derivation, whole, own, selects=False)
+            forward = _forward(spec, derivation, unselected, own, selects=False)
         if total is not None:
             grads = {grad_name(spec, item.name) for item in spec.outputs}
             loads = (load.source for load in backward.loads)
@@ -511,7 +510,7 @@ def _gradient(
             lines.append(line)
     off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
     texts = emit_lines(rewritten(graph, (*reversed(lines),), off_ctx))
-    if [x for x in saved if x.startswith("lse")] == ["lse"]:  # of the one softmax
+    if [x for x in saved if x.startswith("lse")] == ["lse"]:  # of the only softmax
         texts = [SOFTMAX.sub(r"torch.exp(\1 - lse)", text) for text in texts]
     return (*texts,)
 
@@ -626,7 +625,7 @@ def _backward(
             read -= {item.origin for item in inputs}
             inputs += [Saved(x, "input", frozenset(), x) for x in sorted(read)]
         derivation = replace(derivation, saved=tuple(inputs))
-    whole, (back, spaces) = shapes, _of_backward(spec, derivation, shapes, outputs)
+    of_inputs, (back, spaces) = shapes, _of_backward(spec, derivation, shapes, outputs)
     off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
     lines = rewritten(graph, lines, off_ctx)
     names = [f"grad_{item.name}" for item in spec.differentiable]
@@ -641,7 +640,7 @@ def _backward(
     shapes = shapes._replace(spaces=spaces, repeats=repeats, singles=singles)
     lowering = Lowering(applier, lowered, shapes, _reserved(back, own))
     lowering.run()
-    return _program(lowering, _gradients(spec, lowering, whole))
+    return _program(lowering, _gradients(spec, lowering, of_inputs))
 
 
 def _compares(lines: Lines, outputs: Mapping[str, Space]) -> bool:
@@ -705,8 +704,8 @@ def _of_backward(
             inputs.append(asked)
             spaces[asked.name] = shapes.spaces[asked.name]
     grads = tuple(Output(f"grad_{item.name}") for item in spec.differentiable)
-    own = replace(spec, inputs=(*inputs, *spec.attributes), outputs=grads, require=())
-    return own, spaces
+    back = replace(spec, inputs=(*inputs, *spec.attributes), outputs=grads, require=())
+    return back, spaces
 
 
 def _dims(space: Space, shapes: Shapes) -> tuple[Dim, ...]:

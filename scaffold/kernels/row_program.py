@@ -122,7 +122,7 @@ class Repeat(NamedTuple):
 
     every: tuple[str, ...]  # sizes, to be multiplied
     times: tuple[str, ...] = ()
-    again: bool = True  # else they suffice
+    again: bool = True  # else `r // times` is always below `every`
     within: tuple[str, ...] = ()
 
 
@@ -166,8 +166,8 @@ class RowProgram(NamedTuple):
     results: tuple[Result, ...]
     width: str = ""  # what the number of columns is called
     constants: tuple[tuple[str, str], ...] = ()  # numbers, and what they are
-    kept: str = ""  # a condition: the results of other rows are a number
-    factored: str = ""  # the expression of the gradient, if it is such a product
+    kept: str = ""  # the line of the test in a result `where(test, loss, 0.0)`
+    factored: str = ""  # the gradient as `grad_output * ...`, for the docstring
 
     def values(self) -> Iterator[Value]:
         """Yield all expressions of the lines and results, each followed by those inside it."""

@@ -33,12 +33,13 @@ class TritonView:
         self.helpers = helpers.functions
         self.forward = Kernel(spec, "forward", pair, helpers)
         dtypes, given = {*map(pair.dtype_of, pair.dtypes)}, self.forward.arguments
+        # The file's `forward` computes the outputs' dtypes itself (`dtype`).
         self.forward_arguments = [x for x in given.split(", ") if x not in dtypes]
         back = pair.backward is not None
         self.backward = Kernel(spec, "backward", pair, helpers) if back else None
         # 1024 numbers of a block; of each part the share of the next power of 2: 256 of three parts.
-        half = (pair.shapes.of - 1).bit_length()
-        self.numbers = 1024 >> half if pair.shapes.width else 0
+        halvings = (pair.shapes.of - 1).bit_length()
+        self.numbers = 1024 >> halvings if pair.shapes.width else 0
         every, other = spec.tensors, "INDICES"
         self.inputs = [f"{x.name}: Tensor{' | None' * x.optional}" for x in every]
         self.dtypes = [(x.name, ALLOWED.get(x.dtype, other), x.optional) for x in every]
@@ -74,9 +75,10 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
     # Of the op's own checks those that any call makes in which the input itself is given.
     checks = [x for x in derive(spec).checks if {x.name}.issuperset(x.absent)]
     made = {test for item in checks for test in item.tests}
-    whole = {x.name for x in checks if any(".shape != " in test for test in x.tests)}
+    shaped = {x.name for x in checks if any(".shape != " in y for y in x.tests)}
     for name, test, said in _tests(spec, pair, first):
-        if name not in whole and test not in made:
+        # The op raises for any other shape of an input in `shaped`, before it asks the kernels.
+        if name not in shaped and test not in made:
             there = f"{name} is not None and " if name in pair.absent else ""
             yield f"{there}{test}", f"{name} {said}"
 
@@ -84,7 +86,7 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
 def _tests(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str, str]]:
     """Yield each input with a test of its shape against that of `first`, the tensor to count rows by, and with what is wrong if it holds."""
     spaces, lead, of = pair.shapes.spaces, [*map(str, pair.shapes.lead)], pair.shapes.of
-    width, whole = spaces[first].width, spec.dims(first)
+    width, declared = spaces[first].width, spec.dims(first)
     if width and not lead[0].startswith("*"):
         yield first, f"{first}.ndim != {len(lead) + 1}", "has other dims"
     # `*rows` may be no dim at all; the other leading dims and the columns must be there.
@@ -93,12 +95,13 @@ def _tests(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str, str
     if of > 1:
         yield first, f"{first}.shape[-1] % {of} != 0", f"has no {of} equal parts"
     for name, space in spaces.items():
+        # The row of `first` has all parts; an input of another width is as long as one part.
         dims, parted = spec.dims(name), of > 1 and width != space.width
         # Of a number and `s[1]` PyTorch makes a tensor of one dim, and the kernel one without.
         if dims == (1,) and not width:
             yield first, f"{first}.ndim == 0", "has no dims"
         shape = f"{first}.shape"
-        if dims is not None and dims != whole:
+        if dims is not None and dims != declared:
             shape = declared_shape(dims, first, lead, of if parted else 1)
         test = f"{name}.shape != {shape}" if dims != () else f"{name}.ndim != 0"
         if name != first:

@@ -25,11 +25,12 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
         for item in spec.tensors
         if item.dims and not any(is_leading(dim) for dim in item.dims)
     }
+    # The leading dims of the op are those of the input with the most dims.
     lead = max(declared.values(), key=len, default=())[:-1]
     views: dict[str, set[Dims]] = {}
 
     def gather(node: Node) -> Node | None:
-        """Note the dims an input is read with, and drop this read, so `rest` has all other ones."""
+        """Note the dims an input is read with, and replace this read by None, so that `rest` has all other ones."""
         if (found := _view(node, declared, lead)) is None:
             return None
         views.setdefault(found[0], set()).add(found[1])
@@ -41,6 +42,7 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
     known = {name: next(iter(dims)) for name, dims in single.items()}
 
     def change(node: Node) -> Node | None:
+        """Return the bare input for its one view, `cos` for `cos[:, None]`; None for others."""
         found = _view(node, declared, lead)
         return graph.name(found[0]) if found and found[0] in known else None
 

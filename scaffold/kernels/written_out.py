@@ -249,8 +249,7 @@ def _norm(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
 def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
     """Return whether `shape`, an argument of a norm, is just the last dim: `x.shape[-1:]`, `(x.size(-1),)`, or `w.shape` of a `w[D]`."""
     whole = [x, *(item.name for item in spec.tensors)]
-    # "12" stands for the dims of an input without declared ones: its length is not 1.
-    rows = [x.name for x in spec.tensors if len(spec.dims(x.name) or "12") == 1]
+    rows = [x.name for x in spec.tensors if len(spec.dims(x.name) or ()) == 1]
     ends = {f"{name}.shape" for name in rows} | {f"{name}.shape[-1:]" for name in whole}
     sizes = [f"{name}.{size}" for name in whole for size in ("shape[-1]", "size(-1)")]
     return shape in ends | {text for x in sizes for text in (f"[{x}]", f"({x},)")}
@@ -270,7 +269,8 @@ def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | No
     Targets are indices, or, if declared float, the probabilities of all classes.
     """
     x, target = f"({given['input']})", f"({given['target']})"
-    if given["input"].endswith(".movedim(-1, 1)"):  # the classes are dim 1
+    # `_reduced_loss` writes so for `x.view(-1, x.size(-1))`: the classes are the last dim of x.
+    if given["input"].endswith(".movedim(-1, 1)"):
         x = f"({given['input'].removesuffix('.movedim(-1, 1)')})"
     # With more dims the classes are dim 1, not the last one.
     elif steps.rank(x) != 2:
