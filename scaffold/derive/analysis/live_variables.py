@@ -100,12 +100,13 @@ class _Pruner:
     def _statement(self, item: Statement, live: frozenset[str]) -> Statement | None:
         """Return a statement without dead parts, or None if all of it is dead; `live` are the names read after it.
 
-        A change in place, `x += 1` or `x[0] = 1`, is never dead: another name may hold that memory.
+        A change in place, `x += 1` or `x[0] = 1`, is never dead: another name may hold that memory. Nor is a line
+        without a target, a bare call or an `assert`.
         """
         if isinstance(item, If):
             return self._choice(item, live)
         if item.operator or item.target.kind in ("absent", "subscript"):
-            return item  # it changes memory another name may hold
+            return item
         if not written(item) & live and not self._acts(item):
             return None
         return self._marked(item, live)

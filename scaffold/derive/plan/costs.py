@@ -66,7 +66,7 @@ def is_brief(op: Op) -> bool:
 
 
 def is_small_multiple(op: Op) -> bool:
-    """Return whether the op is a number times a tensor of rank 0 or with a dim of size 1.
+    """Return whether the op is a Python value times a tensor of rank 0, or a literal number times one with a dim of size 1.
 
     `2 * g.unsqueeze(1)` is as cheap to recompute in each product as to keep.
     """

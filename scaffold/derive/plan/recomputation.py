@@ -264,6 +264,7 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
     """Choose the forward's locals to recompute in the backward, and the locals to save; return the forward with names for them.
 
     `maths.versions` maps a name for one of several values of a local to the local; most get the user's name back here.
+    `maths.again` is the forward whose lines are repeated, if that is another one.
     """
     if maths.forward is None:
         return Reuse(Plan((), ()), (), frozenset())
@@ -335,11 +336,13 @@ def _plan(
 def _chooser(
     spec: OpSpec, maths: Maths, read: frozenset[str]
 ) -> Callable[[Locals, frozenset[str]], Plan]:
-    """Return the planning function, of the wanted locals; it may save the locals `read` if no plan says which."""
+    """Return the planning function, of the wanted locals; it may save the locals `read` if no plan says which.
+
+    Only if the op is once differentiable: a saved local is a constant in a second derivative.
+    """
     saved = maths.kept
     if saved is None:
-        at_will = spec.once_differentiable or spec.forgoes_second
-        saved = read if at_will else frozenset()
+        saved = read if spec.once_differentiable else frozenset()
     plan_ = repeated_for if maths.planned else plan
     return lambda forward, wanted: plan_(forward, wanted, saved)
 
@@ -368,6 +371,7 @@ class _Repeatable:
         """Return whether an expression may run again: it draws no random numbers, calls nothing unknown, and runs no user's kernel."""
         if is_random(node) or calls_unknown(node, self.unknown):
             return False
+        # It is no tensor, so it cannot be saved: even NumPy runs again.
         if self.kinds.of(node) in ("scalar", "array"):
             return True
         return not leaves_torch(node, self.unknown & self.spec.foreign)

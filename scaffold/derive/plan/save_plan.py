@@ -149,7 +149,8 @@ def _numbers(results: Iterable[Op]) -> set[Op]:
 def _own(backward: BackwardGraph, saved: Collection[Op]) -> Mapping[Op, str]:
     """Return the forward's locals with lines of their own in the backward.
 
-    None with functions of the user's or stated gradients, nor if an op is once differentiable and saves no values by plan.
+    None with functions of the user's or stated gradients, nor if an op is once differentiable and saves no values by plan: then all
+    locals that the backward reads are saved.
     """
     spec, lowered = backward.spec, backward.lowered
     stated = spec.gradients or spec.backward

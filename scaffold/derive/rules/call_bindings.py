@@ -48,8 +48,7 @@ def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
     A bare head, as `torch.exp`, has the parameters of `call`.
     """
     key = key_of(head, call)
-    whole = call if is_bare(head) and head != call else head
-    parameters = _parameters(whole, graph)
+    parameters = _parameters(call if is_bare(head) else head, graph)
     if key is None or parameters is None:
         return None
     is_plain = not any(item.starred or item.keyword for item in parameters)

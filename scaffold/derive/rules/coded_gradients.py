@@ -149,8 +149,7 @@ def _of_operand(
     alone: it is restored, and expanded. None for a letter read twice, or dims of `...` with no certain place.
     """
     dots = letters.startswith("...")  # then dims are counted from the end
-    # "" for fewer than two letters, "." for dots at the end: neither is a letter that stands twice.
-    twice = letters[-2:-1] == letters[-1:] not in ("", ".")
+    twice = len(letters) > 1 and letters[-2] == letters[-1] != "."
     # The dots first, or none: then the last two dims are surely those two letters.
     if twice and (dots or "." not in letters):
         return _of_diagonal(make, operand, letters, others, factors)
@@ -278,16 +277,14 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
     )
     if operand is None:
         return plain
-    dims = operand.shape.dims
-    # A size of 1 may be broadcast, so it says nothing.
-    sure = dims is not None and operand.shape.lead is None and 1 not in dims
-    parts = all(
+    # A size of 1 may be broadcast, so it says nothing. The others tell the sizes of the first factor, the cotangent.
+    sure = all(
         item.shape.dims is not None
         and item.shape.lead is None
         and 1 not in item.shape.dims
-        for item in factors.args[1:]
+        for item in (operand, *factors.args[1:])
     )
-    if not (sure and parts and _agree(equation, operand, factors)):
+    if not (sure and _agree(equation, operand, factors)):
         return plain
     return make.program.shaped(plain, operand.shape)
 
@@ -363,7 +360,7 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
 
     None unless `g` is an expanded scalar.
     """
-    if g.facts.operator == "-" and len(g.args) == 1:
+    if g.rule == "neg":
         whole = _of_mask(make, x, mask, g.args[0])
         return None if whole is None else make.neg(whole)
     more = (x.shape.rank or 0) - (mask.shape.rank or 0)  # dims of x behind the mask's
@@ -471,6 +468,7 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     rows, columns = as_matrix(make, x, x, -2), as_matrix(make, y, y, -1)
     left = make.matmul(wide, make.mH(columns))
     right = make.matmul(make.mH(rows), wide)
+    # The caller sums `left` to x, of a vector over its one row. The one column of a vector y is squeezed here.
     if columns is not y:
         narrow = make.squeeze(right, make.const(-1))
         right = unless_vector(make.program, right, narrow, y)
@@ -563,7 +561,7 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
     else:
         of_weight = _contracted(make, g, make.conj(x))
     if weight.shape.rank is None:
-        # For a vector, `matmul` would compute another product without an error, and `mT` does not exist.
+        # A weight of one dim has to raise, as `weight.mT` does: `g @ weight` would be wrong without an error.
         of_x = make(op.rule, g, make.mT(make.conj(weight)), make.const(None))
     else:
         of_x = make.matmul(g, make.conj(weight))
@@ -584,7 +582,7 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
     none = make.const(None)
     start, pairs = none, []
     each = _equal_share(make, parts, g, dim)
-    # With inputs of any shape: PyTorch skips an empty one of one dim beside others of more.
+    # With inputs of any shape: PyTorch skips an empty one of one dim (0, or -1) beside others of more.
     several = len({part.shape for part in parts.args}) > 1 and at in (0, -1, UNKNOWN)
     inputs = (op.shape for op in make.program.ops if op.rule == "input")
     skipped = {shape for shape in inputs if several and shape.dims is None}
@@ -702,21 +700,29 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return zeros like `x` with `g` added at `index`, for `x.take_along_dim(index, dim)`; None if `x` may have been broadcast."""
     x, index, dim = op.args
     along = dim_of(dim)
-    # Positions are never negative, nor are the indices that `topk` or `sort` return.
-    counted = index.rule == "item" or "positions" in index.facts.flags
-    counted = counted or literal(dim) is None
+    # Without a dim, PyTorch refuses a negative index.
+    nonnegative = _is_position(make, index) or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
         along, dim = 0, make.const(0)
     same = x.shape == index.shape and literal(dim) is not None
     if not same and not _differ_along(x.shape, op.shape, along):
         return None  # x may have been broadcast
-    if not counted:  # an index from the end, which no scatter takes
+    if not nonnegative:  # an index from the end, which no scatter takes
         index = make.applier.named("remainder", index, size(make, x, dim))
     if not same and index.shape != op.shape:
         index = make.expanded(index, op.shape)
     if x.shape.rank == 1:
         return [(x, make.index_add(make.zeros(g, x.shape), dim, index, g))]
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
+
+
+def _is_position(make: Maker, index: Op) -> bool:
+    """Return whether an index is surely not negative: a result of `argmax` or the like, or the indices of `topk` or `sort`."""
+    if index.rule != "item":
+        return "positions" in index.facts.flags
+    rule = make.applier.table.of_op(index.args[0].rule)
+    results = dict(enumerate(rule.results)) if rule is not None else {}
+    return results.get(index.position) == "indices"
 
 
 def _differ_along(one: Shape, two: Shape, dim: shapes.Axis) -> bool:

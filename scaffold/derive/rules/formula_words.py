@@ -72,6 +72,7 @@ def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
     wide = make.unsqueeze(g, dim)
     if wide.rule == "neg" and g.rule == "neg":  # the minus has gone outside
         return make.neg(restored(make, g.args[0], x, dim))
+    # Simplified to a sum with kept dims, it is right for a scalar too.
     if wide.rule != "unsqueeze" or not may_be_scalar(x.shape, dim):
         return wide
     program = make.program
@@ -197,14 +198,14 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
     """Return `g` summed to the smaller shape of `x`: by dims if the shapes tell them, otherwise by `g.sum_to_size(x.shape)`."""
     if x.shape == SCALAR:
         return make.sum(g)
-    if g.rule == "summed_to" and not make.is_whole(g):
+    if g.rule == "summed_to" and not make.is_whole(g):  # one sum instead of two
         g = g.args[0]
     plan = _dims_to_sum(g.shape, x.shape)
     if plan is None:
         return make.summed_to(g, x.shape, x if x.rule == "input" else None)
     gone, ones = plan  # dims that x has not, and dims of size 1 in x
     const = make.const
-    if ones and gone:
+    if ones and gone:  # one sum over both, and the `ones` restored
         # Both counted from the left of g: `ones` are counted from the end of x.
         both = (*gone, *(at + len(x.shape.dims or ()) + len(gone) for at in ones))
         g = make.sum(g, const(both))
@@ -549,7 +550,7 @@ def number_at(make: Maker, numbers: Op, at: Op) -> Op:
 
 @word
 def default_eps(make: Maker, x: Op) -> Op:
-    """Return the `eps` of `F.rms_norm` if none is given, by the dtype of `x`; at most the one of float32."""
+    """Return the `eps` of `F.rms_norm` if none is given: of the dtype of `x`, or of float32, in which PyTorch computes half precision."""
     program = make.program
     torch = program.graph.name("torch")
     single = program.static(program.graph.node("attribute", "float32", (torch,)))
@@ -676,7 +677,7 @@ def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
     if any(x.shape.rank != 1 for x in several):
         raise UnsupportedError("the number of dims is not known")
     places = list(range(len(several)))  # the dim along which each vector lies
-    if order == "xy":
+    if order == "xy":  # the first two exchanged
         places[:2] = places[1::-1]
     sizes = [dim for at in places for dim in several[at].shape.dims or ()]
     whole = make.program.op("shape", (), OfShape(Shape(tuple(sizes))))

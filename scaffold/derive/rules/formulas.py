@@ -72,7 +72,7 @@ class FormulaEvaluator(Evaluator):
 
     def attribute(self, node: Node) -> Op:
         """Return a constant of `math`, as `math.pi`; raise `UnsupportedError` for other attributes."""
-        if dotted(node) is None or not str(dotted(node)).startswith("math."):
+        if not (dotted(node) or "").startswith("math."):
             raise UnsupportedError(f".{node.label} in a formula")
         return self.program.static(self._copied(node))
 
@@ -168,14 +168,17 @@ class FormulaEvaluator(Evaluator):
         if not self.for_shape and _reads_metadata(callee):  # of its arguments
             make, env, table = self.make, self.env, self.table
             return FormulaEvaluator(make, env, table, for_shape=True).call(node)
+        if callee.kind != "name":
+            return self._python_call(node)
         count = len(args) - len(node.keywords)
         values = [self.value(arg) for arg in args[:count]]
         named = {key: self.value(arg) for key, arg in keywords(node).items()}
-        if callee.kind != "name":
-            return self._python_call(node)
         if callee.label in WORDS:
             return WORDS[callee.label](self.make, *values)
-        if callee.label in ("min", "max"):
+        if callee.label in (
+            "min",
+            "max",
+        ):  # Python's: for tensors, the table has `minimum`
             return self.program.called(callee.label, *values)
         if callee.label not in self.table:
             raise UnsupportedError(f"{callee.label} in a formula")

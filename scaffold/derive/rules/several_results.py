@@ -30,10 +30,8 @@ def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     if any(at < 0 for at in arrived):  # counted from the end of an unknown number
         return False
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
-    if (
-        op.args[1].rule == "list"
-    ):  # the sizes of all parts are given, or all the split points
-        # Two split points make three parts, two sizes two.
+    # The sizes of all parts are given, or all split points: two of these make three parts.
+    if op.args[1].rule == "list":
         count = len(op.args[1].args) + ("sized" not in op.facts.flags)
         every = count == len(arrived)
     return every or applier.program.is_unpacked(op)

@@ -57,7 +57,7 @@ TYPES = {
     "passes": "a whole number",
     "memory": STRING,
     "dtype": STRING,
-    "in_place": "true or false",
+    "in_place": FLAG,
     "words": STRINGS,
     "grad_words": STRINGS,
     "argument": STRING,

@@ -108,6 +108,14 @@ def test_an_index_that_is_broadcast(index: str) -> None:
     assert "vjp" not in text
 
 
+@pytest.mark.parametrize(
+    "index", ["s.long().chunk(2, 1)[0]", "s.long().max(1, keepdim=True).values - 3"]
+)
+def test_a_part_of_an_index_may_count_from_the_end(index: str) -> None:
+    calls = [(tensor(2, 4), torch.tensor([[-1.0, 0, 1, 2], [0, -2, 1, 1]]).double())]
+    check_forward("x[N, D], s[N, D]", f"x.take_along_dim({index}, dim=1) * 2", calls)
+
+
 def test_a_tensor_that_take_along_dim_broadcasts() -> None:
     forward = "v.take_along_dim(s.argsort(-1), dim=1).exp() * s.mean()"
     check_forward("v[1, N], s[B, N]", forward, [(tensor(1, 4), tensor(3, 4))])
