@@ -317,8 +317,7 @@ class NameResolver(ast.NodeTransformer):
         """
         arguments, body = node.args, statements_of(node)
         # Before the parameters become locals: a default is evaluated outside of the function.
-        constants = [self.visit(item) for item in arguments.defaults]
-        arguments.defaults = constants
+        arguments.defaults = [self.visit(item) for item in arguments.defaults]
         # None stands for a keyword-only parameter without a default.
         arguments.kw_defaults = [
             item and self.visit(item) for item in arguments.kw_defaults

@@ -259,7 +259,7 @@ class _Moving:
     def _merge_ellipsis(self) -> None:
         """Merge the dims of `...` into one axis, so it can be reduced; if there are none, it is a new dim of size 1."""
         at = self.axes.index(MORE)
-        # From the new dim to the last one of `...`, counted from the end: the new one itself if `...` is empty.
+        # From the new dim to the last one of `...`, counted from the end: itself if `...` is empty.
         self._call("unsqueeze", at)
         self._call("flatten", at, at - len(self.axes))
         self.axes[at] = f"{MORE} as one"

@@ -29,7 +29,7 @@ from scaffold.formula.names import names_in, stored, stores
 from scaffold.formula.substitution import named
 
 ROUNDS = 4  # of one loop
-LINES = 24  # added by all loops of a forward
+LINES = 24  # nested statements, and those added by unrolling, in a forward
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 Comprehension = ast.ListComp | ast.GeneratorExp
 Number = Callable[[ast.expr], int | None]  # the int an expression is known to be
@@ -39,8 +39,8 @@ Lists = Mapping[str, list[ast.expr]]  # elements of locals bound to literal list
 def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
     """Return the statements without loops: the body of `for i in range(2)` twice, with 0 and 1 for `i`.
 
-    They stay unchanged if a loop is left, or if more than LINES would be added. `taken` names hide builtin functions:
-    with an input `range`, `range(2)` may be anything.
+    They stay unchanged if a loop is left, or if the result has more than LINES statements beyond the outermost ones of the body.
+    `taken` names hide builtin functions: with an input `range`, `range(2)` may be anything.
     """
     if not any(map(_loops, body)):
         return body

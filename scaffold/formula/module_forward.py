@@ -659,6 +659,7 @@ class _Converter:
             # After `self.p = p` there is nothing to compute: p is a parameter. A size is read: `weight.shape[0]`.
             if value is None or isinstance(value, ast.Name) and value.id not in sizes:
                 continue
+            # All else that it reads must be able to be a parameter; `added` are none yet.
             names = sorted(names_in([value]) - filled.keys() - {*NUMBERS, "math"})
             kept = [one for one in names if self.keeps(one)]
             added = [one for one in kept if one not in known]
@@ -1300,6 +1301,7 @@ class _Sizes:
                 # `self.hidden = 4 * dim` gives the name `hidden`, unless a parameter or a local has it already.
                 plain = isinstance(value, ast.Name) or name in self.names
                 return self._size_name(value) if plain else name
+            # `config.dim` is called `dim`, unless that is another name, or `config` is assigned.
             case ast.Attribute(ast.Name(owner), name) if owner in self.names:
                 return "" if name in self.names or owner in self.last else name
             case ast.Constant(int(value)):
@@ -1392,7 +1394,8 @@ class _Starts(ast.NodeVisitor):
     """A reader of the creation and filling of parameters in the methods of a class.
 
     `made` and `filled` are the initializations by creation and by a later fill, as text for each parameter; `touched` are the
-    parameters used in another way, which may change them, "" for all of them; `tests` are those of the `if` statements around.
+    parameters used in another way, which may change them, "" for all of them; `tests` are those of the `if` statements around, and
+    `made_under` those a parameter was created under, as text.
     """
 
     def __init__(self, owner: ast.ClassDef) -> None:
@@ -1404,6 +1407,7 @@ class _Starts(ast.NodeVisitor):
         self.running: list[str] = []
         self.tests: list[ast.expr] = []
         self.made: dict[str, set[str]] = {}
+        self.made_under: dict[str, set[str]] = {}
         self.filled: dict[str, set[str]] = {}
         self.touched: set[str] = set()
 
@@ -1437,6 +1441,11 @@ class _Starts(ast.NodeVisitor):
     def make(self, node: ast.AST) -> None:
         """Note the initialization of the parameters a statement creates, by the tensor in `nn.Parameter(...)`."""
         for name, value in _values(node):
+            inside = (x for x in ast.walk(node) if isinstance(x, ast.IfExp))
+            choices = (choice.test for choice in inside if is_none(choice.orelse))
+            # Created in both branches of a test, it exists whatever the test gives.
+            under = () if name in self.made else (*self.tests, *choices)
+            self.made_under[name] = {*map(ast.unparse, under)}
             self.made.setdefault(name, set()).add(_start_of(value))
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -1447,9 +1456,8 @@ class _Starts(ast.NodeVisitor):
         self.make(node)
         filled = dict(_filled(node))
         for name, start in filled.items():
-            known = self.attributes.get(name, Attribute())
             # Under any other test it may stay unfilled.
-            sure = all(_tests_presence(test, name, known) for test in self.tests)
+            sure = all(self.is_presence(test, name) for test in self.tests)
             self.filled.setdefault(name, set()).add(start if sure else OTHERWISE)
         match node.func:
             case ast.Attribute(ast.Call() as above):  # `normal_(self.weight).mul_(2)`
@@ -1470,6 +1478,15 @@ class _Starts(ast.NodeVisitor):
                 return
         for item in (*node.args, *node.keywords):
             self.visit(item)
+
+    def is_presence(self, test: ast.expr, name: str) -> bool:
+        """Return whether a test holds whenever a parameter exists: `self.bias is not None`, or `bias` if it was created under it.
+
+        A fill under such a test is never left out. `name` is the op's name of the parameter.
+        """
+        inside = (x for x in ast.walk(test) if isinstance(x, ast.Attribute))
+        created = ast.unparse(test) in self.made_under.get(name, ())
+        return created or name in map(_attribute, inside)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Skip a comparison with None, as in `self.bias is not None`: it touches no parameter."""
@@ -1499,16 +1516,6 @@ def _freezes(call: ast.Call) -> bool:
     """Return whether a call of `requires_grad_` has an argument other than True: it may take the gradient off a parameter."""
     given = [*call.args, *(item.value for item in call.keywords)]
     return any(not isinstance(x, ast.Constant) or x.value is not True for x in given)
-
-
-def _tests_presence(test: ast.expr, name: str, known: Attribute) -> bool:
-    """Return whether a test is about the presence of a parameter: `self.bias is not None`, or the setting `bias`.
-
-    A fill under it happens whenever the parameter exists. `name` is the op's name of the parameter, `known` its facts.
-    """
-    attributes = [inner for inner in ast.walk(test) if isinstance(inner, ast.Attribute)]
-    is_setting = isinstance(test, ast.Name) and known.optional
-    return is_setting or name in map(_attribute, attributes)
 
 
 def _member_starts(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:

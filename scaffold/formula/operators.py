@@ -42,6 +42,7 @@ ARRAYS = {
 }
 NN = frozenset({"nn", "functional"})  # of PyTorch, known without an import
 SHORT = {"torch.nn.functional.": "F."}
+WRITTEN_OUT = "what its forward computes"
 INSTEAD = {  # a hint for names with an allowed equivalent
     "data": "write: x.detach()",
     "apply_": "it calls Python for each element: write it with operators of tensors",
@@ -321,13 +322,19 @@ def _of_nn(name: str) -> str:
     """Return a hint for a member of `nn`: `F.silu(...)` to write for `silu`, and for the module `SiLU`, which calls it."""
     if not name[:1].isupper():
         return f"write: F.{name}(...)"
-    plain_name = name.lower()
+    instead = f"{function}(...)" if (function := _function_of(name)) else WRITTEN_OUT
+    return f"a module is not a formula: write {instead}"
+
+
+def _function_of(module: str) -> str | None:
+    """Return PyTorch's function for a module's name, `F.mse_loss` for `MSELoss`: the same without underscores; None if there is none."""
+    plain_name = module.lower()
     for space in ("torch.nn.functional", "torch"):
         for known in sorted(table()[space].operators):
             # `MSELoss` is `mse_loss`, but `CrossEntropyLoss` is `cross_entropy`.
             if known.replace("_", "") in (plain_name, plain_name.removesuffix("loss")):
-                return f"a module is not a formula: write {_short(f'{space}.{known}')}(...)"
-    return "a module is not a formula: write what its forward computes"
+                return _short(f"{space}.{known}")
+    return None
 
 
 def written_instead(name: str) -> str | None:
@@ -359,6 +366,7 @@ def _judged_op(names: Sequence[str], shown: str) -> tuple[Said | None, tuple[str
     # `torch.ops.aten.add`, or with an overload `torch.ops.aten.add.Tensor`.
     if not 2 <= len(names) <= 3:
         return (f"'{shown}' is not an operator of PyTorch", hint), ()
+    # What is refused of `torch` or of a tensor, `set_`, is refused here by its name.
     others = table()["torch"].others | table()[VALUES].others
     if (
         names[1] in others
@@ -478,8 +486,7 @@ def _named_module(item: ast.Assign) -> Iterator[tuple[str, ast.Call]]:
 def made_of(call: ast.Call) -> ast.Attribute | None:
     """Return the function a module without parameters computes, by the call making it: `F.gelu` for `nn.GELU()`.
 
-    None for other modules, and for positional arguments, whose meaning for the function is unknown, except one dim. The names
-    are compared without underscores and `loss`: `MSELoss` and `mse_loss`.
+    None for other modules, and for positional arguments, whose meaning for the function is unknown, except one dim.
     """
     match call.func:
         case ast.Attribute(
@@ -491,12 +498,9 @@ def made_of(call: ast.Call) -> ast.Attribute | None:
     # `nn.Softmax(-1)`: the one positional argument whose meaning is known.
     if call.args and (len(call.args) > 1 or name not in OF_DIM):
         return None
-    plain_name = name.lower()
-    for module, short in (("torch.nn.functional", "F"), ("torch", "torch")):
-        for known in sorted(table()[module].operators):
-            if known.replace("_", "") in (plain_name, plain_name.removesuffix("loss")):
-                return ast.Attribute(ast.Name(short, ast.Load()), known, ast.Load())
-    return None
+    library, _, function = (_function_of(name) or "").partition(".")
+    module = ast.Name(library, ast.Load())
+    return ast.Attribute(module, function, ast.Load()) if function else None
 
 
 class _Functions(ast.NodeTransformer):

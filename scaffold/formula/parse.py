@@ -61,7 +61,7 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = straightened(unrolled(program.body, scope.names))
-        # The elements of a list grown in a branch are unknown to straight-line code.
+        # Straight-line code does not know the elements of a list grown in a branch: the loop stays.
         if any(map(_grows_a_list, straight)):
             straight = straightened(program.body)
         found = _unsupported(straight)

@@ -128,6 +128,7 @@ class StatementParser:
             body.pop()
             statements, present = self._block(body, frozenset())
             result = self._result(last, present)
+            # What is asserted of the optionals in the result.
             statements += self._checks()[0]
         else:
             if self.scope.wants_result and isinstance(last, ast.Expr):
@@ -227,7 +228,7 @@ class StatementParser:
         for item in body:
             statement = self._statement(item, present)
             checks, there = self._checks()
-            # Parse it again with the asserted optionals present.
+            # Parse it again with the asserted optionals present: `x + bias` is then no choice.
             if there and isinstance(statement, Assign):
                 known = self._statement(item, present | there)
                 assert isinstance(known, Assign)

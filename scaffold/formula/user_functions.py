@@ -96,6 +96,7 @@ def function_in(
     }
     definitions = definitions_of(module)
     layer = None
+    # Without a name a function of the file is meant before a class of it.
     if role == "forward" and (function or not functions) and function not in functions:
         layer = _of_module(module, function, text, inputs)
     if layer is not None:

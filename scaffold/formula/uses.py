@@ -97,6 +97,7 @@ def _surely_written_by(item: Statement) -> frozenset[str]:
         return frozenset.intersection(*assigned) if assigned else frozenset()
     if item.operator or item.target.kind == "subscript":
         return frozenset()
+    # `y = x.mul_(2)` assigns y, and only changes x.
     return written(item) - frozenset(changed_in_place(item.value))
 
 

@@ -473,6 +473,18 @@ def test_a_method_is_no_backward() -> None:
             "self.w = nn.Parameter(torch.ones(n)) if affine else None\n        if affine: nn.init.zeros_(self.w)",
             "zeros",
         ),
+        (  # `n` is no setting on which the parameter depends
+            "self.w = nn.Parameter(torch.ones(n)) if affine else None\n        if n: nn.init.zeros_(self.w)",
+            "?",
+        ),
+        (
+            "if affine: self.w = nn.Parameter(torch.ones(n))\n        if affine: nn.init.zeros_(self.w)",
+            "zeros",
+        ),
+        (
+            "if affine: self.w = nn.Parameter(torch.ones(n))\n        else: self.w = nn.Parameter(torch.ones(2))\n        if affine: nn.init.zeros_(self.w)",
+            "?",
+        ),
         (
             "self.w = nn.Parameter(torch.ones(n))\n        if self.w is not None: nn.init.zeros_(self.w)",
             "zeros",
