@@ -391,6 +391,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
     # a tangent, used by forward mode to differentiate the backward reading it.
     apart = derivation.jvp is None and not leads_back(spec, derivation)
     if derivation.style != "combined" and apart:
+        # `handed`: (gradient, intermediate), for those with an incoming gradient.
         led = {name for _, name in derivation.incoming.handed}
         constant += [name for name in derivation.intermediates if name not in led]
     if constant:
@@ -421,7 +422,10 @@ def _marks_of_dirty(spec: OpSpec) -> list[str]:
 
 
 def _marked(spec: OpSpec, output: Output) -> bool:
-    """Return whether an output is marked as non-differentiable on ctx; a sole integer one is not, as it cannot require a gradient."""
+    """Return whether an output is marked as non-differentiable on ctx.
+
+    A sole output of integers needs no mark, as it cannot require a gradient; one of floats does, if it is declared `const`.
+    """
     return not output.differentiable and (len(spec.outputs) > 1 or output.const)
 
 

@@ -98,11 +98,11 @@ def _kernel_view(kernel: BackwardKernel) -> KernelView:
     """Return the view of a registered backward op: its function, its fake, its lines."""
     spec = kernel.spec
     function, fake = f"_{spec.name}", f"_{spec.name}_fake"
-    # A gradient is like its own input if it has that shape, else like some float tensor.
-    made, typed = [], next(x.name for x in spec.tensors if x.differentiable)
+    # `like`: the input of the gradient if it has that shape, else some floating-point tensor.
+    made, floating = [], next(x.name for x in spec.tensors if x.differentiable)
     for output, shape in zip(spec.outputs, kernel.shapes, strict=True):
-        own = output.name.removeprefix("grad_")
-        like = own if shape == f"{own}.shape" else typed
+        origin = output.name.removeprefix("grad_")
+        like = origin if shape == f"{origin}.shape" else floating
         made.append(f"{like}.new_empty({shape})")
     lines = emit_lines(kernel.statements)
     returned = ", ".join(map(emit, kernel.results))

@@ -294,12 +294,12 @@ def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
         and not (item.optional or item.variadic)
     ]
     floats = {item.name for item in spec.tensors if item.dtype == "float"}
-    kept = [name for name, _ in module.updates if name in floats]
+    updated = [name for name, _ in module.updates if name in floats]
     casts = [
-        # `kept[0]` is the first of the updated buffers of floats.
-        f"{item.name} = {item.name}.to(self.{kept[0]}.dtype)"
+        # All buffers of floats have the module's dtype: any of them tells it.
+        f"{item.name} = {item.name}.to(self.{updated[0]}.dtype)"
         for item in given
-        if kept and item.name in floats
+        if updated and item.name in floats
     ]
     test = ["self.training", *(f"{item.name}.numel() > 0" for item in given)]
     manager = "torch.no_grad()"
@@ -321,10 +321,10 @@ def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
     updated = {name for name, _ in module.updates}
     if derivation.opaque or derivation.forward is None:
         return updated
-    kept = {item.origin for item in derivation.saved if item.source == "input"}
+    shared = {item.origin for item in derivation.saved if item.source == "input"}
     for value in (*expressions(*derivation.forward), *derivation.results):
-        kept |= sharing(value)
-    return updated & kept
+        shared |= sharing(value)
+    return updated & shared
 
 
 def _repr_lines(spec: OpSpec, module: ModuleSpec, line_length: int) -> list[str]:
@@ -332,9 +332,9 @@ def _repr_lines(spec: OpSpec, module: ModuleSpec, line_length: int) -> list[str]
     parts = []
     for name, kind in size_arguments(spec, module):
         owner = name.removesuffix("_shape")
-        # As in `_init_lines`: an optional parameter may be None, so the module has its shape.
-        kept = kind == "int" or owner in _switches(spec, module)
-        value = f"self.{name}" if kept else f"tuple(self.{owner}.shape)"
+        # As in `_init_lines`: an optional parameter may be None, so its shape is an attribute, too.
+        on_self = kind == "int" or owner in _switches(spec, module)
+        value = f"self.{name}" if on_self else f"tuple(self.{owner}.shape)"
         parts.append(f"{name}={{{value}}}")
     attributes = [item for item in kept_attributes(spec, module) if shows(item)]
     parts += [

@@ -10,7 +10,7 @@ compares gradients with finite differences; a *kept* forward stays as the user w
 one leaves PyTorch; *ends* are the outputs with a gradient; a surrogate has *stood in* for the reference if its formula is known.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite, prod
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from scaffold.render.testcases import (
     Making,
     leading_arguments,
     size_arguments,
+    takes_shape,
     tuple_of,
 )
 from scaffold.render.testlimits import (
@@ -210,7 +211,8 @@ LEAST_SIZE = 17  # of a row: prime, and one more than a power of 2
 def _kernels(spec: OpSpec) -> Iterator[Claim]:
     """Yield the claims on the kernels: their module, and more cases for them.
 
-    For kernels of rows, longer ones, and a row of 1; else more elements than one program (a block of the GPU) computes.
+    For kernels of rows, longer ones, and a row of 1, but not with indices, as 1 lies outside of that. For kernels element by element, more
+    elements than the 1024 that one program computes.
     """
     yield Claim("kernels", f'"{module_of(spec)}"')
     found, usual = fused(spec), choose_sizes(spec)
@@ -220,19 +222,23 @@ def _kernels(spec: OpSpec) -> Iterator[Claim]:
         indices = any(item.dtype in ("int", "index") for item in spec.tensors)
         if width in usual and allows(spec, usual | {width: 1}) and not indices:
             chosen.append({width: 1})
-        cases = [
-            (
-                ", ".join(f"{name}={size}" for name, size in one.items()),
-                size_arguments(one),
-            )
-            for one in chosen
-        ]
-    elif spec.dims(spec.tensors[0].name) is None:
+        words = (", ".join(f"{k}={v}" for k, v in one.items()) for one in chosen)
+        cases = [*zip(words, map(size_arguments, chosen), strict=True)]
+    elif takes_shape(spec):
         cases = [("two programs", '"shape": (5, 207)')]
     else:
-        cases = [("two programs", leading_arguments(spec, (345,)))]
+        # Times a named size, which is 3 or more, if there is one.
+        leading = leading_arguments(spec, (345,) if usual else (5, 207))
+        cases = [("two programs", leading or size_arguments(_many(spec, usual)))]
     listed = ", ".join(f'"{name}": {{{text}}}' for name, text in cases if text)
     yield Claim("kernel_cases", f"{{{listed}}}", "Cases")
+
+
+def _many(spec: OpSpec, usual: Mapping[str, int]) -> dict[str, int]:
+    """Return a size of more than 1024 for one dim, which stands once in a tensor; {} if the op takes none."""
+    dims = max((input_dims(spec, item.name) for item in spec.tensors), key=len)
+    once = (name for name in usual if dims.count(name) == 1)
+    return next(({x: 1035} for x in once if allows(spec, {**usual, x: 1035})), {})
 
 
 def _is_complex(spec: OpSpec) -> bool:
@@ -280,8 +286,12 @@ def is_batched(spec: OpSpec, derivation: Derivation) -> bool:
 
     False if a gradient is unwritten, if a call in it has no rule for vmap, or if a kept forward writes in place.
     """
+    nodes = _nodes(derivation)
+    called = {name for node in nodes for name in calls(node)}
+    unbatched = "item" in called or any(map(is_unbatched, called))
+    unbatched = unbatched or any(map(_slices_all, nodes))
     written = spec.kept is not None and writes_in_place(spec.kept)
-    return _is_batchable(derivation) and not written
+    return not (derivation.opaque or derivation.missing or unbatched or written)
 
 
 def first_of_empty(derivation: Derivation) -> bool:
@@ -307,15 +317,6 @@ def _elements(spec: OpSpec, making: Making) -> int:
         known = [int(size) for size in sizes if str(size).isdecimal()]
         count += prod(known)
     return count
-
-
-def _is_batchable(derivation: Derivation) -> bool:
-    """Return whether gradcheck can batch the backward; False for an unwritten one."""
-    nodes = _nodes(derivation)
-    called = {name for node in nodes for name in calls(node)}
-    unbatched = "item" in called or any(map(is_unbatched, called))
-    unbatched = unbatched or any(map(_slices_all, nodes))
-    return not (derivation.opaque or derivation.missing or unbatched)
 
 
 def _nodes(derivation: Derivation) -> list[Node]:

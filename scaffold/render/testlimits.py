@@ -101,6 +101,7 @@ def full_rank(spec: OpSpec) -> int:
     if "rank" not in limits:
         return 0
     dims = (dim for item in spec.tensors for dim in spec.tested_dims(item.name) or ())
+    # Of x[N, 3] 3 rows, one more for the mean, and one to spare.
     return max((dim + 2 for dim in dims if isinstance(dim, int)), default=0)
 
 

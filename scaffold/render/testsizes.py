@@ -372,15 +372,15 @@ class _Reader:
             yield self._dim(name, dim or self.graph.constant("0")), rest[0]
         # `rest[1]` is the tuple of sizes, `(groups, -1)`.
         elif callee.label == "unflatten" and len(rest) == 2:
-            yield self._dim(name, rest[0]), self._given(rest[1].args)
+            yield self._dim(name, rest[0]), self._known_product(rest[1].args)
         elif rest and has_shape(callee.label, "reshaped"):
             # `x.view((a, -1))`, or `x.view(a, -1)`.
             sizes = rest[0].args if rest[0].kind in ("tuple", "list") else rest
             # Only for a -1 PyTorch divides: the number of elements by the other sizes.
             if sum(number_of(size) == -1 for size in sizes) == 1:
-                yield self._whole(name), self._given(sizes)
+                yield self._elements(name), self._known_product(sizes)
 
-    def _whole(self, name: str) -> Node | None:
+    def _elements(self, name: str) -> Node | None:
         """Return an expression of the number of elements of a tensor, `N * 3` of `x[N, 3]`; None if it is undeclared or has leading dims."""
         dims = self.dims[name]
         if not dims or leading(dims):
@@ -395,7 +395,7 @@ class _Reader:
         )
         return self._product(list(names))
 
-    def _given(self, sizes: tuple[Node, ...] | list[Node]) -> Node:
+    def _known_product(self, sizes: tuple[Node, ...] | list[Node]) -> Node:
         """Return the product of the sizes other than -1."""
         return self._product([size for size in sizes if number_of(size) != -1])
 

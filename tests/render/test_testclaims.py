@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.derive import derive
 from scaffold.render.testcases import plan_making
-from scaffold.render.testclaims import MANY, is_batched
+from scaffold.render.testclaims import MANY, claims, is_batched
 from scaffold.render.testclaims import options as options_of
 from scaffold.render.testvalues import enlarged
 from tests.derive.building import spec_of
@@ -56,3 +56,24 @@ def test_large_values_are_tried_where_there_is_a_limit(
     inputs: str, forward: str, expected: tuple[str, ...]
 ) -> None:
     assert enlarged(spec_of(inputs, forward=forward, derive=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("inputs", "arguments"),
+    [
+        ("x", '"shape": (5, 207)'),
+        ("x[...]", '"batch": (5, 207)'),
+        ("x[..., N]", '"batch": (345,)'),
+        ("x[N, M]", '"N": 1035'),
+        ("x[N, N, M]", '"M": 1035'),
+        ("s[], x[N]", '"N": 1035'),
+    ],
+)
+def test_a_kernel_element_by_element_runs_in_several_programs(
+    inputs: str, arguments: str
+) -> None:
+    forward = "x.sigmoid() * s" if "s[]" in inputs else "x.sigmoid()"
+    spec = spec_of(inputs, forward=forward, derive=True, kernels=["triton"])
+    found = claims(spec, derive(spec), plan_making(spec), compared=True)
+    cases = next(claim for claim in found if claim.name == "kernel_cases")
+    assert cases.value == f'{{"two programs": {{{arguments}}}}}'
