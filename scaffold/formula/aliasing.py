@@ -137,8 +137,7 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
                     # Of one operand the result may be a view; a product is new memory.
                     args = args[1:] if len(args) == 2 else []
                 # `torch.atleast_1d(x, y)` returns a view of each argument; other functions work on their first one.
-                first = args if may_be(label, "several") else args[:1]
-                return tuple(first)
+                return tuple(args if may_be(label, "several") else args[:1])
             return tuple(written_to(value))  # `out=y` and `y.exp_()` return y
     return ()
 

@@ -71,6 +71,7 @@ COMPARE: Mapping[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
+# Without `<` and `>=`: of a NaN both are false.
 OPPOSITES = {"==": "!=", "is": "is not", "in": "not in"}
 OPPOSITES |= {after: before for before, after in OPPOSITES.items()}
 

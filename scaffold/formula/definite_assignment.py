@@ -135,8 +135,8 @@ class _Walk:
                 for value in values:
                     self.read(value, way)
                     fact = self.facts.of(value)
-                    runs_on = isinstance(operation, ast.And)
-                    way |= {fact if runs_on else fact.otherwise()}
+                    is_and = isinstance(operation, ast.And)
+                    way |= {fact if is_and else fact.otherwise()}
             case _:
                 for inner in ast.iter_child_nodes(node):
                     self.read(inner, way)

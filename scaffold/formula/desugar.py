@@ -575,8 +575,8 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
             return all(_is_new(way, made, several) for way in (body, orelse))
         case ast.Call(ast.Attribute(_, name)):
             # `x.max(0)` gives two tensors: it cannot be detached as one.
-            one = several or not may_be_several_tensors(name) or _is_of_two(value)
-            return one and not changes([value])
+            fits = several or not may_be_several_tensors(name) or _is_of_two(value)
+            return fits and not changes([value])
         case ast.Attribute(_, name):
             return all(facts.memory != "same" for facts in facts_of_attribute(name))
         case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
@@ -661,6 +661,6 @@ def _may_hold(value: ast.expr) -> Iterator[str]:
 
 def _appended(item: ast.stmt, name: str, value: ast.expr) -> ast.stmt:
     """Return `name = [*name, value]`, the assignment for `name.append(value)`."""
-    whole = ast.Starred(ast.Name(name, ast.Load()), ast.Load())
-    grown = ast.Assign([_stored(item, name)], ast.List([whole, value], ast.Load()))
+    old = ast.Starred(ast.Name(name, ast.Load()), ast.Load())
+    grown = ast.Assign([_stored(item, name)], ast.List([old, value], ast.Load()))
     return ast.fix_missing_locations(ast.copy_location(grown, item))

@@ -145,8 +145,8 @@ def _rearranged(node: ast.Call, function: str) -> ast.expr | None:
     if left is None or right is None:
         return None
     moving = _Moving(x, sizes)
-    done = moving.split(left) and moving.moved(_all_axes(right), function, reduction)
-    return moving.joined(right) if done else None
+    fits = moving.split(left) and moving.moved(_all_axes(right), function, reduction)
+    return moving.joined(right) if fits else None
 
 
 def _groups(side: str) -> list[Group] | None:
@@ -203,7 +203,7 @@ class _Moving:
         self.x, self.sizes = x, sizes
         self.axes: list[str] = []
 
-    def _call(self, name: str, *args: "int | ast.expr | Sequence[ast.expr]") -> None:
+    def _call(self, name: str, *args: int | ast.expr | Sequence[ast.expr]) -> None:
         """Append a call of a method to the expression: `x` becomes `x.transpose(1, 2)`."""
         given = [_argument(item) for item in args]
         self.x = ast.Call(ast.Attribute(self.x, name, ast.Load()), given, [])
@@ -304,14 +304,14 @@ class _Moving:
     def joined(self, right: list[Group]) -> ast.expr:
         """Return the tensor with the dims of each group in parentheses flattened, and a dim of size 1 for each `1`."""
         # `...` is any number of dims, so a dim behind it is counted from the last: -1, -2.
-        whole = len(self.axes)
-        more = self.axes.index(MORE) if MORE in self.axes else whole
+        count = len(self.axes)
+        more = self.axes.index(MORE) if MORE in self.axes else count
         several = [group.axes for group in right if group.joined and group.axes]
         # A group with `...` begins at a known place from the front, and ends at one from the last.
         ends = {
             (
-                first if first <= more else first - whole,
-                last if last < more else last - whole,
+                first if first <= more else first - count,
+                last if last < more else last - count,
             )
             for axes in several
             for first in [self.axes.index(axes[0])]

@@ -295,14 +295,14 @@ class ExpressionParser:
 
         So in `bias is not None and bias.sum() > 0` the second `bias` is present.
         """
-        args, settled, both = list[Node](), present, isinstance(item.op, ast.And)
+        args, settled, is_and = list[Node](), present, isinstance(item.op, ast.And)
         with ExitStack() as tests:
             for value in item.values:
                 args.append(self.parse(value, settled))
-                tests.enter_context(self.under(args[-1], holds=both))
+                tests.enter_context(self.under(args[-1], holds=is_and))
                 if_true, if_false = guards(value)
-                settled = settled | (if_true if both else if_false)
-        label = "and" if both else "or"
+                settled = settled | (if_true if is_and else if_false)
+        label = "and" if is_and else "or"
         return self.graph.node("boolean", label, tuple(args))
 
     def _compare(self, item: ast.Compare, present: Guarded) -> Node:

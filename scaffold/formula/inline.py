@@ -165,7 +165,7 @@ class Inliner:
         for such a call deeper in the value. `known` are the nested functions defined so far.
         """
         target = item.targets[0] if isinstance(item, ast.Assign) else None
-        before = set(self.taken), self.made
+        names_before = set(self.taken), self.made
         # The value of a statement `f(x)` is not used.
         idle = isinstance(item, ast.Expr)
         sites = Sites(self, known, value, target, idle=idle)
@@ -173,7 +173,7 @@ class Inliner:
             # A copy: after a NotHere the value is needed as it was.
             item.value = sites.visit(copy.deepcopy(value))
         except NotHere:
-            self.taken, self.made = before  # names made for the attempt are free again
+            self.taken, self.made = names_before  # those of the attempt are free again
             if not isinstance(value, ast.IfExp):
                 raise
             item.value = value
@@ -267,11 +267,10 @@ class Inliner:
             if conditional or not isinstance(value, ast.IfExp):
                 raise
             # `y = g(x)`: the branches of the new `if` assign y itself.
-            own = target.id if isinstance(target, ast.Name) else self.free("result")
-            name = ast.copy_location(ast.Name(own, ast.Store()), value)
-            item = ast.copy_location(ast.Assign([name], value), value)
+            name = target.id if isinstance(target, ast.Name) else self.free("result")
+            item = named(name, value)
             done = self.statement(as_statement_if(item, value), known)
-            return done, ast.copy_location(ast.Name(own, ast.Load()), value)
+            return done, ast.copy_location(ast.Name(name, ast.Load()), value)
         return sites.before, found
 
     def _check(self, call: ast.Call, function: Function) -> None:
@@ -642,9 +641,9 @@ class Sites(ast.NodeTransformer):
 
         An impure value must be computed with the statements (`before`), not later in the expression.
         """
-        own = self.inliner.free("value")
-        name = ast.copy_location(ast.Name(own, ast.Load()), value)
-        return [*before, named(own, value)], name
+        name = self.inliner.free("value")
+        read = ast.copy_location(ast.Name(name, ast.Load()), value)
+        return [*before, named(name, value)], read
 
     def _check_order(
         self, node: ast.Call, function: Function, before: list[ast.stmt]

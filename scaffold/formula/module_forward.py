@@ -623,8 +623,8 @@ class _Converter:
         node.body[:0] = [_at_position(item, node) for item in lines]
         for attribute in _in_init_order([*body.read], self.init):
             known = self.known(attribute)
-            shown = ast.arg(attribute, known.annotation)
-            arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
+            added = ast.arg(attribute, known.annotation)
+            arguments.kwonlyargs.append(ast.copy_location(added, body.read[attribute]))
             default = known.default
             # An attribute that may be None need not be given.
             if default is None and known.optional:
@@ -1135,7 +1135,7 @@ def _facts_of(
             known = Attribute(annotations[name], given.get(name), argument=argument)
             return known._replace(value=value if argument else None)
         case ast.Attribute(ast.Name(owner), name) if owner in annotations:
-            number = ast.Name(NUMBER, ast.Load())
+            number = ast.Name(NUMBER, ast.Load())  # `config.dim` is one
             value = ast.copy_location(ast.Name(name, ast.Load()), value)
             return Attribute(number, argument=name, value=value)
         case _ if is_literal(value):
@@ -1236,8 +1236,8 @@ class _Sizes:
         """Collect the values assigned in an `__init__`."""
         made = stores([init] if init else [])
         self.last = {node.id: _place(node) for node in sorted(made, key=_place)}
-        taken = parameters(init.args) if init else []
-        self.names = self.last.keys() | {item.arg for item in taken}
+        given = parameters(init.args) if init else []
+        self.names = self.last.keys() | {item.arg for item in given}
         self.values: dict[str, list[ast.expr]] = {}
         self.locals: dict[str, ast.expr] = {}
         self.relations: dict[str, str] = {}  # `dim_4` -> `dim * 4`

@@ -105,7 +105,7 @@ class _Visitor(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Check a dotted name from its root; of an attribute of another expression, `f(x).T`, check the attributes alone."""
         if not isinstance(node.ctx, ast.Load):
-            return
+            return  # a bad target, as above
         names, value = [node.attr], node.value
         while isinstance(value, ast.Attribute):
             names.append(value.attr)

@@ -255,8 +255,8 @@ def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
             body = [*above, ast.Return(value)]
     if not after:
         return body
-    several = [node for item in body[:-1] for node in _outside_functions(item)]
-    if any(isinstance(node, ast.Return) for node in several):
+    inner = [node for item in body[:-1] for node in _outside_functions(item)]
+    if any(isinstance(node, ast.Return) for node in inner):
         return []
     return [*body[:-1], *ast.parse("\n".join(after)).body]
 

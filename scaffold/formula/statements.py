@@ -114,7 +114,7 @@ class StatementParser:
             # Tests that leave a name unassigned if they fail: `mode == "mean"`.
             left = {item.test for item in self._unassigned(body) if not item.holds}
             body = with_modes_closed(body, left) if left else body
-        whole = tuple(body)
+        with_result = tuple(body)  # `body` loses its result below
         if not body:
             raise self._empty()
         result: Node | None = None
@@ -140,7 +140,7 @@ class StatementParser:
             self._check_targets(statements, frozenset(self.scope.targets))
         # After a problem some names are stand-ins: more messages would only follow from it.
         if not self.problems:
-            self._check_assigned(whole)
+            self._check_assigned(with_result)
         raise_all(self.problems)
         above = self._above(last) if result else ()
         text = shown(self.text, self.program.body, statements, result)

@@ -143,10 +143,10 @@ class _BitByBit(ast.NodeTransformer):
         """Replace `a and b and c` by `a & b & c`: for tensors `and` is refused, and `&` works on each element."""
         self.generic_visit(node)
         operator = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
-        first, *others = node.values
+        joined, *others = node.values
         for other in others:
-            first = ast.BinOp(first, operator, other)
-        return first
+            joined = ast.BinOp(joined, operator, other)
+        return joined
 
 
 def is_python(text: str) -> bool:

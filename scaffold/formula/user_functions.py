@@ -106,7 +106,7 @@ def function_in(
         return _whole_file(module, definitions, text)
     else:
         chosen = _choose(functions, function, role, module, text)
-    found = _parameters(chosen, definitions.imports, text)
+    parameter_names = _parameters(chosen, definitions.imports, text)
     lines = text.value.split("\n")
     names = _names_needed(chosen, role, definitions.without(elsewhere))
     origin = Origin(text.value, module, definitions, chosen.name)
@@ -116,7 +116,7 @@ def function_in(
         names -= origin.definitions.functions.keys() | origin.definitions.constants
     return FunctionText(
         _body_of(chosen, lines, text)._replace(origin=origin),
-        found,
+        parameter_names,
         _imports(origin, names, text),
         "\n".join(lines[chosen.lineno - 1 : chosen.end_lineno]),
     )

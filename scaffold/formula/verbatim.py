@@ -172,8 +172,8 @@ class VerbatimParser(StatementParser):
         ended = (*statements, *self._flushed(), Assign(self._absent, result))
         read = tuple(expressions(*ended))
         kept = Kept(reason, self.place(node), *code, ended, (*self.returned, result))
-        whole = "\n".join(filter(None, (code.lines, f"return {code.value}")))
-        body = self.graph.node("body", whole, read)
+        lines = "\n".join(filter(None, (code.lines, f"return {code.value}")))
+        body = self.graph.node("body", lines, read)
         text, place = self.text.value.strip(), self.text.location
         return Formula((), body, text, place, (), self.graph, kept, self.locate)
 
@@ -370,13 +370,13 @@ def _returned(code: str) -> str:
 
 def _stored(module: ast.Module) -> frozenset[str]:
     """Return the names assigned by statements, without the variables of comprehensions, which are unknown outside."""
-    own = {
+    inside = {
         id(inner)
         for node in ast.walk(module)
         if isinstance(node, ast.comprehension)
         for inner in ast.walk(node.target)
     }
-    return frozenset(node.id for node in stores([module]) if id(node) not in own)
+    return frozenset(node.id for node in stores([module]) if id(node) not in inside)
 
 
 def _lists(module: ast.Module) -> frozenset[str]:
