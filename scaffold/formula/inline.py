@@ -702,7 +702,7 @@ class Sites(ast.NodeTransformer):
 
     visit_GeneratorExp = visit_ListComp
 
-    def _written_out(self, node: ast.expr) -> ast.expr | None:
+    def _written_out(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr | None:
         """Return a comprehension as a list of its elements if it calls functions of the file, else None.
 
         A call inlined in it needs statements, and these cannot stand in a comprehension.

@@ -53,13 +53,11 @@ def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
     return body if too_long or any(map(_loops, found)) else found
 
 
-def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None:
-    """Return the elements of a comprehension over a literal, written out; None for any other expression.
+def elements_of(item: Comprehension, taken: Collection[str]) -> list[ast.expr] | None:
+    """Return the elements of a comprehension, written out; None if it is not over literals.
 
     `inline` asks, since a call in a comprehension cannot be inlined. `taken` names hide builtin functions.
     """
-    if not isinstance(item, Comprehension):
-        return None
     return _Unroller(frozenset(), frozenset(taken), {}).elements(item)
 
 

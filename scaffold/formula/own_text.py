@@ -115,11 +115,9 @@ def _of_file(
         body = [item for item in body if not _is_of(layer, item)]
         body.append(_bare_layer(layer, names))
         called = _calls_of_layer(layer, method, entry, inputs)
-    elif entry in origin.module.body:
+    else:
         passed = _arguments(entry.args, inputs)
         called = () if passed is None else (f"return {FILE}()({passed})",)
-    else:
-        return ()
     if not (_with_ending(body, method, after) and called):
         return ()
     inner = (*_imports(origin, known), *_lines(body), f"return {owner or function}")
