@@ -90,7 +90,7 @@ def _kept(derivation: Derivation, found: Explanation) -> list[str]:
         for item in derivation.saved
     ]
     rows += [
-        (kept.name, "on ctx", "no tensor: " + (kept.expression), "")
+        (kept.name, "on ctx", f"no tensor: {kept.expression}", "")
         for kept in derivation.kept
     ]
     return columns(rows) or ["nothing"]

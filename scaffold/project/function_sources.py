@@ -153,7 +153,7 @@ def _standalone_text(function: Defined) -> str:
             else:
                 lines[name] = (value, _line(name, value, one.__name__))
     imports = [
-        text for _, text in lines.values() if text.startswith(("import", "from"))
+        text for _, text in lines.values() if text.startswith(("import ", "from "))
     ]
     others = [text for _, text in lines.values() if text not in imports]
     # Reversed: the function itself, found first, comes last, after all it reads.

@@ -177,6 +177,7 @@ def _configured(place: Path, configuration: Configuration) -> Named | None:
     below, start = _name(place, source)
     for _ in configuration.package.split("."):  # each word is a directory above
         start = start.parent
+    # `below` is "" for the `__init__.py` of the source directory.
     return f"{configuration.package}.{below}".rstrip("."), start
 
 

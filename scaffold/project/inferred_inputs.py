@@ -131,8 +131,7 @@ def inferred_inputs(
     if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
     imported = frozenset(
-        # `import a.b` binds `a`.
-        item.binding.split(".")[0]
+        item.binding
         for position, text in enumerate(raw.get("import", ()))
         for item in parse_imports(text, locate(("import", str(position))))
     )
@@ -188,13 +187,12 @@ def _of_function(
     uses = NameUses(imported, names)
     uses.block(program.body)
     known = {}
-    of_class = "." in name
-    own = _parameters_of_forward(origin, name) if of_class else names
+    own = _parameters_of_forward(origin, name) if "." in name else names
     for item in named:
-        _refuse_function(item, given.get(item.arg), program.text)
-        stated = _declared(item, given.get(item.arg), item is arguments.vararg, origin)
-        found = uses.of.get(item.arg, [Use("unclear", item, "")])  # if never read
         default = given.get(item.arg)
+        _refuse_function(item, default, program.text)
+        stated = _declared(item, default, item is arguments.vararg, origin)
+        found = uses.of.get(item.arg, [Use("unclear", item, "")])  # if never read
         if item is arguments.vararg and stated is None:
             reason = f"the inputs in '*{item.arg}' are unknown"
             stated = _Judged(f"*{item.arg}", reason, item)
@@ -208,7 +206,8 @@ def _of_function(
             by_value = (use.type for use in found if use.takes == "value")
             kind = next(filter(None, by_value), "")
             stated = _Judged(_number(item.arg, kind, ""))
-        if stated is None and default is not None:  # the default is None
+        # By any default but None `_declared` would have decided.
+        if stated is None and default is not None:
             found = [*found, Use("optional", item, "")]
         judged = stated or _from_uses(item.arg, found)
         if item.arg not in own and {use.takes for use in found} == {"value"}:
@@ -442,7 +441,7 @@ def _declared(
         sizes = kind.partition("[")[2].removesuffix("]")
         return _Judged(entry, owned=OWNED[word], shape=sizes)
     if "Tensor" in kind:
-        several = variadic or kind.rpartition(".")[2].partition("[")[0] in SEVERAL
+        several = variadic or word in SEVERAL
         optional = "?" if none or "None" in kind or "Optional" in kind else ""
         return _Judged(f"*{item.arg}" if several else f"{item.arg}{optional}")
     if variadic:
@@ -533,6 +532,7 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     """
     first = {use.takes: use for use in reversed(uses)}
     proving = _conclusive(uses)
+    # A use as a number stays, though it may prove nothing: it leads to a question only.
     by_kind = {
         takes: use
         for takes, use in first.items()
@@ -551,11 +551,8 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     if is_tensor:
         return _Judged(f"{name}{optional}")
     if use := by_kind.get("value"):
-        return _Judged(
-            _number(name, use.type, optional),
-            f"'{name}' is not a tensor: {use.where}",
-            use.node,
-        )
+        reason = f"'{name}' is not a tensor: {use.where}"
+        return _Judged(_number(name, use.type, optional), reason, use.node)
     if use := by_kind.get("operand") or by_kind.get("constant"):
         if by_name and _suggests_a_number(name):
             reason = f"'{name}' looks like a number, not a tensor"

@@ -65,14 +65,15 @@ def _numpy(raw: Raw) -> list[str]:
     [] unless a gradient is stated, or a formula calls `x.numpy()`: NumPy's functions have no rules to derive one by.
     """
     stated = [raw[key] for key in FORMULAS if isinstance(raw.get(key), str)]
-    stated += [text for text in dict(raw.get("grad", {})).values()]
+    stated += dict(raw.get("grad", {})).values()
     trees = [tree for tree in map(_tree, stated) if tree is not None]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    own = raw.get("grad") or raw.get("backward") or "numpy" in attributes
+    # Then NumPy is meant, as no gradient has to be derived through it.
+    no_rule = raw.get("grad") or raw.get("backward") or "numpy" in attributes
     known = re.findall(r"\w+", f"{raw.get('import')} {raw.get('inputs')}")
-    wanted = names - {*known} if own else ()
+    wanted = names - {*known} if no_rule else ()
     return [item for name, item in ARRAYS.items() if name in wanted]
 
 

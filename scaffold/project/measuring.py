@@ -128,6 +128,7 @@ def _refused(name: str, words: str) -> ScaffoldError:
     """Return the error for a variant without a measurement; `words` are the reason."""
     if name == OP:
         hint = "use sizes that it accepts: --sizes 'N=32, D=512, ...=8x64'"
+        # The process says so of a value that is too large (`verify.child.measuring`).
         if "undeclared" in words:
             hint = f"declare the shapes, as --inputs 'x[N, D]', or {hint}"
         return ScaffoldError(f"the op {words}", Location("--sizes"), hint)

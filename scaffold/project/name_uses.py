@@ -197,12 +197,14 @@ class NameUses:
             case ast.Assert(test):
                 self.expression(test, _condition)
             case _:  # a function or a `try`: only its names are known
-                own = {i.arg for i in ast.walk(item) if isinstance(i, ast.arg)}
+                made = {i.arg for i in ast.walk(item) if isinstance(i, ast.arg)}
                 named = [i for i in ast.walk(item) if isinstance(i, ast.Name)]
-                made = own | {i.id for i in named if isinstance(i.ctx, ast.Store)}
+                made |= {i.id for i in named if isinstance(i.ctx, ast.Store)}
                 for inner in named:
+                    # An input may be read before it is assigned there.
                     if inner.id not in made or inner.id in self.own | self.of.keys():
                         self.name(inner.id, _unclear(inner))
+                # Outside a function only its own name is bound.
                 if isinstance(item, ast.FunctionDef):
                     made = {item.name}
                 self.means |= dict.fromkeys(made, NOTHING)
@@ -326,10 +328,7 @@ class NameUses:
             case ast.UnaryOp(ast.Not(), inner):
                 self.expression(inner, _condition)
             case ast.UnaryOp(_, inner):
-                plain = use.takes in ("tensor", "assigned", "moved") or (
-                    use == _unclear(node)  # one with words holds for `-x` too
-                )
-                self.expression(inner, _operand if plain else expected)
+                self.expression(inner, _signed(node, use, expected))
             case ast.Compare(left, operators, others):
                 self.compare([left, *others], operators)
             case ast.BoolOp() | ast.IfExp():
@@ -541,10 +540,10 @@ class NameUses:
             what = _value("int" if name == "range" else "", f"{name} takes a number")
         for value in (*node.args, *(word.value for word in node.keywords)):
             self.expression(value, what)
-        match node.func:  # a method unknown to PyTorch
-            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.own:
-                self.name(owner, _unclear(receiver))
-            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.means:
+        known = self.own | self.means.keys()
+        match node.func:
+            # A value's method that PyTorch lacks; of an unknown name it may be a module's function.
+            case ast.Attribute(ast.Name(owner) as receiver) if owner in known:
                 self.name(owner, _unclear(receiver))
             case ast.Call() | ast.Subscript() | ast.Lambda() | ast.IfExp():
                 self.expression(node.func, _unclear)
@@ -674,6 +673,15 @@ def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
     return _taken(calls, at, dict(enumerate(values)), f"'{operator}'")
 
 
+def _signed(node: ast.UnaryOp, use: Use, expected: Expected) -> Expected:
+    """Return the `Expected` for `x` in `-x`, the `node`: an operand, unless `expected`, which gives that its `use`, says more of `x` as well.
+
+    It does if it wants integers or a number, or if it is unclear, but with words: "torch.add takes a tensor or a number".
+    """
+    plain = use.takes in ("tensor", "assigned", "moved")
+    return _operand if plain or use == _unclear(node) else expected
+
+
 def _element_of(expected: Expected) -> Expected:
     """Return the `Expected` for an element of a tuple, from that for the tuple: of "tuple[int, ...]" each is an "int"."""
 
@@ -707,13 +715,7 @@ def _taken(
         if shown.startswith("math."):
             return Use("value", node, f"{shown} takes a number", "float")
         if not slots:
-            made = is_made_of_numbers(shown.rpartition(".")[2])
-            where = f"{shown} takes numbers"
-            if made:  # a size, or perhaps a float: `torch.full((2,), value)`
-                size = shown.rpartition(".")[2] in OF_SIZES and argument != "dtype"
-                return Use("value", node, where, "int", doubtful=not size)
-            known = is_torch_word(shown.rpartition(".")[2])
-            return _unclear(node) if known else _tensor(node)  # others report it
+            return _without_slot(argument, node, shown)
         if slots[0].takes == "either":
             where = f"{shown} takes a tensor or a number"
             return Use("unclear", node, where, slots[0].type)
@@ -729,6 +731,19 @@ def _taken(
         return _of_slots(slots, node, shown)
 
     return use
+
+
+def _without_slot(argument: Argument, node: ast.expr, shown: str) -> Use:
+    """Return the use of an argument, `node`, that no known signature of the function `shown` has: a size, if it is of `torch.zeros`."""
+    word = shown.rpartition(".")[2]
+    if not is_made_of_numbers(word):
+        # An unknown function is reported when the op is built.
+        return _unclear(node) if is_torch_word(word) else _tensor(node)
+    if argument in ("dtype", "device"):
+        return Use("value", node, f"{shown} takes a {argument}", str(argument))
+    # A size, or perhaps a float: `torch.full((2,), value)`.
+    where, unsure = f"{shown} takes numbers", word not in OF_SIZES
+    return Use("value", node, where, "int", doubtful=unsure)
 
 
 def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:

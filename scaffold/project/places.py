@@ -59,7 +59,7 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
     # An op elsewhere is none of the project's: it is in no manifest, and shares no module of tests.
     joins = configuration.project and out_dir is None and test_dir is None
     root = _root(base, source, tests, moves=not joins)
-    # With `exports`, this run makes the directory a package, if it is not one yet.
+    # With `exports`, this run makes the directory a package, if it is not one yet; never the base itself.
     will_be = configuration.exports and out_dir is None and source != base
     package = _configured_package(configuration, base, source)
     top = base if configuration.project else None  # without one all parents count
@@ -71,6 +71,7 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
         tests=_below(tests, root),
         package=package,
         importable=_is_importable(configuration, base, source, package),
+        # pytest knows no base: it goes up through all directories with an `__init__.py`.
         beside=configuration.prepends
         and _start(source, package) == _start(source, _package(source, will_be)),
         line_length=configuration.line_length,
@@ -244,6 +245,7 @@ def _op_testing(
     its_package = package if beside_ops else _package(path.parent, False, base)
     start = _start(path.parent, its_package)
     will_be = configuration.exports and tests == source != base
+    # As pytest sees it: without a base.
     test_start = _start(tests, _package(tests, will_be))
     importable = (
         _is_importable(configuration, base, source, package)

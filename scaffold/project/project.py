@@ -137,7 +137,10 @@ def new_manifest(configuration: Configuration, op: str) -> str | None:
 
 
 def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
-    """Return the manifest named after the op, `ops/gelu.toml` for `ops/*.toml`; None unless this is the only pattern."""
+    """Return the manifest named after the op, `ops/gelu.toml` for `ops/*.toml`.
+
+    None unless this is the only pattern, with one `*` in the file's name and no other wildcard: what these stand for is not known.
+    """
     if len(patterns) != 1:
         return None
     path = PurePath(patterns[0])

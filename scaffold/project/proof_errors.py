@@ -244,7 +244,10 @@ def _formula(spec: OpSpec, subject: str) -> Formula | None:
 
 
 def _normal(code: str) -> str:
-    """Return Python code as `ast` writes it, to compare code whatever its spacing and quotes; "" if it is invalid."""
+    """Return Python code as `ast` writes it, to compare code whatever its spacing and quotes; "" if it is invalid.
+
+    A formula of one expression, `x * 2`, is run as `return x * 2`: without the `return` it is found in the formula.
+    """
     try:
         return ast.unparse(ast.parse(code.removeprefix("return ")))
     except (SyntaxError, ValueError):

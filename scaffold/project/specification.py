@@ -150,6 +150,7 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
             hint = f"keep one: --{key} '{name or 'NAME'}=...'"
             message = f"'{name}' is given twice"
             raise ScaffoldError(message, Location(f"--{key}"), hint)
+        # A line end stays: the line after it is indented as the others are.
         stated = formula.lstrip(" \t")
         given.places[(key, name)] = _place(key, text, len(text) - len(stated))
         table[name] = stated.rstrip()
@@ -194,6 +195,7 @@ def _number(text: str) -> float | bool | None:
     """Return the number or switch a TOML file would hold for an option's text, "1e-6" or "true"; None if it is neither."""
     if text.lower() in SWITCHES:
         return SWITCHES[text.lower()]
+    # One of more digits is read as a float: `int` refuses thousands of them.
     if re.fullmatch(r"[+-]?[0-9]{1,300}", text):
         return int(text)
     if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
@@ -388,7 +390,7 @@ def _specified(
             inferred = inferred.without_starts(said.raw)
             said = said._replace(raw=inferred.added_to(said.raw))
     built = said and problems.attempt(
-        lambda: _built(said, configuration, read, package, whole="spec" in settings)
+        lambda: _built(said, configuration, read, package, "spec" not in settings)
     )
     problems.raise_found()
     assert said and built and places  # or else there was a problem
@@ -419,9 +421,9 @@ def _op_if_valid(
 
 
 def _built(
-    said: Said, config: Configuration, read: Reader, package: str | None, *, whole: bool
+    said: Said, config: Configuration, read: Reader, package: str | None, infers: bool
 ) -> tuple[OpSpec, Completed]:
-    """Return the op, and its keys with the inferred ones but inputs, such as `outputs`; `whole`: the keys are complete, nothing is inferred.
+    """Return the op, and its keys with inferred ones, such as `outputs`, unless not `infers`; its inputs are inferred before, by the caller.
 
     Some keys are inferred before the op is built, from texts; others after, from its forward, and it is built again with these.
     """
@@ -429,7 +431,7 @@ def _built(
     def built(raw: Mapping[str, Any]) -> OpSpec:
         return build(said.name, raw, said.locate, config, read, package)
 
-    if whole or "forward" not in said.raw:
+    if not infers or "forward" not in said.raw:
         return built(said.raw), Completed(said.raw)
     before = completed(said.raw, said.locate, read)
     spec = built(before.raw)
@@ -463,7 +465,7 @@ def _inferred(said: Said, read: Reader) -> "Inferred | None":
     if "inputs" in said.raw:
         # Only a file can have an nn.Module.
         if not str(said.raw["forward"]).lstrip().startswith("@"):
-            return None  # most ops
+            return None  # most ops, without the import below
         from scaffold.project.inferred_inputs import of_stated_inputs
 
         return of_stated_inputs(said.raw, said.locate, read)
@@ -532,7 +534,7 @@ def _not_defined(name: str, known: Configuration) -> ScaffoldError:
 
         message += ": it is in no manifest, and no option gives its forward"
         ops = open_project(may_lack=True).listed
-        close = f"{meant} else " if (meant := did_you_mean(name, ops)) else ""
+        close = f"{near} else " if (near := did_you_mean(name, ops)) else ""
     hint = (
         f"{close}give its inputs and its forward: --inputs 'x' --forward 'x * 2'{lists}"
     )

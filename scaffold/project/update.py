@@ -280,8 +280,9 @@ def _settled(
     try:
         return Settled(without_conflicts(planned, policy, console), write)
     except ConflictError as error:
-        cannot = policy == "merge"  # the error says why
-        return settled._replace(refusal=error if cannot else _refusal(root, works))
+        # If the policy is to merge, the error says why a file cannot be.
+        refusal = error if policy == "merge" else _refusal(root, works)
+        return settled._replace(refusal=refusal)
 
 
 def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
@@ -473,11 +474,7 @@ def _with_records(
     """
     if not project.configuration.project:
         return resolved
-    done = {
-        change.path
-        for change in resolved.changes
-        if change.verb not in ("skip", "identical") or change.before == change.after
-    }
+    done = {change.path for change in resolved.changes if change.verb != "skip"}
     files: dict[str, str | None] = {}
     for work in works:
         origin = work.op.origin._replace(reads=work.reads)

@@ -116,6 +116,10 @@ def anything(*args):
     return torch.cat(args)
 
 
+def listed(tensors: list[torch.Tensor]):
+    return torch.stack(tensors).sum(0)
+
+
 def helper(x, eps):
     return x / (x.norm() + eps)
 
@@ -198,6 +202,7 @@ def test_what_the_op_imports_is_no_input() -> None:
         ("shifted", "hidden, weight, labels[; int]"),
         ("chosen", "x, labels[; int], on: bool = False"),
         ("variadic", "*tensors, dim: int = 0"),
+        ("listed", "*tensors"),
     ],
 )
 def test_the_signature_of_a_function(function: str, inputs: str) -> None:
@@ -228,6 +233,8 @@ def test_the_signature_of_a_function(function: str, inputs: str) -> None:
         ("x + variance_epsilon", "like a number", "x, variance_epsilon: float"),
         ("math.sqrt(d) * x", "math.sqrt takes a number", "d: float, x"),
         ("torch.zeros(n) + x", "torch.zeros takes numbers", "n: int, x"),
+        ("x + torch.ones(3, dtype=t)", "torch.ones takes a dtype", "x, t: dtype"),
+        ("x + torch.ones(3, device=d)", "torch.ones takes a device", "x, d: device"),
         ("@ops.py:anything", "the inputs in '*args' are unknown", "*args"),
         ("@ops.py:none", "Tensor.sum takes 'dim'", "x, b?, dim: int | None = None"),
         ("@ops.py:helped", "torch.softmax takes 'dim'", "x, tiny: int"),
