@@ -4,7 +4,8 @@ In: an `OpSpec`. Out: the op with `new_x = x + residual` for `x = x + residual`,
 `dtype = x.dtype`. Invariant: it computes the same; a formula with branches or with other targets than names is left as it is.
 
 Words: a value is *static* if it reads attributes, and of tensors only METADATA: no number of a tensor. A whole shape, `s = x.shape`, is
-static and no number, so it keeps its line. `word` is the new name of a bound one.
+static and no number, so it keeps its line. To see what is static, `sized` puts a constant for METADATA, so that the names left in a value
+are of attributes and of tensors whose numbers it reads. `word` is the new name of a bound one.
 """
 
 from dataclasses import replace
@@ -30,11 +31,9 @@ def bound_once(spec: OpSpec) -> OpSpec:
     current: dict[str, Node] = {}
 
     def change(node: Node) -> Node | None:
-        """Return the present name or number of a name that was assigned; None for others."""
         return current.get(node.label) if node.kind == "name" else None
 
     def sized(node: Node) -> Node | None:
-        """Return a constant for `x.shape` and the like, so that the name `x` is left only where numbers of x are read."""
         of_tensor = node.kind == "attribute" and node.label in METADATA
         return graph.constant("0") if of_tensor else None
 

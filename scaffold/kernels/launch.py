@@ -22,9 +22,9 @@ class Kernel:
 
     `first`: the tensor to count rows by, of all rows; `parts`: the number of parts of its rows; `dtypes`: inputs the backward's op does not
     get, `bias`, and the parameter and argument for the dtype of their gradients. `told`: arguments beside tensors, and what each is;
-    `by_sample`: a batch is no more rows, as it sums or repeats some; `shared`: the positions of inputs that all rows share; `several`: it has
-    more others than one; `by`: how a mean
-    divides its sum, ` / rows`, and `shares` the line that divides its gradient so, for the docstring.
+    `by_sample`: a batch is no more rows, as it sums or repeats some; `shared`: the positions of inputs of which several rows read the same
+    numbers; `several`: more than one input is not shared; `by`: how a mean divides its sum, ` / rows`, and `shares` the line that divides
+    its gradient so, for the docstring.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ from scaffold.spec import Dim
 KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
 Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
 MEANINGS: dict[str, Meaning] = {}
-Terms = list[tuple[bool, Value]]
+Terms = list[tuple[bool, Value]]  # of a sum: whether one is added, and its value
 ZEROS = ("zeros_like", "zeros", "new_zeros")
 VARIANCES = ("var", "std")
 SUMS = ("sum_to_size", "summed_to")  # to the shape of an input: they state no dims
@@ -291,6 +291,7 @@ class Lowering:
             case _:
                 node = as_text(op)
         known = evaluated(as_text(op)) if op.rule == "python" else UNKNOWN
+        # `evaluated` calls functions of math, but no `float`.
         known = INFINITE.get(emit(as_text(op)), known)
         if isinstance(known, int | float):  # of functions of math, too
             self.constants[_constant(known)] = emit(as_text(op))
@@ -748,6 +749,7 @@ def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return _with_space(_log_sum_exp(self, value, shift), self.reduced(value, keepdim))
 
 
+# Zeros of any shape are one number, which broadcasts.
 MEANINGS |= dict.fromkeys(ZEROS, lambda *_: Number("0.0"))
 
 

@@ -122,6 +122,7 @@ def _without(
     graph = formula.graph
 
     def read(node: Node) -> object:
+        """Return what is known of a name: whether an optional input is present."""
         if node.kind != "name" or node.label not in names:
             return UNKNOWN
         # None is the value of an absent input here, as in `w is None`, and no "unknown".

@@ -201,6 +201,7 @@ class Taken:
         graph = self.graph
         parts = (graph.node("list", "", found), graph.node("constant", "-1", ()))
         cat = graph.node("attribute", "cat", (graph.name("torch"),))
+        # No lines are left: `_split` filled their values in.
         return (), graph.node("call", "", (cat, *parts))
 
     def _split(self, node: Node, values: Mapping[str, Node]) -> tuple[Node, ...] | None:

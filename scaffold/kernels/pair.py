@@ -75,6 +75,7 @@ ROWS = "*rows"
 CASTS = {"float": "torch.float32", "double": "torch.float64"}
 SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
 REAL = ("real", "group")  # kinds of values with a dtype to compute in
+# Of an argument without brackets, so that the pattern finds its end.
 SOFTMAX = re.compile(r"torch\.softmax\(([^(),]+), (?:dim=)?-1\)")
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 
@@ -209,6 +210,7 @@ def _is_float32(op: Op) -> bool:
 
     An op of "own" dtype and no policy, or a value without floating-point numbers, does not take its arguments' dtype.
     """
+    # "own" is a mere default for the engine's own ops (of category "graph"), as lists and items.
     policy, dtype, floating = op.facts.autocast, op.facts.dtype, op.kind in REAL
     if op.facts.category != "graph" and (not floating or dtype == "own" and not policy):
         return False
@@ -344,6 +346,7 @@ def _over_elements(spec: OpSpec) -> OpSpec:
         raise UnsupportedError("its inputs have several shapes")
 
     def dims(item: TensorInput) -> tuple[Dim, ...]:
+        """Return `()` or `(1,)` of a scalar, else the one dim of a flat tensor."""
         given = spec.dims(item.name)
         return given if given in SCALARS else (ROWS,)
 
@@ -658,6 +661,7 @@ def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]
         value, summed = finished(lowering, op, item.name)
         if not summed:
             value = lowering.named(value, name, own=True)
+        # The program has one such expression (`RowProgram.factored`), for the docstring.
         if len(spec.differentiable) == 1:
             factored(lowering, value, grad_name(spec, spec.outputs[0].name))
         pieces = ((None, lowering.selected(value)),)

@@ -42,7 +42,7 @@ from scaffold.spec import OpSpec, is_leading
 Given = Mapping[str, str]
 Bound = tuple[str, dict[str, str]]
 FUNCTIONAL = "torch.nn.functional."
-SINGULAR = {"weight", "pos_weight"}  # of losses: left alone
+WEIGHTS = {"weight", "pos_weight"}  # of losses: FORMULAS have none
 DIFF, LENGTH = "({input} - {target})", "norm(dim=-1, keepdim=True).clamp(min={eps})"
 # A call, the arguments it has, and its formula.
 FORMULAS = {
@@ -59,7 +59,7 @@ FORMULAS = {
     "F.huber_loss reduction='none'": f"torch.where({DIFF}.abs() <= {{delta}}, 0.5 * {DIFF} ** 2, {{delta}} * ({DIFF}.abs() - 0.5 * {{delta}}))",
     "F.smooth_l1_loss reduction='none'": f"torch.where({DIFF}.abs() < {{beta}}, 0.5 * {DIFF} ** 2 / {{beta}}, {DIFF}.abs() - 0.5 * {{beta}})",
 }
-ALONG = {"F.normalize": "input", "F.cosine_similarity": "x1"}  # along one dim
+ALONG = {"F.normalize": "input", "F.cosine_similarity": "x1"}  # whose last dim it is
 CLASSES = ("F.cross_entropy", "F.nll_loss")
 LAST = r"(?P<owner>.+)\.(?:shape\[-1\]|size\(-1\))"
 FLAT = re.compile(rf"(.+)\.(?:(?:view|reshape)\(-1, {LAST}\)|flatten\(0, (-2|1)\))")
@@ -223,7 +223,7 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     said = {f"{key}={x}{end}" for key, x in given.items() for end in ("", ".0")}
     for call, text in FORMULAS.items():
         known, *wanted = call.split()
-        if known == name and said.issuperset(wanted) and not given.keys() & SINGULAR:
+        if known == name and said.issuperset(wanted) and not given.keys() & WEIGHTS:
             return text.format_map({key: f"({text})" for key, text in given.items()})
     return None
 
@@ -404,7 +404,7 @@ def _reduced_loss(
     `F.cross_entropy(x.view(-1, x.size(-1)), t.view(-1))` is read without the views. A mean over classes counts targets not ignored.
     """
     kind = given["reduction"].strip("'")
-    if kind == "none" or given.keys() & SINGULAR:
+    if kind == "none" or given.keys() & WEIGHTS:
         return None
     rest = {key: text for key, text in given.items() if key != "reduction"}
     flat = FLAT.fullmatch(given.get("input", ""))

@@ -468,10 +468,10 @@ def _returned_at_once(
     # `grad_x += y` has no value to return, and a comment needs the line below it.
     if last.operator or last.comments:
         return None
-    own = emit(last.value)
+    gradient = emit(last.value)
     values, named = (
         [text if item.name == name else none_for(spec, item) for item in spec.inputs]
-        for text in (own, target)
+        for text in (gradient, target)
     )
     # The names a checker knows to be tensors: what comes from `ctx` is `Any`.
     tensors = frozenset(name.lstrip("*") for name in grad_names(spec))
@@ -481,10 +481,10 @@ def _returned_at_once(
             f"{target}{': Tensor' * annotated} = {values[0]}",
             f"return {target}",
         ]
-    inline, apart = (f"return {', '.join(each)}" for each in (values, named))
+    inline, by_name = (f"return {', '.join(each)}" for each in (values, named))
     # A line of its own for the gradient helps only if the return then fits.
-    if len(values) > 1 and len(inline) > _width(derivation) >= len(apart):
-        return [*emit_lines(before), f"{target} = {own}", apart]
+    if len(values) > 1 and len(inline) > _width(derivation) >= len(by_name):
+        return [*emit_lines(before), f"{target} = {gradient}", by_name]
     return [*emit_lines(before), inline]
 
 

@@ -193,6 +193,7 @@ def _items(body: str) -> list[str]:
 
 
 def _commas(body: str) -> Iterator[int]:
+    """Yield the positions of the outermost commas; none is 0, so that `any` tells whether there are some."""
     for position, char, depth in _outside_strings(body):
         if char == "," and depth == 0:
             yield position

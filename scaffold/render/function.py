@@ -342,7 +342,7 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
     read = {item.name for item in spec.inputs if _mentions(text, item.name)}
     if not read:
         return []
-    starred = not spec.is_library  # ... has a list for any number of tensors
+    starred = not spec.is_library  # a registered op has a list for a variadic input
     # Of `*xs` alone `inputs` already is the tuple of the tensors.
     if starred and len(spec.inputs) == 1 and getattr(spec.inputs[0], "variadic", False):
         return [f"{spec.inputs[0].name} = inputs"]
@@ -389,8 +389,9 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
     ]
     # Intermediates without a gradient of their own are marked as constants. With a jvp, each has
     # a tangent, used by forward mode to differentiate the backward reading it.
-    apart = derivation.jvp is None and not leads_back(spec, derivation)
-    if derivation.style != "combined" and apart:
+    detached = derivation.jvp is None and not leads_back(spec, derivation)
+    # A combined forward returns no intermediates.
+    if derivation.style != "combined" and detached:
         # `handed`: (gradient, intermediate), for those with an incoming gradient.
         led = {name for _, name in derivation.incoming.handed}
         constant += [name for name in derivation.intermediates if name not in led]
@@ -408,17 +409,10 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
 
 
 def _marks_of_dirty(spec: OpSpec) -> list[str]:
-    """Return the `mark_dirty` calls for inputs changed in place; they take no None, so an optional tensor is marked only if present."""
-    optional = {item.name for item in spec.tensors if item.optional}
-    sure = [name for name in spec.dirty if name not in optional]
+    """Return the `mark_dirty` call for inputs changed in place, none of which is optional; [] if there are none."""
     several = variadic_names(spec)
-    listed = ", ".join(f"*{name}" if name in several else name for name in sure)
-    lines = [f"ctx.mark_dirty({listed})"] if sure else []
-    for name in spec.dirty:
-        if name in optional:  # a second call would replace the first
-            every = ", ".join(dict.fromkeys((*sure, name)))
-            lines += [f"if {name} is not None:", f"    ctx.mark_dirty({every})"]
-    return lines
+    listed = ", ".join(f"*{name}" if name in several else name for name in spec.dirty)
+    return [f"ctx.mark_dirty({listed})"] if listed else []
 
 
 def _marked(spec: OpSpec, output: Output) -> bool:

@@ -123,6 +123,7 @@ def import_lines(spec: OpSpec, package: str) -> tuple[str, ...]:
 
 
 def _takes(spec: OpSpec) -> str:
+    """Return the test for the kernels being importable, and for these inputs."""
     module, names = module_of(spec), ", ".join(item.name for item in spec.tensors)
     return f"{module} is not None and {module}.takes({names})"
 

@@ -102,6 +102,7 @@ def as_svg(diagram: Diagram) -> str:
     edges = _edges(diagram)
     layout = arranged(boxes, edges)
     title = [diagram.name, *_bytes(diagram)]
+    # The frames (`_panels`) reach 12 beyond the boxes on each side, with a title above.
     head = MARGIN + LINE * len(title) + 28
     width = max(layout.width, LETTER * max(map(len, title))) + 2 * MARGIN + 24
     height = layout.height + head + MARGIN + 12

@@ -69,7 +69,7 @@ def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     """Return the body of a function of the inputs and `grad_output` that returns the gradients as the user stated them.
 
     A test compares backward with it at kinks, where autograd's gradient may be another one. () unless each is one expression of these, of
-    an op with a single output.
+    an op with a single output. () also for optional or variadic inputs, changes in place, and random numbers.
     """
     formulas = dict(spec.gradients)
     known = {item.name for item in spec.inputs} | {"grad_output", "torch", "F", "math"}
