@@ -199,6 +199,7 @@ def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
         match product:
             case (NamedSize() as name,) if name not in _names(rest):
                 value = divided(times(-1, rest), count)
+                # Not of `N == 0`, which is for empty tensors alone.
                 if value is not None and rest != 0:
                     found.append((name, value))
     # Of `E == D - 1` not E, which may be negative there, but `D`, which is `E + 1`.

@@ -81,7 +81,10 @@ def is_free(op: Op) -> bool:
 
 
 def is_dear(op: Op) -> bool:
-    """Return whether a value is expensive, so it should be computed only once: a reduction, or two passes and more."""
+    """Return whether a value is expensive, so it should be computed only once: a reduction, or two passes and more.
+
+    A mask or a Python value is not.
+    """
     if is_free(op) or op.kind not in (*PLAIN, "int", "group"):
         return False
     return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)

@@ -277,7 +277,7 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
     )
     if operand is None:
         return plain
-    # A size of 1 may be broadcast, so it says nothing. The others tell the sizes of the first factor, the cotangent.
+    # A size of 1 may be broadcast, so it says nothing. The others tell the sizes of the cotangent, the first one.
     sure = all(
         item.shape.dims is not None
         and item.shape.lead is None
@@ -360,7 +360,7 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
 
     None unless `g` is an expanded scalar.
     """
-    if g.rule == "neg":
+    if g.facts.operator == "-" and len(g.args) == 1:
         whole = _of_mask(make, x, mask, g.args[0])
         return None if whole is None else make.neg(whole)
     more = (x.shape.rank or 0) - (mask.shape.rank or 0)  # dims of x behind the mask's
@@ -468,7 +468,7 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     rows, columns = as_matrix(make, x, x, -2), as_matrix(make, y, y, -1)
     left = make.matmul(wide, make.mH(columns))
     right = make.matmul(make.mH(rows), wide)
-    # The caller sums `left` to x, of a vector over its one row. The one column of a vector y is squeezed here.
+    # The caller sums `left` to x, of a vector over its row. The one column of a vector y is squeezed here.
     if columns is not y:
         narrow = make.squeeze(right, make.const(-1))
         right = unless_vector(make.program, right, narrow, y)
@@ -653,6 +653,7 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
         return [(x, reshape_as(make, g, x))]
     parts, dim = x.args
     places = [shapes.from_end(x.shape, dim_of(item)) for item in (*ends, dim)]
+    # Only the last two dims flattened, of parts stacked along the last one.
     if places != [-2, -1, -1]:
         return [(x, reshape_as(make, g, x))]
     none, count = make.const(None), make.const(len(parts.args))

@@ -550,7 +550,10 @@ def number_at(make: Maker, numbers: Op, at: Op) -> Op:
 
 @word
 def default_eps(make: Maker, x: Op) -> Op:
-    """Return the `eps` of `F.rms_norm` if none is given: of the dtype of `x`, or of float32, in which PyTorch computes half precision."""
+    """Return the `eps` of `F.rms_norm` if none is given, by the dtype of `x`; at most the one of float32.
+
+    PyTorch computes half precision in float32.
+    """
     program = make.program
     torch = program.graph.name("torch")
     single = program.static(program.graph.node("attribute", "float32", (torch,)))

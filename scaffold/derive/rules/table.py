@@ -248,9 +248,8 @@ class Table:
         """
         key = (rule.op, parameter)
         if key not in self._gradients:
-            scope = Scope(self.scope(rule))
             self._gradients[key] = tuple(
-                self._parsed(text, scope, rule) for text in rule.formulas[parameter]
+                self._parsed(text, rule) for text in rule.formulas[parameter]
             )
         return self._gradients[key]
 
@@ -261,17 +260,15 @@ class Table:
         if parameter not in rule.fused:
             return None
         if key not in self._gradients:
-            text, scope = rule.fused[parameter], Scope(self.scope(rule))
-            self._gradients[key] = (self._parsed(text, scope, rule),)
+            self._gradients[key] = (self._parsed(rule.fused[parameter], rule),)
         return self._gradients[key][0]
 
     def tangent(self, rule: Rule, parameter: str) -> Node:
         """Return the formula of a parameter's term of the result's tangent, for forward mode; it reads `tangent`, the parameter's own."""
         key = (rule.op, f"{parameter} tangent")
         if key not in self._gradients:
-            scope = Scope(self.scope(rule) | {"tangent"})
             self._gradients[key] = (
-                self._parsed(rule.tangents[parameter], scope, rule),
+                self._parsed(rule.tangents[parameter], rule, "tangent"),
             )
         return self._gradients[key][0]
 
@@ -294,15 +291,11 @@ class Table:
 
     def parts(self, rule: Rule) -> Node | None:
         """Return the call of a rule in parts, over its parameters; None without them."""
-        if rule.parts is None:
-            return None
-        return self._parsed(rule.parts, Scope(self.scope(rule)), rule)
+        return None if rule.parts is None else self._parsed(rule.parts, rule)
 
     def condition(self, rule: Rule) -> Node | None:
         """Return the test of a rule's `when`, over its parameters; None without one."""
-        if rule.when is None:
-            return None
-        return self._parsed(rule.when, Scope(self.scope(rule)), rule)
+        return None if rule.when is None else self._parsed(rule.when, rule)
 
     def scope(self, rule: Rule) -> frozenset[str]:
         """Return the names the formulas of a rule may read: its parameters, results and cotangents, those of `let`, primitives, words."""
@@ -311,9 +304,12 @@ class Table:
         known = own | results | {*rule.cotangents, *rule.let}
         return frozenset(known | set(self.names()) | BUILDERS.keys())
 
-    def _parsed(self, text: str, scope: Scope, rule: Rule) -> Node:
-        """Return a formula of one line as a node, with the names of `let` expanded; raise `ScaffoldError` for a name outside `scope`."""
-        values = self._let(rule)
+    def _parsed(self, text: str, rule: Rule, *more: str) -> Node:
+        """Return a formula of one line as a node, with the names of `let` expanded.
+
+        Raise `ScaffoldError` for a name outside the rule's `scope`, but for those in `more`.
+        """
+        values, scope = self._let(rule), Scope(self.scope(rule).union(more))
         place = Location(f"rule {rule.name}")
         node = parse(Text(text, place), scope, self.graph).result
         assert node is not None  # without `targets` a formula has a result
@@ -325,8 +321,7 @@ class Table:
             values = self._lets[rule.op] = dict[Node, Node]()
             for name, text in rule.let.items():
                 # Entered so far are those above it, by which it is expanded.
-                value = self._parsed(text, Scope(self.scope(rule)), rule)
-                values[self.graph.name(name)] = value
+                values[self.graph.name(name)] = self._parsed(text, rule)
         return self._lets[rule.op]
 
 
