@@ -100,6 +100,7 @@ class KernelBody:
         # Last those that one gradient alone reads: as that may make them None, they tell no shape.
         first = sorted(able, key=lambda x: (x.part is None, x.name in self.sole))
         self.lead = next(iter(first), None)
+        # The count that a mean divides by reads these whatever gradient is asked for.
         always = total.read if total else set()
         names = {item.name for item in spec.tensors} - {*self.absent, *always}
         self.sole_readers = {x: y for x in names if (y := self._sole_reader(x))}

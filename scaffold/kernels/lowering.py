@@ -683,7 +683,7 @@ def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     if (value.kind, op.kind) != ("real", "real"):
         raise UnsupportedError(f"{op.rule} of a value that is not real")
     single = op.rule == "to" and emit(as_text(op.args[1])) == "torch.float32"
-    if op.rule == "float" or single:  # of float64, too
+    if op.rule == "float" or single:
         return Apply("float", (("x", value),), value.space)
     return value
 

@@ -70,6 +70,7 @@ def unpacked(spec: OpSpec) -> Packed:
     if rows & _read(lines, result):
         lines, result = taken.halves(lines, result)
     rows = {row for row, _ in taken.parts.values()}
+    # The name of a part may also get another value, and stand for that below.
     if rows & _read(lines, result) or {*taken.parts} & written(*lines):
         raise UnsupportedError(f"'{min(rows)}' is read both whole and in parts")
     if len({part.of for _, part in taken.parts.values()}) > 1:
@@ -78,6 +79,7 @@ def unpacked(spec: OpSpec) -> Packed:
     outputs, result = _outputs(spec, result, found)
     formula = replace(formula, statements=lines, result=result)
     given = tuple(Output(name) for name in outputs) or spec.outputs
+    # Without `require`: the op's forward checks it before it asks the kernels.
     found = replace(found, forward=formula, outputs=given, require=())
     return Packed(found, taken.parts, outputs, tuple(taken.removed))
 
