@@ -446,13 +446,9 @@ def diagonal(program: Program, args: Args) -> Shape | None:
     if main and ends and dims and args["x"].shape.trailing > 1:
         return Shape(dims[:-1]) if dims[-1] == dims[-2] else None
     # `x.diagonal()` of one matrix has the dims 0 and 1.
-    plain = main and literal(args["dim1"]) in (0, -2)
+    plain = main and literal(args["dim1"]) in (0, -2) and args["x"].shape.lead is None
     square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
-    return (
-        Shape(dims[:1])
-        if dims and square and plain and args["x"].shape.lead is None
-        else None
-    )
+    return Shape(dims[:1]) if dims and square and plain else None
 
 
 # --- Shapes of losses: a scalar, or one loss per element or example.

@@ -161,9 +161,8 @@ class Broadcast(Origin):
     def rank(self) -> int | None:
         """Return the largest rank of the parts; None if one is unknown."""
         ranks = [part.rank for part in self.parts]
-        return (
-            None if None in ranks else max(rank for rank in ranks if rank is not None)
-        )
+        known = [rank for rank in ranks if rank is not None]
+        return max(known) if len(known) == len(ranks) else None
 
     @property
     def least(self) -> int:

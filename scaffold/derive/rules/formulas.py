@@ -175,10 +175,8 @@ class FormulaEvaluator(Evaluator):
         named = {key: self.value(arg) for key, arg in keywords(node).items()}
         if callee.label in WORDS:
             return WORDS[callee.label](self.make, *values)
-        if callee.label in (
-            "min",
-            "max",
-        ):  # Python's: for tensors, the table has `minimum`
+        # Python's own: for tensors, the table has `minimum` and others.
+        if callee.label in ("min", "max"):
             return self.program.called(callee.label, *values)
         if callee.label not in self.table:
             raise UnsupportedError(f"{callee.label} in a formula")
