@@ -59,8 +59,7 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
     """
     position = spec.index(name)
     item = spec.inputs[position]
-    # An `Attribute` has no `variadic`: it is one value.
-    if getattr(item, "variadic", False) and (flat or not spec.is_library):
+    if is_variadic(item) and (flat or not spec.is_library):
         # A slice to the end: a variadic input is the last.
         return (
             f"ctx.needs_input_grad[{position}:]" if position else "ctx.needs_input_grad"

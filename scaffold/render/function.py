@@ -170,7 +170,7 @@ def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
     """Return the return type of `backward`, read off its lines: `Tensor`, or a tuple with one per input; `Tensor | None` if one may be None."""
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
-    single = len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False)
+    single = len(spec.inputs) == 1 and not is_variadic(spec.inputs[0])
     # In a tuple any None is a gradient; of a sole one only what is returned or assigned.
     none = NO_GRADIENT if single else NONE
     one = "Tensor | None" if none.search("\n".join(body)) else "Tensor"
@@ -344,7 +344,7 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
         return []
     starred = not spec.is_library  # a registered op has a list for a variadic input
     # Of `*xs` alone `inputs` already is the tuple of the tensors.
-    if starred and len(spec.inputs) == 1 and getattr(spec.inputs[0], "variadic", False):
+    if starred and len(spec.inputs) == 1 and is_variadic(spec.inputs[0]):
         return [f"{spec.inputs[0].name} = inputs"]
     targets = []
     for item in spec.inputs:

@@ -200,6 +200,7 @@ def _boxes(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[s
         lines = code_of(item)
         for at, line in enumerate([*lines, *item.detail]):
             style = ' class="dim"' if at >= len(lines) else ""
+            # SVG places a text by its baseline, 12.5 below the top of its line.
             yield (
                 f'<text{style} x="{x + PADDING:.1f}" y="{y + PADDING / 2 + LINE * at + 12.5:.1f}">'
                 f"{escape(line)}</text>"
