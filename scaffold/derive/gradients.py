@@ -609,6 +609,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
             # What other gradients read as well stays as it is.
             kept = {*held, *(op for root in others for op in root.walk())}
             renew(item.name, present(make, roots[item.name], item.name, kept))
+    # Where forward saves locals, the logarithms may be saved; else they would be computed again for these alone.
     if not (spec.forgoes_second or spec.once_differentiable or returns_saved(spec)):
         there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)

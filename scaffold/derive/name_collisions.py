@@ -66,6 +66,7 @@ def rebound(
     # Its test is to read the outer value: only the branches get the new name.
     tested = isinstance(head, If) and name in head.test.names()
     if isinstance(head, If) and (is_dead or tested or name in surely_written(head)):
+        # Unless it is dead, lines behind the `if` may read it: unknown in a branch.
         inner = read_after if is_dead else None
         body, orelse = (
             (

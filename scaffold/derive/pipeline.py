@@ -288,14 +288,12 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
     context = context_of(spec, handed, names, missing, origins)
-    # After ctx: a saved local may have to be returned or copied, and the names that
-    # fill ctx are known.
+    # After ctx: a saved local may have to be returned or copied, and the names that fill ctx are known.
     forward = forward_that_saves(spec, maths, reuse, context.saved)
     forward = with_input_names(spec, maths, forward, context)
     lines = _of_results(spec, source, handed.lines) if forward.extra else handed.lines
     if maths.derived.issuperset(item.name for item in spec.differentiable):
-        # After ctx, as it reads `ctx.needs_input_grad` itself.
-        lines = with_output_masks(spec, source.graph, lines)
+        lines = with_output_masks(spec, source.graph, lines)  # it reads ctx itself
     elements, lines = element_lines(spec, lines)
     return Derivation(
         **forward._asdict(),

@@ -511,9 +511,8 @@ class _Rewriter:
         `there` maps a saved tensor to the gradients under whose tests it is available.
         """
         self.graph, self.origins = graph, origins
-        self.there = there  # the gradients for which a tensor is available
-        self.spec = spec
-        self.coming, self.assigned = coming, assigned  # gradients; all names
+        self.spec, self.there = spec, there
+        self.coming, self.assigned = coming, assigned
         self.attributes = {item.name for item in spec.attributes}
         self.inputs = {item.name: item for item in spec.tensors}
         self.outputs = {item.name: item for item in spec.outputs}

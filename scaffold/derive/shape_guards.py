@@ -645,19 +645,18 @@ def _test(part: Part, required: Part | Place | int | None) -> str:
 def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
     """Return all or some dims of an earlier input with the same sizes: `x.shape`, `x.shape[:2]`; else None.
 
-    One comparison then tests the whole shape.
+    One comparison then tests the whole shape. It is known in full, so no `...` is in it: those may be other dims in each input.
     """
     count = len(known.dims)
     for other in _before(known, others):
         dims = other.dims
-        if other.item.optional or other.item.dims is None:
+        if other.item.optional:
             continue
         if dims == known.dims:
             return Part(Place(other.item, 0), count)
         if count < 2 and not leading(known.dims):  # one size is compared by itself
             continue
-        # `...` may be other dims in each input.
-        if ANY_DIMS not in dims[-count:] and dims[-count:] == known.dims:
+        if dims[-count:] == known.dims:
             return Part(Place(other.item, len(dims) - count), count)
         if dims[:count] == known.dims:
             return Part(Place(other.item, 0), count)

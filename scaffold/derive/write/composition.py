@@ -105,25 +105,20 @@ class _Known:
         roles = self.maths.roles
         lines = [item for block in blocks for item in block.statements]
         wanted = dict.fromkeys(filter(roles.__contains__, _assigned(lines)))
-        if not wanted:
-            return blocks
         kinds = kinds_of_inputs(self.spec).after(lines)
-        found = [*blocks]
-        inside = [_names(block.statements) for block in blocks]
+        found, inside = [*blocks], [_names(block.statements) for block in blocks]
         free = [_free(block.statements) for block in blocks]
 
         def may_take(name: str, role: str, at: int) -> bool:
-            """Can `name` be called `role` in block `at`? No other block has it, or only others under a test, for a tensor of their own.
-
-            A type checker refuses a name that is a tensor in one branch and a number in another.
-            """
+            """Can `name` be called `role` in block `at`? No other block has it, or only others under a test, for a tensor of their own."""
             if role in self.fixed | RESERVED or role in inside[at]:
                 return False
             others = [k for k, names in enumerate(inside) if role in names]
             branches = all(blocks[k].serves != self.every for k in (at, *others))
-            own = branches and not any(role in free[k] for k in others)
+            separate = branches and not any(role in free[k] for k in others)
+            # A type checker refuses a name for a tensor here and a number there.
             tensors = {kinds.of_name(name), kinds.of_name(role)} == {"tensor"}
-            return not others or (own and tensors)
+            return not others or (separate and tensors)
 
         for name in wanted:
             at, *more = (k for k, names in enumerate(inside) if name in names)

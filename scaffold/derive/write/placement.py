@@ -181,11 +181,10 @@ def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
     if not same:
         return None
     block, between = blocks[same[-1]], blocks[same[-1] + 1 :]
-    if any(
-        not other.serves > block.serves
-        or any(depend(one, two) for one in block.statements for two in other.statements)
-        for other in between
-    ):
+    later = [item for other in between for item in other.statements]
+    if not all(other.serves > block.serves for other in between):
+        return None
+    if any(depend(one, two) for one in block.statements for two in later):
         return None
     blocks[same[-1] :] = [*between, block]
     return len(blocks) - 1

@@ -131,7 +131,7 @@ class Printer:
             self.in_place = InPlace(self.graph, self.node, self.by_rule, temporaries)
         self.written = {} if written is None else written
 
-    def at(self, scope: Scope) -> "Printer":
+    def in_scope(self, scope: Scope) -> "Printer":
         """Return a printer of the same values in another scope, for a line under other tests."""
         common = self.applier, self.holders, self.names, self.owners, self.asked
         return Printer(*common, self.temporaries, scope, self.written, self.dialect)
@@ -634,7 +634,7 @@ class Printer:
         except UnsupportedError:
             gradient, tests = self.scope
             inner = Scope(gradient, (*tests, (choice.test, at)))
-            return self.at(inner).branch(choice, value)
+            return self.in_scope(inner).branch(choice, value)
 
     def branch(self, choice: Op, value: Op) -> Node:
         """Return the value of one branch of `choice`, as it stands in an `if`; a 0 where the other branch is a tensor becomes zeros.

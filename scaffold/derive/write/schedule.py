@@ -138,9 +138,11 @@ def guard_of(
     None if there is no such test, or if `is_met` is False: some reader of the value stands where the need is not met, and would
     lack the value. A need is the name of an input, or an outcome: a test, with 0 for true and 1 for false.
     """
+    if not is_met(need):
+        return None
     if not isinstance(need, str):
-        return need if need[0] in tests and is_met(need) else None
-    for test in filter(_asks_presence, tests) if is_met(need) else ():
+        return need if need[0] in tests else None
+    for test in filter(_asks_presence, tests):
         for at in (0, 1):
             if implies(test, at, need):
                 return test, at
@@ -421,13 +423,12 @@ def _guarded(
         )
 
     for need in sorted(safe.needs(op), key=_need_order):
-        if need not in present and not any(
-            meets(pair, need) for pair in (*around, *shared)
-        ):
-            guard = guard_of(need, tests_there, is_met)
-            if guard is None:  # no test says when the value can be computed
-                return None
-            shared = guarded_by(guard, need, shared)
+        if need in present or any(meets(pair, need) for pair in (*around, *shared)):
+            continue
+        guard = guard_of(need, tests_there, is_met)
+        if guard is None:  # no test says when the value can be computed
+            return None
+        shared = guarded_by(guard, need, shared)
     # A test decided by another one is not asked again.
     shared = [
         pair for pair in shared if not any(decides(*other, *pair) for other in shared)

@@ -193,7 +193,7 @@ def _with_shapes_of_others(
         longer = longer and not any(map(is_dear, down_to(unsolved - found, saved)))
         if len(found) < len(unsolved) and other.asked <= attempt.asked and not longer:
             best, unsolved = other, found
-        elif found <= last:
+        elif found <= last:  # all of these are asked last already
             return best
         last |= found  # one of them may tell it in the place of another
     return best
@@ -294,8 +294,9 @@ def _first_fit(
         names = _repeated(backward.forward.statements, found.statements)
         # Without them as sources, a shape is asked for that only they have.
         late = not sources and _asks_inside(found.asked, own)
-        if not (late or names & {*own.values()}):
-            return found
+        if late or names & {*own.values()}:
+            continue
+        return found
     return _attempt(backward, new, {}, {}, in_place, last)
 
 
@@ -877,7 +878,7 @@ class _Writer:
         tests = tuple((self.program.ops[step].test, at) for step, at in steps)
         present = self.known.present
         gradient = next((present[step] for step, _ in region if step < 0), None)
-        return self.printer.at(Scope(gradient, tests))
+        return self.printer.in_scope(Scope(gradient, tests))
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
         """Return the statements to bind a name to the value of an op: one assignment, an `if`, or the lines of a pullback."""
@@ -968,9 +969,9 @@ class _Writer:
             return ()
         if value in self.names or value in self.emission.own:
             return ()
-        # The comment is only a help: without a text for the value there is none.
+        # The comment is only a help: there is none without a text for the value, nor with a long one.
         try:
-            text = emit(self.known.words.at(scope).expression(value))
+            text = emit(self.known.words.in_scope(scope).expression(value))
         except (UnsupportedError, UnknownShapeError):
             return ()
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()

@@ -224,6 +224,7 @@ class Namer:
         base, given = _viewed(value), self.given.items()
         others = {f"{sign}grad_{name}" for op, name in given if _viewed(op) is not base}
         stems = [stem for stem in self.stems[key] if stem not in others]
+        # After its forward value, or the named multiple of that: `grad_scores`.
         named = value_name or (self._multiple(value) if not sign else "")
         first = (f"{sign}grad_{named}",) if named else ()
         return (*first, *stems) or self.stems[key]
@@ -335,8 +336,9 @@ class Namer:
         if op in self.of:
             return self.of[op]
         choice = self.sides.get(op)
-        unnamed = choice is not None and choice not in self.all_named
-        return self._value(choice) if unnamed else None
+        if choice is None or choice in self.all_named:
+            return None
+        return self._value(choice)
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
         """Yield names for the part of the cotangent of `value` that comes from one `reader`: `grad_x_via_xz`, from `xz = x * z`."""
@@ -377,14 +379,14 @@ class Namer:
                 yield user.facts.argument
 
     def _roles(self, op: Op) -> list[str]:
-        """Return words for a value, best first; a cast or a copy has those of its argument."""
+        """Return words for a value, best first: a cast in the forward has those of its argument, one of the engine's adds `_cast`."""
         if op not in self.roles:
             if _is_cast_if_given(op):
                 self.roles[op] = self._roles(op.args[0])
             elif op.rule == "cast":
                 self.roles[op] = self._cast_of(op.args[0])
+            # The facts of a cast, `x.float()`: it may return its argument, and says its own dtype.
             elif op.facts.memory == "same" and op.facts.dtype != "promoted":
-                # A cast to another dtype keeps the role.
                 self.roles[op] = self._roles(op.args[0])
             else:
                 self.roles[op] = self._roles_played(op)
