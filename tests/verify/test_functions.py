@@ -320,6 +320,36 @@ class Product(Function):
 """
 
 
+DOUBLED_IN_PLACE = """
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+
+class SquareOfDoubled(Function):
+    @staticmethod
+    def forward(ctx, *xs):
+        ctx.save_for_backward(*[x.clone() for x in xs])
+        return sum(x.mul_(2).square() for x in xs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        return tuple(8 * x * grad for x in ctx.saved_tensors)
+"""
+
+
+def test_changed_tensors_of_a_variadic_input_are_copied_for_other_checks(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "doubled.py"
+    path.write_text(DOUBLED_IN_PLACE)
+    (meant,) = find_functions((str(path),)).meant
+    (function,) = meant.functions
+    (verdict,) = judge([Question(meant, function, Stated())], sys.executable, LIMIT, 1)
+    failed = {one.name for one in verdict.checks if one.status == "failed"}
+    assert failed == {"inputs stay as they are"}
+
+
 @pytest.mark.parametrize(
     ("inputs", "call"),
     [

@@ -41,10 +41,7 @@ def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     """
     # The gradient of a leaf that is itself an output is its grad_output.
     outputs = _call(checks, inputs)
-    leaves = tuple(
-        x.clone().requires_grad_(x.is_floating_point() or x.is_complex())
-        for x in outputs
-    )
+    leaves = tuple(x.clone().requires_grad_(_is_smooth(x)) for x in outputs)
     # `gradients` takes what the op returns: a tuple, or one tensor.
     given = leaves if isinstance(checks.OPERATOR(*inputs), tuple) else leaves[0]
     found = iter(checks.gradients(given, leaves))
@@ -203,10 +200,14 @@ def _as_end(output: Tensor) -> Tensor:
     For constant outputs too, backward of a Function is called with a grad_output, and `checks.gradients` draws one for each: the reference
     has to take as many.
     """
-    plain = output.is_floating_point() or output.is_complex()
-    if output.requires_grad or not plain:
+    if output.requires_grad or not _is_smooth(output):
         return output
     return output.detach().requires_grad_()
+
+
+def _is_smooth(output: Tensor) -> bool:
+    """Return whether an output may have a gradient, as integers and bools may not."""
+    return output.is_floating_point() or output.is_complex()
 
 
 def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
@@ -242,7 +243,7 @@ def compared_tangents(
         for output, one, two in zip(
             as_tuple(checks.REFERENCE(*given)), actual, expected, strict=True
         )
-        if output.is_floating_point() or output.is_complex()
+        if _is_smooth(output)
     ]
 
 
@@ -286,15 +287,15 @@ def _transposed(
     places = [at for at, tangent in enumerate(tangents) if tangent is not None]
 
     def differentiable(*moved: Tensor) -> tuple[Tensor, ...]:
-        """Return the differentiable outputs, with these tensors in place of the inputs that have a tangent."""
+        """Return the differentiable outputs, with these tensors in place of the inputs with a tangent."""
         called = [*inputs]
         for at, value in zip(places, moved, strict=True):
             called[at] = value
-        return tuple(x for x in as_tuple(function(*called)) if x.is_floating_point())
+        return tuple(filter(_is_smooth, as_tuple(function(*called))))
 
     # `values` only gives the cotangents a shape: a linear function has the same vjp anywhere.
     values, pull, *_ = torch.func.vjp(differentiable, *(inputs[at] for at in places))
     given = tuple(tangents[at] for at in places)
     found = iter(torch.func.vjp(pull, values)[1](given)[0])
     outputs = as_tuple(function(*inputs))
-    return [next(found) if x.is_floating_point() else None for x in outputs]
+    return [next(found) if _is_smooth(x) else None for x in outputs]

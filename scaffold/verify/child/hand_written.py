@@ -4,8 +4,9 @@
 a module of checks is made that declares inputs, and the Function is put into it where an op would be.
 In: a class, its reference, and modules of checks that declare its inputs in several ways. Out: a `Subject`; or shapes for its
 inputs; or the reason why it accepts none.
-Words: `checks` is a module of checks, `checks.TESTS` its class of tests; a *kind* is a dtype and a range of values for all inputs; a shape
-is *searched* for if nobody declared it; *single*: float32; *surrogate*: a gradient meant to differ from the derivative.
+Words: `checks` is a module of checks, `checks.TESTS` its class of tests, LOOSE is true if some input has no declared shape; a *kind* is a
+dtype and a range of values for all inputs; a shape is *searched* for if nobody declared it; *single*: float32; *surrogate*: a gradient
+meant to differ from the derivative.
 Invariant: the Function accepts the inputs forwards and backwards, if there are such inputs; its properties (differentiable outputs,
 random numbers) were seen in a call.
 """
@@ -55,13 +56,15 @@ from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 # Each third kind, KINDS[::3], is a dtype with values as they are.
 INSIDE = ("none", "parameters", "all")
 KINDS = (*product((torch.double, torch.float32), INSIDE),)
-# All inputs are complex, or the first alone, or the others: if a refusal speaks of it, or the text.
+# Complex kinds, tried if a refusal or the code speaks of complex numbers: all inputs are complex, the first
+# alone, or the others (`Subject._typed`).
 COMPLEX = (*product((torch.cdouble,), INSIDE),)
+FIRST_COMPLEX = COMPLEX[:2]  # the first input is complex in these
 OF_COMPLEX = {"conj", "conj_physical", "imag", "complex"}  # names in its code
 OF_REAL = {"rfft", "real"}  # ... that takes the real part of a spectrum of real inputs
 SEARCHED = 1.5  # seconds for the shapes of one way to declare the inputs
 IN_ALL = 9  # seconds for those of all ways
-WAYS = 4  # ... for the first of these
+WAYS = 4  # to declare the inputs, for which shapes are searched: the first ones
 DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # for comparison with differences
 SINGLE = {"rtol": 2e-2, "atol": 2e-2}
 SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
@@ -165,6 +168,7 @@ class Subject:
             # `x[N; const]` says that x has no gradient: None for it is then no forgotten one.
             self.constants = frozenset(self.names) - {*tests.differentiable}
         checks.NAMES = self.names
+        # Their positions were those in NAMES before.
         checks.ATTRIBUTES = {
             self.names.index(usual[at]): x for at, x in checks.ATTRIBUTES.items()
         }
@@ -200,13 +204,14 @@ class Subject:
             return value
         if name in self.binary:
             return (value > 0).to(self.dtype)
-        # 0: as they are, 1: parameters inside, 2: all inside. If complex, 0: all are complex, 1: the first input alone, 2: the others.
-        wanted = INSIDE.index(self.inside)
-        # `wanted` exceeds 0 (parameters) or 1 (data): this tensor is one of those inside.
-        inside = 0.1 + 0.8 * value.sigmoid() if wanted > (value.ndim == most) else value
-        if self.dtype.is_complex and wanted != (1 if name != self.names[0] else 2):
-            return torch.complex(inside, inside.flip([*range(inside.ndim)]))
-        return inside.to(self.dtype.to_real())
+        way, first = INSIDE.index(self.inside), name == self.names[0]
+        # Of a complex kind, `inside` also says which are complex: all inputs, the first alone, or the others.
+        is_inside = (False, value.ndim < most, True)[way]
+        is_complex = self.dtype.is_complex and (True, first, not first)[way]
+        real = 0.1 + 0.8 * value.sigmoid() if is_inside else value
+        if is_complex:
+            return torch.complex(real, real.flip([*range(real.ndim)]))
+        return real.to(self.dtype.to_real())
 
     # --- Calls.
 
@@ -217,18 +222,18 @@ class Subject:
         )
 
     def needed(self, inputs: Sequence[Any]) -> list[str]:
-        """Return the names of a call's inputs that require grad."""
+        """Return the names of a call's inputs requiring grad."""
         return needing(self.names, inputs)
 
     def call(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Call the Function and return the outputs that are tensors; `stage` is "forward" meanwhile, for errors, then "backward"."""
+        """Call the Function and return the tensors among its outputs; `stage` is "forward" meanwhile, for errors, then "backward"."""
         self.stage = "forward"
         found = as_tuple(self.checks.OPERATOR(*inputs))
         self.stage, self.ran = "backward", True
         return found
 
     def ends(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the outputs that have a gradient."""
+        """Return the outputs with a gradient."""
         return [outputs[at] for at in self.positions]
 
     def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
@@ -318,7 +323,9 @@ class Subject:
 
     def copy_inputs(self) -> None:
         """Give every call copies of its inputs, since the Function changes them."""
-        self.checks.TESTS.changed_in_place = self.names
+        # The class of tests has one name for all of `*tensors`.
+        inputs = tuple(name.removeprefix("*") for name in self.asked.names)
+        self.checks.TESTS.changed_in_place = inputs
         self._settle()
 
     def note(self, words: str) -> None:
@@ -419,8 +426,8 @@ class Subject:
         further = {f"seed {seed}": {"seed": seed} for seed in SEEDS}
         for name, arguments in (self.checks.CASES | further).items():
             case = Case(name, dict(arguments))
-            # "count": another number of tensors for `*tensors`. LOOSE: no shapes are declared,
-            # so other ones than the base's mean nothing.
+            # "count": another number of tensors for `*tensors`, which `names` would not fit. LOOSE: no
+            # shapes are declared, so other ones than the base's mean nothing.
             if "count" in arguments or self.checks.LOOSE and {*arguments} - ABSENT:
                 continue
             if self.takes(make_inputs(self.checks, case, None)):
@@ -503,7 +510,7 @@ def of_all(*tensors: Tensor) -> Tensor:
 def backpropagate(
     outputs: Sequence[Tensor], inputs: Sequence[Any], weights: Weights = torch.ones_like
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of inputs that require grad, by all differentiable outputs; `weights` makes a grad_output of each."""
+    """Return the gradients of inputs requiring grad, by all differentiable outputs; `weights` makes a grad_output of each."""
     ends = [x for x in outputs if x.requires_grad]
     needed = [x for x in inputs if needs_gradient(x)]
     if not ends:
@@ -613,7 +620,7 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
         likely = [*compress(enumerate(subjects), undeclared)][:WAYS]
         for kind, (at, subject) in product((*complex_kinds, *KINDS[::3]), likely):
             no_double = kind == KINDS[0] and "scalar type" in str(tried)
-            no_complex = kind in COMPLEX[:2] and "real input" in str(tried)
+            no_complex = kind in FIRST_COMPLEX and "real input" in str(tried)
             if no_double or no_complex or time.process_time() - began > IN_ALL:
                 continue
             subject.dtype, subject.inside = kind
@@ -643,6 +650,7 @@ def _refusal(subject: Subject, backward: bool) -> str:
         return NOT_FINITE
     if not subject.is_stable(inputs):
         return UNSTABLE
+    # For no seed of `Subject.cases`: the gradient of a crossed clamp means nothing.
     if backward and any(_crosses(subject, seed) for seed in (0, *SEEDS)):
         return CROSSED
     try:
@@ -693,6 +701,7 @@ def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
     def run(*inputs: Any) -> tuple[Tensor, ...]:
         """Call the Function, and its backward if it has to accept the shapes; raise if they are accepted by accident."""
         tensors = [x for x in inputs if isinstance(x, Tensor)]
+        # Even the largest input has a dim of size 1, or none: it may broadcast by accident.
         if min(max(tensors, key=Tensor.numel).shape, default=1) == 1:
             raise RuntimeError("of one element, whose gradient has any shape")
         with torch.enable_grad():

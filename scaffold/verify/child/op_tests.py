@@ -9,7 +9,7 @@ Invariant: inputs, calls and grad_outputs are those of `OpTests` in `op_testing.
 
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
-from itertools import combinations
+from itertools import chain, combinations, repeat
 from typing import Any
 
 import torch
@@ -107,7 +107,8 @@ def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[...,
     changed = [name.partition("[")[0] in tests.changed_in_place for name in names]
 
     def call(*inputs: Any) -> Any:
-        pairs = zip(inputs, changed, strict=False)
+        # Of `*tensors`, the last input, a call may have more than `names`: the last name's answer is theirs.
+        pairs = zip(inputs, chain(changed, repeat(changed[-1])), strict=False)
         return function(*(x.clone() if copied else x for x, copied in pairs))
 
     return call
