@@ -5,7 +5,8 @@ all are made alike. In: the module of checks (`checks`, generated for one op; CA
 the generated test (`render/testcases.py`, `render/testvalues.py`), with the further sizes and values that `render/verification.py`
 writes. Out: `Case`s, whose inputs are made anew for every call.
 Words: *leading dims* are those before an input's declared ones (`...` in `x[..., D]`); *attributes* are arguments other than tensors; a
-shape is *guessed* if the user declared none; ASKED_MORE: the gradient is a user's formula or has branches.
+shape is *guessed* if the user declared none; ASKED_MORE: the gradient is a user's formula or has branches; LOOSE: some input has no
+declared shape; DIFFERENTIABLE are the inputs with a gradient, HAS_GRADIENT is false if no output has one.
 Invariant: the forward may refuse a case; then the case says nothing about the gradients.
 """
 
@@ -85,7 +86,7 @@ def _of_attributes(checks: Any) -> Iterator[Case]:
     """Yield cases with other values of attributes: each value alone, then the last value of every attribute at once.
 
     A gradient formula of a user's is also tried with pairs of values, and in the cases of the tests with a flag or a string. At the
-    end the last value of each attribute is tried alone again, with the most inputs absent.
+    end the last value of each attribute is tried alone again, with the most inputs absent: a branch may ask for both.
     """
     for position, values in checks.ATTRIBUTES.items():
         for value in values:
@@ -303,9 +304,9 @@ def sampled(
             words = f"{called}[{number}] is {_kind(call)}, not the values of a call"
             raise SamplesError(words, hint)
         # A variadic input takes any number of values, also none.
-        least = len(names) - any(name.startswith("*") for name in names)
-        # Without a variadic input (`least` is all) the number is exact.
-        if len(call) < least or least == len(names) != len(call):
+        variadic = any(name.startswith("*") for name in names)
+        extra = len(call) - len(names)
+        if extra < -variadic or extra > 0 and not variadic:
             count = f"{len(call)} value{'s' * (len(call) != 1)}"
             words = f"{called}[{number}] has {count}, the op's inputs are {shown}"
             raise SamplesError(words, hint)

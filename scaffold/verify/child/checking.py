@@ -7,7 +7,8 @@ Invariant: a failure is a case that the forward accepts, and for which the op or
 
 The module of checks has OPERATOR, the op; FORWARD, the same in plain PyTorch; REFERENCE, plain PyTorch with the gradients to expect, or
 None if autograd has none (finite differences replace it); OWN_FORWARD and OWN_GRADIENT, the user's text as written; TESTS, the class of
-the generated tests; OUTPUTS, (name, dims, kind) of each declared output. Its text is `templates/verification.py.jinja`.
+the generated tests; OUTPUTS, (name, dims, kind) of each declared output; CONTIGUOUS, true if the forward may refuse other layouts. Its
+text is `templates/verification.py.jinja`.
 
 Words: a *case* is a call to try (`cases.py`); `case.further`: it is none of the generated test, so a failure to run it may be no fault;
 a *refusal* is a case that the forward itself does not accept; `needs` are the names of inputs requiring grad; `Fault` is what a check finds
@@ -354,18 +355,12 @@ def _failure(
     checks: Any, fault: Fault, title: str, inputs: Sequence[Any], needs: Needs
 ) -> dict[str, Any]:
     """Return a finding with its case and call, for JSON: the fields of `prover.Failure`. `needs` are the inputs requiring grad."""
-    names = value_names(checks, len(inputs))
-    return {
-        "subject": fault.subject,
-        "words": fault.words,
-        "expected": fault.expected,
-        "actual": fault.actual,
+    found = fault._asdict()
+    del found["raised"]  # no field of a `Failure`
+    return found | {
         "case": title,
-        "inputs": describe(names, inputs),
+        "inputs": describe(value_names(checks, len(inputs)), inputs),
         "needed": ", ".join(needs),
-        "expression": fault.expression,
-        "statement": fault.statement,
-        "hint": fault.hint,
     }
 
 
@@ -401,10 +396,8 @@ def _conclude(checks: Any, run: Run) -> None:
         return
     if not run.refusals:
         if not run.proven:
-            run.failure = {
-                "subject": "the op",
-                "words": "; ".join([UNSEEN, *run.notes]),
-            }
+            words = "; ".join([UNSEEN, *run.notes])
+            run.failure = {"subject": "the op", "words": words}
         # All passed, but with sizes that fit by accident: the op is generated again with better ones.
         elif _accepts_unequal_chunks(checks):
             searched = shapes_taken(checks)

@@ -46,7 +46,8 @@ def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
         if isinstance(value, Tensor) and dims is not None:
-            before = dict(sizes)  # without the names that this shape binds
+            # `_bound` binds names of a shape that does not fit, too: the message does without these.
+            before = dict(sizes)
             if not _bound(dims, tuple(value.shape), sizes):
                 shape = _shown(tuple(value.shape), before)
                 return f"{name}{_text(dims)} is {shape} in the samples"
@@ -83,6 +84,7 @@ def undeclared_output(
             if kind == "float":
                 words = f"{name} has no trait, so it counts as {KINDS[kind]}"
             said = f"{words}, but the forward returns {returned}"
+            # Floats have no trait to propose.
             hint = _outputs_as_returned(checks, outputs) if TRAITS[returned] else ""
             return Contrary(said, hint)
         if dims is None:
@@ -90,15 +92,15 @@ def undeclared_output(
         # The leading dims of an output are those of the inputs, if these are all known.
         fits = not (all_declared and leading) or _fits(dims, shape, leading)
         if not (_bound(dims, shape, sizes) and fits):
-            returned = f"the forward returns {name}{_shown(shape, before)}"
-            return Contrary(f"{name}{_text(dims)} is declared, but {returned}")
+            found = f"the forward returns {name}{_shown(shape, before)}"
+            return Contrary(f"{name}{_text(dims)} is declared, but {found}")
     return None
 
 
 def _outputs_as_returned(checks: Any, outputs: Sequence[Tensor]) -> str:
     """Return an `--outputs` option to declare all outputs with the kinds returned: `--outputs 'y[N], index[N; int]'`."""
     entries = list[str]()
-    for (name, dims, _), output in zip(checks.OUTPUTS, outputs, strict=False):
+    for (name, dims, _), output in zip(checks.OUTPUTS, outputs, strict=True):
         shape, trait = "" if dims is None else _text(dims), TRAITS[_kind(output)]
         # "[...; int]" with the declared dims in place of "...": "[N; int]".
         said = trait.replace("[...", shape[:-1]) if shape else trait
@@ -148,14 +150,14 @@ def _pairs(
     """
     first = leading_position(dims)
     if first is None:
-        yield from zip(dims, shape, strict=False)
+        yield from zip(dims, shape, strict=True)
         return
     if dims[first] != "...":
         yield dims[first], _leading_sizes(dims, shape)[0]
     last = len(dims) - first - 1  # the number of dims after it
-    yield from zip(dims[:first], shape[:first], strict=False)
+    yield from zip(dims[:first], shape[:first], strict=True)
     if last:
-        yield from zip(dims[-last:], shape[-last:], strict=False)
+        yield from zip(dims[-last:], shape[-last:], strict=True)
 
 
 def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -198,6 +200,7 @@ def _text(dims: Dims) -> str:
 
 def _shown(shape: tuple[int, ...], sizes: Sizes) -> str:
     """Write a shape with names for its sizes, `[N, D]`; with numbers if two names share a size, or a size has no name."""
+    # A name of leading dims, `*batch`, stands for no single size.
     sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
     named = {size: name for name, size in sizes.items()}
     clear = len(named) == len(sizes) and all(size in named for size in shape)

@@ -7,8 +7,9 @@ gradient: whether it is the derivative; these are no failures.
 Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest difference
 is reported. Any factor explains a single element, so there only a simple factor is believed. The condition that describes a set of
 elements holds for those and for no other one, and there are too many of them for chance.
-Words: `actual` is judged by `expected`, and has to be `like` a value in shape and dtype; a *draw* is a call with inputs of another seed;
-a match is *telling* if chance would hardly give it; *others* are the gradients of the other inputs.
+Words: `actual` is judged by `expected`, and has to be `like` a value in shape and dtype; a *draw* is a call with inputs of another seed; a
+match is *telling* if chance would hardly give it; *others* are the gradients of the other inputs. Of `checks`, OPERATOR is the op, FORWARD
+the same in plain PyTorch; None if that is not known, for a surrogate.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -108,20 +109,19 @@ def name_ratio(
 
     It is read off the largest expected element; `close` decides whether it explains all the others.
     """
-    place = int(expected.abs().argmax()) if expected.numel() else 0
-    largest = expected.flatten()[place].item() if expected.numel() else 0.0
-    if not largest:
+    if not expected.any():
         return ""
-    ratio = actual.flatten()[place].item() / largest
+    place = int(expected.abs().argmax())
+    ratio = actual.flatten()[place].item() / expected.flatten()[place].item()
     # 0 is no factor: `_phrases` says "always 0" of that.
     if not isfinite(abs(ratio)) or not ratio or not close(actual, expected * ratio):
         return ""
+    telling = int((expected != 0).sum()) > 1  # one number has a ratio by chance
     if isinstance(ratio, complex) and abs(ratio.imag) < 1e-9 * abs(ratio):
         ratio = ratio.real
     if isinstance(ratio, complex):
-        telling = int((expected != 0).sum()) > 1  # one number has a ratio by chance
         return f"factor {ratio:.4g}" if telling else ""
-    return _factor_in_words(ratio, telling=int((expected != 0).sum()) > 1)
+    return _factor_in_words(ratio, telling)
 
 
 def _factor_in_words(ratio: float, telling: bool) -> str:

@@ -19,7 +19,7 @@ LEFT_OUT: dict[str, str] = {}  # by the name of a module: why its packages are n
 
 
 class NotLoadedError(Exception):
-    """The reason why a file cannot be imported, or lacks the name that was asked for."""
+    """The reason why a file cannot be imported, or lacks the requested name."""
 
     def __init__(self, words: str, hint: str = "") -> None:
         super().__init__(words)
@@ -41,8 +41,8 @@ def import_file(name: str, file: str, root: str) -> Any:
         module, own = _imported(name)  # `own`: the error of the file alone
         LEFT_OUT[name] = _in_words(error, root)
         # Of the two errors, with and without the packages, this one names what the file itself lacks.
-        if isinstance(own, ModuleNotFoundError) and own.name not in sys.modules:
-            error = own  # the file itself imports it
+        if isinstance(own, ModuleNotFoundError):
+            error = own
     if module is None:
         assert error is not None
         words = f"cannot be imported: {_in_words(error, root)}"

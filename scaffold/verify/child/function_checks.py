@@ -87,7 +87,7 @@ def gradients(
     ends: Sequence[Tensor] | None = None,
     **options: Any,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of the inputs that require grad; `weights` draws the grad_output of each output.
+    """Return the gradients of the inputs requiring grad; `weights` draws the grad_output of each output.
 
     `ends` are outputs of a call made before, those with a gradient; by default the Function is called. `options`, as `retain_graph`, go to
     `torch.autograd.grad`.
@@ -322,7 +322,7 @@ UNMARKED = "add it, or mark the output: ctx.mark_non_differentiable(...)"
 
 
 def check_one_output(subject: Subject) -> None:
-    """Check gradients while each output is used alone, so that backward gets None or zeros for the others; raise Wrong if they are not right."""
+    """Check gradients while each output is used alone, so that backward gets None or zeros for the others; raise Wrong if one is not right."""
     inputs = subject.inputs()
     count = len(subject.ends(subject.call(inputs)))
     if count < 2:
@@ -365,7 +365,7 @@ def _weighted(several: Iterable[Tensor | None]) -> float:
 
 
 def check_arguments(subject: Subject) -> None:
-    """Check gradients for other values of the arguments that choose a branch, in each case.
+    """Check gradients for other values of the arguments choosing a branch, in each case.
 
     `if reduction == "sum"` in the Function's text tells to try "sum": such arguments and their values are `asked.arguments`.
     """
@@ -549,7 +549,7 @@ class Asking:
             of_rank = words == "more dims" and self.subject.reduces_last(inputs)
             if not of_rank and (every or not self.subject.asked.searched):
                 raise
-            self.note(wrong.words)  # there may be fewer indices than rows
+            self.note(wrong.words)
 
     def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
         """Yield inputs of other sizes, or empty ones; other sizes only if rounding errors do not spoil the outputs (`is_stable`)."""
@@ -559,7 +559,8 @@ class Asking:
             # Of undeclared shapes: the empty ones, with 1 in place of the first dim's 0.
             shapes = [x["shape"] for x in checks.EMPTY_CASES.values() if "shape" in x]
             cases = cases | {str(x): {"shape": (1, *x[1:])} for x in shapes}
-        if larger := cases.get("larger-sizes"):  # once more: order may matter
+        # Other values, too: the sorting order of some is its own inverse, which hides a wrong one.
+        if larger := cases.get("larger-sizes"):
             cases = cases | {"other-values": larger | {"seed": SEEDS[0]}}
         for name, arguments in cases.items():
             inputs = make_inputs(checks, Case(name, dict(arguments)), None)
@@ -603,7 +604,7 @@ class Asking:
             raise Wrong(words, place, hint) from error
         # pytest's `Skipped` is no Exception; it is known by its name, as pytest may not be installed.
         except BaseException as error:
-            if type(error).__name__ != "Skipped":  # by pytest
+            if type(error).__name__ != "Skipped":
                 raise
             raise Unasked(str(error)) from None
 
@@ -621,7 +622,7 @@ def _asks(
     return check
 
 
-def _clips(subject: Subject) -> str:
+def _hands_on(subject: Subject) -> str:
     return "it returns its input: the gradient may be clipped" * subject.hands_on
 
 
@@ -633,7 +634,7 @@ def _is_declared(subject: Subject) -> str:
     return "the shapes are declared" * subject.asked.declared
 
 
-def _takes_ctx(subject: Subject) -> str:
+def _is_untransformed(subject: Subject) -> str:
     if not subject.transforms:
         return "not supported: forward takes ctx"
     return "not supported: it changes an input in place" * bool(subject.dirty)
@@ -641,7 +642,7 @@ def _takes_ctx(subject: Subject) -> str:
 
 def _is_unmapped(subject: Subject) -> str:
     words = "not supported: no vmap, nor generate_vmap_rule"
-    return _takes_ctx(subject) or words * (not subject.maps)
+    return _is_untransformed(subject) or words * (not subject.maps)
 
 
 def _is_eager(subject: Subject) -> str:
@@ -654,7 +655,7 @@ CHECKS: dict[str, Check] = {
     "grad_output stays as it is": _asks(asked_of.grad_output_stays),
     "outputs": check_outputs,
     "gradient": check_gradient,
-    "gradient of a scaled grad_output": _asks(asked_of.scaled_grad_output, _clips),
+    "gradient of a scaled grad_output": _asks(asked_of.scaled_grad_output, _hands_on),
     "gradient of a strided grad_output": _asks(asked_of.strided_grad_output),
     "gradient of an expanded grad_output": _asks(asked_of.expanded_grad_output),
     "gradient of one output alone": check_one_output,
@@ -678,7 +679,7 @@ CHECKS: dict[str, Check] = {
     "bfloat16": _asks(asked_of.in_bfloat16, _is_surrogate),
     "autocast": _asks(asked_of.under_autocast, _is_surrogate),
     "checkpoint": _asks(asked_of.checkpointed),
-    "torch.func.grad": _asks(asked_of.func_grad, _takes_ctx),
+    "torch.func.grad": _asks(asked_of.func_grad, _is_untransformed),
     "torch.func.jacrev": _asks(asked_of.func_jacrev, _is_unmapped),
     "vmap of torch.func.grad": _asks(asked_of.vmap_of_grad, _is_unmapped),
     "torch.compile": _asks(asked_of.compiled, _is_eager),

@@ -6,7 +6,8 @@ Invariant: if plain PyTorch has no answer, or no finite one, nothing is wrong.
 
 Words: *ends* are the outputs with a gradient; their sum, with a weight for each element, is differentiated, so *weights* are grad_outputs.
 At a *kink*, as 0 of relu, the derivative jumps, and every value between both sides is right. The module of checks has OPERATOR, the
-op; REFERENCE, plain PyTorch with the gradients to expect, or None; ASKED_MORE, true if the gradient is a user's formula or has branches.
+op; REFERENCE, plain PyTorch with the gradients to expect, or None; ASKED_MORE, true if the gradient is a user's formula or has branches;
+CHECKED_TWICE, true if the tests compare second derivatives; TOLERANCE, the limits of an op that computes in less than its dtype.
 """
 
 import math
@@ -127,7 +128,8 @@ def _agrees_with_differences(
 def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Check, as test_low_precision does, that backward returns each gradient in the dtype of its input.
 
-    Autograd would silently cast a gradient of another dtype. A dtype is skipped if the call raises, or has outputs of another dtype.
+    Autograd would silently cast a gradient of another dtype. Like that test, it needs a reference, and an op without random numbers. A dtype
+    is skipped if the call raises, or has outputs of another dtype.
     """
     if checks.TESTS.reference is None or checks.TESTS.random:
         return None
@@ -882,5 +884,5 @@ def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
 
 
 def _wanted(checks: Any, inputs: Sequence[Any]) -> list[str]:
-    """Return the names of the inputs that require grad."""
+    """Return the names of the inputs requiring grad."""
     return needing(value_names(checks, len(inputs)), inputs)

@@ -92,7 +92,10 @@ def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
 
 
 def _line(place: str | int, lines: dict[str, int]) -> int:
-    """Return the line to report: a number as it is, else the line of "backward", or of the method in "forward of ..."."""
+    """Return the line to report: a number as it is, else the place's; for "forward changes" without one, the line of "forward".
+
+    Without that either, as of "saves" if nothing is saved on ctx, it is the line of the backward.
+    """
     if isinstance(place, int):
         return place
     method = place.partition(" ")[0]
@@ -181,8 +184,8 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
     samples = given["samples"] and samples_of(
         named(given["samples"]), asked.names, defaults
     )
+    load("verified_op", request["op"])  # each module of checks imports it
     for text in given["candidates"]:
-        load("verified_op", request["op"])
         checks = load("verified_checks", text)
         yield Subject(checks, function, asked, reference, samples)
 
@@ -230,9 +233,8 @@ def _refuses(subject: Subject) -> str:
         gradients(subject, subject.inputs())
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         # So PyTorch itself raises if there is no backward, and the author for one not written yet.
-        if isinstance(error, NotImplementedError):
-            return first_line(error)
-        return first_line(error) if _is_on_purpose(error, subject) else ""
+        missing = isinstance(error, NotImplementedError)
+        return first_line(error) if missing or _is_on_purpose(error, subject) else ""
     return ""
 
 

@@ -4,7 +4,7 @@
 for, then rounds. Out: on stdout, likewise: the version of torch; for a setting, the bytes of a call and figures of its values; for a
 round, the seconds of its forward and backward.
 Words: *ends* are outputs with a gradient, *leaves* the inputs requiring grad; a *figure* is a number that stands for a whole tensor; an
-input is *frozen* if it alone requires no grad.
+input is *frozen* if it alone requires no grad; LOOSE: some input has no declared shape, DIFFERENTIABLE: the inputs with a gradient.
 Invariant: the clock is read only after a device other than the CPU has finished. Output of the user's code goes to stderr.
 """
 
@@ -159,7 +159,7 @@ class Call:
         figures = [_figures(value) for value in values]
         del outputs, found, values  # their memory would count as the call's
         names, frozen = self.checks.DIFFERENTIABLE, {}
-        # A compiled function would be compiled again for each frozen input.
+        # With its only input frozen there is no backward. A compiled function would be compiled for each.
         for name in names if len(names) > 1 and not self.compiled else ():
             needs = [other for other in names if other != name]
             frozen[name] = saved_bytes(self.function, self._inputs(needs))
@@ -226,7 +226,7 @@ def _listed(outputs: Any) -> tuple[Any, ...]:
 
 
 def _ends(outputs: Any) -> list[Any]:
-    """Return the outputs that have a gradient."""
+    """Return the outputs with a gradient."""
     return [output for output in _listed(outputs) if needs_gradient(output)]
 
 

@@ -19,7 +19,7 @@ from scaffold.verify.child.checking import compare, compare_gradients
 from scaffold.verify.child.derivatives import as_tuple
 from scaffold.verify.child.file_import import NotLoadedError, import_file
 from scaffold.verify.child.modules import load
-from scaffold.verify.child.refusals import raised, refusal
+from scaffold.verify.child.refusals import first_line, raised, refusal
 
 ORIGINAL = "the original"
 
@@ -122,8 +122,7 @@ def _transformed(checks: Any) -> Iterator[str]:
 
 
 def _words(error: BaseException) -> str:
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _failed(subject: str, words: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@ A forward may refuse inputs that its author never meant; a gradient is compared 
 inputs, the user has to declare others, and reads here how.
 In: the module of checks (`checks`), a case. Out: a `Refusal`, whose words are "" if nothing is wrong. Invariant: the op itself is called
 only if there is no other forward.
-Words: the *words* of a refusal say what happened, "raised ValueError: ..."; to *mend* is to advise how to avoid it; TOLD are files of the
-user, whose lines are told.
+Words: of `checks`, OPERATOR is the op, FORWARD the same in plain PyTorch, or None; the *words* of a refusal say what happened, "raised
+ValueError: ..."; to *mend* is to advise how to avoid it; TOLD are files of the user, whose lines are told.
 """
 
 import linecache
@@ -172,11 +172,12 @@ def mend(checks: Any, words: str) -> str:
 
 
 def _finite_of(checks: Any) -> str:
-    """Return an input with a domain, `x[...; positive]`, for which the forward is finite; "" if none makes it so.
+    """Return an input with a domain, `x[...; positive]`, to make the forward finite; "" if none makes it so.
 
     One input at a time is drawn from each domain, with several DRAWS, while the others keep the tests' values: log(x) wants a positive x.
     """
     inputs = checks.make()
+    # The last name is without a value if it is a variadic input, `*tensors`, that got none.
     for position, name in enumerate(checks.NAMES[: len(inputs)]):
         value = inputs[position]
         before, after = inputs[:position], inputs[position + 1 :]

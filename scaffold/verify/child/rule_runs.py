@@ -64,16 +64,17 @@ def draw(
     if domain.within == "nonzero":
         return normal + 0.3 * normal.sgn()
     if domain.within == "distinct":
-        order = torch.randperm(max(normal.numel(), 1), generator=generator)
-        return (0.7 * order[: normal.numel()].reshape(sizes) - 1.9).to(dtype)
+        order = torch.randperm(normal.numel(), generator=generator)
+        return (0.7 * order.reshape(sizes) - 1.9).to(dtype)
     if domain.within == "simplex":
         return normal.real.softmax(-1).to(dtype)
-    eye = torch.eye(sizes[-1], dtype=dtype) if len(sizes) > 1 else normal
+    if domain.within not in ("spd", "invertible", "lower"):  # kinds of matrices
+        return normal
+    eye = torch.eye(sizes[-1], dtype=dtype)
     if domain.within == "spd":
         return normal @ normal.mH + eye
-    if domain.within == "invertible":
-        return normal + 3 * eye
-    return (normal + 3 * eye).tril() if domain.within == "lower" else normal
+    dominant = normal + 3 * eye
+    return dominant.tril() if domain.within == "lower" else dominant
 
 
 def drawn_values(
@@ -138,7 +139,10 @@ BROADCASTING = {"elementwise", "loss"}
 
 
 def samples(table: Table, rule: Rule) -> list[Sample]:
-    """Return the samples of a rule, read from their text, each a call's arguments by parameter; one that does not fit the call is left out."""
+    """Return the samples of a rule, read from their text, each a call's arguments by parameter.
+
+    `table_checks` has refused a table with a sample that does not fit the call (None).
+    """
     found = [read_sample(text, rule.spelled, table.graph) for text in rule.samples]
     return [item for item in found if item is not None]
 
@@ -210,7 +214,7 @@ class Run:
         return [self.given[name] for name in self.active]
 
     def _outputs(self) -> tuple[Tensor, ...]:
-        """Return the results that have a cotangent."""
+        """Return the results with a cotangent."""
         return tuple(filter(_is_smooth, _results(self.rule, self.given)))
 
     def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -232,7 +236,7 @@ class Run:
         except (TypeError, AttributeError) as error:
             if self.alone is None:
                 raise
-            said = str(error).partition(chr(10))[0]
+            said = str(error).partition("\n")[0]
             raise Unsuited(
                 f"if only {self.alone} has a gradient, the others are the number 0: {said}; add them to zeros of their shapes"
             ) from None
@@ -399,7 +403,7 @@ def _recordable(out: Tensor) -> Tensor:
 
 
 def _active(rule: Rule, values: Values) -> list[str]:
-    """Return the names of the parameters that have gradient formulas and a tensor; replace these tensors in `values` by leaves."""
+    """Return the names of the parameters with gradient formulas and a tensor; replace these tensors in `values` by leaves."""
     found = [name for name in rule.formulas if isinstance(values.get(name), Tensor)]
     for name in found:
         values[name] = values[name].detach().clone().requires_grad_()

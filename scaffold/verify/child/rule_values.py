@@ -3,7 +3,7 @@
 `rule_runs.py` computes with it the gradient a rule states, to compare it with autograd's.
 In: the parsed text of a formula, values by name. Out: its value.
 Words: a *word* is a function of the rule language that PyTorch lacks, as `sum_to(grad, x)`; the compiler has its own version of each, and
-those here say independently what it means. An unused result has the number 0 as its cotangent.
+those here say independently what it means (`BUILDERS` in `table.py` lists them). An unused result has the number 0 as its cotangent.
 Invariant: nothing here uses the engine; only the text of a formula counts.
 """
 
@@ -66,6 +66,7 @@ def moved(x: Tensor, dim: int, by: int) -> Tensor:
 
 
 def padding(x: Tensor, dim: int, before: int, after: int) -> list[int]:
+    """Return the argument of `F.pad` to pad one dim: pairs of numbers, from the last dim of x on."""
     return [0, 0] * (x.ndim - 1 - dim % x.ndim) + [before, after]
 
 
@@ -95,11 +96,13 @@ def equation(x: Tensor, y: Tensor, dims: Any) -> str:
 
 
 def number_at(numbers: Any, at: int) -> Any:
+    """Return the number for the dim `at`: one of several, or the one for all dims, `2` or `(2,)`."""
     several = isinstance(numbers, tuple | list)
     return numbers[at if len(numbers) > 1 else 0] if several else numbers
 
 
 def default_eps(x: Tensor) -> float:
+    """Return the `eps` of `F.rms_norm` if none is given: by x's dtype, but at most float32's."""
     return min(torch.finfo(x.dtype).eps, torch.finfo(torch.float32).eps)
 
 

@@ -51,7 +51,7 @@ def _loaded() -> dict[str, str]:
 
 
 def _load_questions() -> None:
-    """Import once, before the fork, what is needed to judge a Function."""
+    """Import once, before the fork, the modules to judge a Function with."""
     import scaffold.verify.child.judging  # noqa: F401
 
     with suppress(ImportError):  # each question reports it then

@@ -5,8 +5,9 @@ then asks here for shapes, the op is generated again with them, and proven. In: 
 shapes of its tests. Out: `Shapes`: dims of each such input, `q[B, S, D]`, and conditions on them, `D % 2 == 0`; or how far the forward
 came. Invariant: the forward was run with the proposed shapes, and with other sizes of every named dim, all of them different.
 
-Words: a *slot* is one dim of one input; *data* are inputs other than biases and weights; a *place* is an instruction of the forward with a
-PyTorch call that passed: the more places, the further the forward came.
+Words: of `checks`, OPERATOR is the op, FORWARD the same in plain PyTorch, OWN_FORWARD the user's text as written; a *slot* is one dim of
+one input; *data* are inputs other than biases and weights; a *place* is an instruction of the forward with a PyTorch call that passed: the
+more places, the further the forward came.
 
 Two searches. `_runnable` seeks ranks, and sizes most of which are equal: candidates nearest to a first guess, in turn with those nearest
 to the shapes with which the forward came furthest. `_Naming` then tells the dims apart: a name stands for the fewest dims whose size can
@@ -62,7 +63,7 @@ class Shapes(NamedTuple):
 
 
 class NoShapes(NamedTuple):
-    """A failed search: what was tried, and the inputs it was for."""
+    """A failed search: the shapes tried, and the inputs it was for."""
 
     words: str
     tried: tuple[str, ...]  # lines for the user, the closest shapes among them
@@ -182,7 +183,10 @@ class _Forward:
         self.rank = 0  # of the largest result of the last call
 
     def _guess(self, declared: Mapping[str, Any], name: str) -> tuple[int, ...]:
-        """Return the first shape to try for the input `name`: a vector or a matrix by its name, unless a rank is declared."""
+        """Return the first shape to try for the input `name`: a vector or a matrix by its name, unless a rank is declared.
+
+        Integers and bools begin as vectors, whatever their name.
+        """
         value = self.usual[self.tensors[name]]
         dims = declared.get(name)
         if dims is None:
@@ -267,9 +271,11 @@ class _Forward:
 
 def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None:
     """Return declared dims with `...` as one "" for each of its dims: `(..., D)` of rank 3 -> `("", "", D)`; None if undeclared."""
-    at = None if dims is None else leading_position((*dims,))
-    if dims is None or at is None:
-        return dims if dims is None else (*dims,)
+    if dims is None:
+        return None
+    at = leading_position((*dims,))
+    if at is None:
+        return (*dims,)
     return (*dims[:at], *[""] * (rank - len(dims) + 1), *dims[at + 1 :])
 
 
@@ -337,13 +343,15 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
     usual = max({*sizes}, key=sizes.count, default=USUAL)
     alike = [slot for slot in _slots(shapes) if _size(shapes, slot) == usual]
     for size in SIZES:
-        cost = 1.5 if size > 2 else 2.5  # pairs hide factors
+        # With 2 in all dims a wrong factor may be right by chance, as n / 2 or n - 1 is 1.
+        cost = 1.5 if size > 2 else 2.5
         yield cost, _with_sizes(shapes, dict.fromkeys(alike, size))
-    # After the first, shapes that broadcast with anything: a last resort.
-    small: list[tuple[int, ...]] = [(usual,), (1,), ()]
-    every = [*small, *((usual,) * rank for rank in RANKS[2:])]
+    # Shapes that broadcast with anything: a last resort.
+    tiny: list[tuple[int, ...]] = [(1,), ()]
+    first, *others = [(usual,) * rank for rank in RANKS[1:]]
+    small, every = [first, *tiny], [first, *tiny, *others]
     # Each pair: the inputs to change together, the shapes to give them.
-    sets = [(forward.data, [shape for shape in every if shape not in small[1:]])]
+    sets = [(forward.data, [first, *others])]
     sets += [
         ({*forward.undeclared[1:]}, small),
         *(({at}, every) for at in forward.undeclared),
@@ -352,7 +360,7 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
         for shape in of_each:
             pairs = enumerate(shapes)
             changed = tuple(shape if at in several else x for at, x in pairs)
-            yield 1.0 if shape not in small[1:] else 2.5, changed
+            yield 2.5 if shape in tiny else 1.0, changed
     for slot in _slots(shapes):
         for size in (*SIZES, 1) if slot[0] in forward.undeclared else ():
             yield 2.0 if size > 1 else 4.0, _with_sizes(shapes, {slot: size})
@@ -379,7 +387,8 @@ def _with_sizes(shapes: Sizes, sizes: Mapping[Slot, int]) -> Sizes:
     )
 
 
-FREE = ((5, 6, 10, 7), (3, 9, 11, 14))  # sizes by position, not declared
+# Two choices of sizes for new names, by position.
+FREE = ((5, 6, 10, 7), (3, 9, 11, 14))
 
 
 def _beside_declared(forward: _Forward) -> Shapes | None:
@@ -389,6 +398,7 @@ def _beside_declared(forward: _Forward) -> Shapes | None:
     sizes, or these times an integer attribute, as a forward may require `dim % heads == 0`.
     """
     beside = _Beside(forward)
+    # A budget of its own; afterwards all runs count again, as a failure tells their number.
     before, forward.runs = forward.runs, 0
     forward.until = time.process_time() + forward.seconds
     tried = (
@@ -483,7 +493,7 @@ def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]
 
 
 def _near(sizes: Mapping[str, int]) -> list[Dims]:
-    """Return dims for one input, the likeliest first: new names, up to two of them replaced by declared ones."""
+    """Return dims for one input, the likeliest first: new names with one, none or two of them replaced by declared ones."""
     letters = [one for one in LETTERS if one not in sizes]
     plain = [(*letters[:rank],) for rank in RANKS[1:]]
     one = [new for dims in plain for new in _declaring(dims, sizes)]
@@ -514,7 +524,10 @@ class _Kind(NamedTuple):
 
 
 def _kinds(size: int) -> Iterator[_Kind]:
-    """Yield kinds a dim with this accepted size may be of: any size first, then at least this one, then multiples."""
+    """Yield kinds a dim with this accepted size may be of: any size first, then at least this one, then multiples of 2, 3 or 4.
+
+    If none of them is accepted, as of a larger factor, the dim becomes a number (`_Naming.found`).
+    """
     any_size = [one for one in (7, 2, 5) if one != size]
     yield _Kind((any_size[0], any_size[1]))
     yield _Kind((size + 1, size + 3), ">=", size)

@@ -8,8 +8,8 @@ and twice as large. The tests' sizes are consecutive, so much is true of them by
 + 2`. Two declared names are never assumed equal: whoever gave them two names may have forgotten a transpose. `size_conditions` reads
 several conditions at once from many choices of sizes.
 
-Words: *usual* are the sizes of the tests; *numbers* are integer attributes, such as `heads`; the forward *takes* sizes if it accepts inputs
-of them, and *wants* a size if it takes no other one.
+Words: of `checks`, OPERATOR is the op, FORWARD the same in plain PyTorch, or None; *usual* are the sizes of the tests; *numbers* are
+integer attributes, such as `heads`; the forward *takes* sizes if it accepts inputs of them, and *wants* a size if it takes no other one.
 
 Of 623 known ops with declared shapes, 20 are accepted only thanks to this: gates packed in one weight, grouped heads.
 """
@@ -42,9 +42,10 @@ class _Expression(NamedTuple):
 
 
 def size_relation(checks: Any) -> tuple[str, ...]:
-    """Return the condition, `("G == 3 * H",)`, on one size under which the forward runs; () if there is none."""
+    """Return the condition, `("G == 3 * H",)`, on one size to make the forward run; () if there is none."""
     usual, other = _choices(checks)
     numbers = _numbers(checks, usual)  # attributes may be part of a condition
+    # The last one first: of `G == H + 1` and `H == G - 1`, both true, the later declared size is computed.
     for name in reversed(usual):
         names = [*numbers, *(one for one in usual if one != name)]
         for expression in _expressions(names, numbers | usual):
@@ -137,6 +138,7 @@ def _tried(
     """
     code = getattr(checks.FORWARD or checks.OPERATOR, "__code__", None)
     said = [one for one in code.co_consts if type(one) is int] if code else []
+    # Two multiples of each, as one alone would not tell `C % 8 == 0` from `C == 8`.
     multiples = {by * one for by in (1, 2) for one in (*numbers, *said)}
     tried = sorted(TRIED.union(one for one in multiples if 1 < one <= LARGEST))
     random, until = Random(0), process_time() + SECONDS
@@ -153,7 +155,10 @@ def _tried(
 
 
 def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
-    """Yield possible conditions on each size: a factor, equality to an expression of other sizes, lower and upper bounds."""
+    """Yield possible conditions on each size: a factor, equality to an expression of other sizes, lower and upper bounds.
+
+    Of conditions that exclude equally many choices, `size_conditions` takes the first yielded here.
+    """
     # Attributes by name, and numbers by their text.
     known = numbers | {str(one): one for one in range(2, LARGEST + 1)}
     fixed = [_Expression(text, (), partial(int, one)) for text, one in known.items()]
@@ -162,8 +167,9 @@ def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
         yield from (_Condition(name, "%", one) for one in fixed)
         for one in _expressions(others, numbers | names):
             yield _Condition(name, "==", one)
-            if one.text in others:
+            if one.text in others:  # a single name: `Hq % Hk == 0`
                 yield _Condition(name, "%", one)
+            # A name, more or less a number: `K <= W + 2`.
             if len(one.names) == 1 and "*" not in one.text:
                 yield _Condition(name, "<=", one)
         yield from (_Condition(name, ">=", one) for one in fixed)
@@ -173,6 +179,7 @@ def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
 
 def _dilated(names: Sequence[str], numbers: Sizes) -> Iterator[_Expression]:
     """Yield the extents of a dilated kernel, which an input must exceed: `2 * (K - 1)`, less the padding `2 * (K - 1) - 4`."""
+    # Both sides are padded alike, so the padding is even. A dilation of 1 is `K <= W + 2` in `_conditions`.
     for padding, name in product(range(0, 9, 2), names):
         end = f" - {padding}" if padding else ""
         for factor in (one for one in numbers if one != name):
@@ -188,7 +195,10 @@ def _reach(padding: int, dilation: int, kernel: int) -> int:
 
 
 def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:
-    """Return whether the forward accepts only this size of the dim `name`: neither a neighbour nor the double; 1 is not tried: it broadcasts."""
+    """Return whether the forward accepts only this size of the dim `name`: no neighbour, as a bound would allow, nor the double, as a factor would.
+
+    A size of 1 is not tried: it broadcasts.
+    """
     refused = (one for one in (size + 1, size - 1, 2 * size) if one > 1)
     return _takes(checks, sizes | {name: size}) and not any(
         _takes(checks, sizes | {name: one}) for one in refused
@@ -208,7 +218,7 @@ def _choices(checks: Any) -> tuple[Sizes, Sizes]:
 
 
 class EqualParts(TorchFunctionMode):
-    """A mode to refuse chunks of unequal sizes: those of 3 elements, 2 and 1, fit by broadcasting alone."""
+    """A mode to refuse chunks of unequal sizes: the 2 and 1 elements of 3 fit by broadcasting alone."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -232,7 +242,7 @@ def _takes(checks: Any, sizes: Sizes) -> bool:
 
 
 def _numbers(checks: Any, usual: Sizes) -> Sizes:
-    """Return the attributes with integer values above 1."""
+    """Return the attributes with integer values above 1: a factor of 1 says nothing."""
     # Not strict: the last input may be variadic, `*tensors`, with any number of values.
     values = zip(checks.NAMES, checks.make(**usual), strict=False)
     return {one: value for one, value in values if type(value) is int and value > 1}

@@ -22,7 +22,7 @@ class _Ended(Exception):
 
 
 def main() -> None:
-    """Run the module named by the argument (its `main`), or the file, in a process that ends with our parent."""
+    """Run the module named by the argument (its `main`), or the file, in a process ending with our parent."""
     # Python puts our directory first, whose modules would hide others of their names.
     sys.path[:] = [path for path in sys.path if os.path.realpath(path) != HERE]
     end_with_parent()

@@ -3,6 +3,7 @@
 A user could not tell such a test from a wrong op: the proof asks for other inputs instead of writing it.
 In: the module of checks (`checks`) of an op that has passed them. Out: a failure of the tests. Invariant: a test that passes is not reported.
 Words: *needed* are the inputs requiring grad; `right` and `exact` are results in double precision, `low` is the dtype of few digits.
+CHECKED, CHECKED_TWICE and MAPPED of `checks`: the tests call gradcheck, gradgradcheck too, vmap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -112,7 +113,7 @@ def _mapped(checks: Any) -> Iterator[str]:
 
 
 def _needed(inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the inputs that require grad."""
+    """Return the inputs requiring grad."""
     return [one for one in inputs if isinstance(one, Tensor) and one.requires_grad]
 
 
@@ -210,6 +211,7 @@ def _off(one: Tensor, other: Tensor, right: Tensor, low: torch.dtype) -> str:
     size = right.abs().max()
     if size >= torch.finfo(low).max:
         return ""
+    # A result that is 0 but for roundings is a sum of terms that cancel, of about 1: theirs count.
     roundings = LEAST + 8 * torch.finfo(low).eps * (size if size > LEAST else 1)
     allowed = TIMES * (other.double() - right).abs().max() + roundings
     off = (one.double() - right).abs().max()
@@ -237,7 +239,7 @@ def _rounded(
 
 
 def _ends(checks: Any, outputs: Any) -> tuple[Tensor, ...]:
-    """Return the outputs that have a gradient."""
+    """Return the outputs with a gradient."""
     several, chosen = as_tuple(outputs), checks.TESTS.ends
     return tuple(several[at] for at in chosen) if chosen else several
 
