@@ -16,6 +16,7 @@ from scaffold.project.survey import Op, Work
 from scaffold.render.layout import OpTesting
 from scaffold.render.templates import OP_TESTING, digest
 from scaffold.spec.manifest import Listed, configuration_digest, text_digest
+from scaffold.spec.other_tools import LINE_LENGTH
 from scaffold.spec.problems import always_at
 from scaffold.spec.toml import Entry
 from scaffold.version import __version__
@@ -105,8 +106,9 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     text = ""
     if formatted:
         length = places.directories.line_length
-        # Our template is formatted already: only parts changed by the team's settings need it, as formatting takes as long as twenty tests.
-        if length == 88 and house.templates.find(OP_TESTING) is None:
+        # Our template is formatted already, for this length: only parts changed by the team's settings need it.
+        # Formatting takes as long as twenty tests.
+        if length == LINE_LENGTH and house.templates.find(OP_TESTING) is None:
             keep_formatted(op_testing_draft(PLAIN), length)  # now cached as it is
         text = places.formatter({shared.path: draft}, length)[shared.path]
     return Wanted(ROLE, shared.path, text_digest(one_style(draft)), text)

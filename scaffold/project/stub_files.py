@@ -26,7 +26,9 @@ ALSO = (
 
 def stub_file(text: str) -> str:
     """Return a complete test file: the text with its imports, and the parts of `op_testing.py` it uses copied in."""
-    shared = needed(op_testing_draft(PLAIN, None), text, True, found=False)
+    # A stub has no unwritten parts, and calls the test methods that it wants.
+    draft = op_testing_draft(PLAIN, None)
+    shared = needed(draft, text, complete=True, found=False)
     # The imports and shared parts go between the docstring and the code.
     docstring, _, code = text.partition('"""\n\n')
     body = f"{shared}\n\n\n{code}"
