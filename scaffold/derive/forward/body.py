@@ -80,10 +80,10 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 
 def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
-    """Replace `n //= 2` by `n = n // 2` for a number: an attribute, or one with a second name. None changes in place.
+    """Replace `n //= 2` by `n = n // 2` for a number: an attribute, or one with a second name.
 
-    Later passes take an operator with `=` for a change of memory. It stays for a tensor or a list, since it changes
-    that.
+    Later passes take an operator with `=` for a change of memory, which a number has none of. It stays for a tensor or
+    a list, since it changes that; and for any other number, whose memory no other name has.
     """
     graph, kinds = formula.graph, kinds_of_inputs(spec)
     numbers = {item.name for item in spec.attributes if item.annotation in NUMBERS}
@@ -92,7 +92,7 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
     def one(item: Statement) -> Statement:
         """Write `n += 1` of a number as `n = n + 1`, and note what each name of the statement holds from here on.
 
-        After an `if`, a name is a number if it is one after both branches.
+        After an `if`, a name is a number if it is one after both branches. `n *= x`, after which n is a tensor, stays.
         """
         nonlocal numbers
         if isinstance(item, If):
@@ -318,6 +318,7 @@ def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
     if outputs[-1].variadic:
         count = len(outputs) - 1
         rest = values[count:]
+        # A single value without a star is taken for the tuple itself.
         if len(rest) == 1 and rest[0].kind == "starred":
             return (*values[:count], rest[0].args[0])
         if len(rest) > 1:

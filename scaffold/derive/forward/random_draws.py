@@ -143,7 +143,7 @@ class _Draws:
 
         The facts are the `active` names, with a gradient, and the `drawn` ones, random without.
         """
-        # `active` is a frozenset, which each line replaces; `drawn` changes in place.
+        # `active` is a frozenset, which each line replaces; `drawn` is a set, which lines change in place.
         begun = self.active, self.drawn.copy()
         body = self.block(item.body)
         after = self.active, self.drawn
@@ -193,6 +193,7 @@ class _Draws:
         changed = changed_in_place(value)
         if len(changed) != 1 or changed[0] not in self.drawn - self.shared:
             return None
+        # One change, on a line of its own; not `mask.div_(keep).sub_(1)`.
         if item.target.kind != "absent" or changes_of_a_name(item) != {value}:
             return None
         plain = made_anew(self.graph, value)
@@ -234,7 +235,7 @@ class _Draws:
         name = callee(node)
         if name is None or not may_be(name, "random_factor"):
             return False
-        return "inplace" not in node.keywords and bool(_argument(node))
+        return "inplace" not in node.keywords and _argument(node) is not None
 
     def _product(self, lines: list[Assign], node: Node) -> Node:
         """Return `x * mask` for `F.dropout(x, p)`, and add the line `mask = F.dropout(torch.ones_like(x), p)`.

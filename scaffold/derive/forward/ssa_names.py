@@ -59,16 +59,16 @@ def with_versions(
     statements, origin = _with_results_named(graph, statements, used)
     for name in sorted(names):
         places = [
-            k for k, item in enumerate(statements) if name in surely_written(item)
+            at for at, item in enumerate(statements) if name in surely_written(item)
         ]
         # A branch further up may have assigned it: that value counts as one more.
         before = places and name in written(*statements[: places[0]])
         if len(places) + bool(before) < 2:
             continue
-        # The name in each stretch of statements from one assignment to the next, `h 0` for now.
+        # The name in each stretch from one assignment to the next; the first is before any of them.
         stretches = [name]
         for count, position in enumerate(places):
-            # A space cannot stand in a name, so these clash with none.
+            # `h 0` for now: a space cannot stand in a name, so these clash with none.
             stretches.append(f"{name} {count}")
             rest = rebound(graph, statements[position:], stretches[-2], stretches[-1])
             statements = (*statements[:position], *rest)
@@ -90,13 +90,13 @@ def _with_results_named(
 ) -> tuple[Lines, dict[str, str]]:
     """Name discarded results: `values, indices = x.max(-1)` for `values, _`, because a gradient may read them.
 
-    Return the statements, and the old name of each new one. Nothing is named if some line reads `_`: then it is a
-    local.
+    Return the statements, and `_` as the old name of each new one. Nothing is named if some line reads `_`: then it is
+    a local.
     """
     origin, lines = dict[str, str](), list[Statement]()
-    unread = DISCARDED not in read_names(*statements)
+    is_discarded = DISCARDED not in read_names(*statements)
     for item in statements:
-        if unread and isinstance(item, Assign) and item.target.kind == "tuple":
+        if is_discarded and isinstance(item, Assign) and item.target.kind == "tuple":
             names = _names_of_results(item)
             parts = list(item.target.args)
             for at, name in names.items():
@@ -295,6 +295,7 @@ def _with_words(
     found = dict[str, str]()
     for name in sorted(names - kept):
         plain = name
+        # As a word of the name: between `_`, or at an end of it.
         for new, old in origin:
             plain = re.sub(rf"(?<![^_]){new}(?![^_])", old, plain)
         if plain not in used:

@@ -14,8 +14,8 @@ from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.rules.table import BUILDERS, Rule, Table
 from scaffold.formula import Node, checked_for_none
 
-# Categories with gradients in code: each argument's gradient reads the other arguments.
-MIXES = frozenset({"contraction", "linalg"})
+# Rules with gradients in code: in those of products each factor reads the others, in `cat` none is read.
+PRODUCTS = frozenset({"contraction", "linalg"})
 
 
 def retained(table: Table, op: Op) -> Iterator[Op]:
@@ -29,27 +29,28 @@ def retained(table: Table, op: Op) -> Iterator[Op]:
 def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
     """Yield the tensors saved for an op's gradients by its rule: the arguments and results its formulas read.
 
-    Only the formulas of active arguments count, and of several equal ones the first.
+    Only the formulas of active arguments count; of several formulas for one gradient, all of the same value, the first.
     """
-    named = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
     if rule.code is not None:
         yield from _of_code(rule, op)
         return
-    for name, arg in named.items():
+    args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+    for name, arg in args.items():
         if name not in rule.formulas or not any(
             part.active for part in tensors((arg,))
         ):
             continue
         for read in values_read(table.gradients(rule, name)[0]):
+            # By "result", or by its name if there are several: all are results of this one op.
             if read == "result" or read in rule.results:
                 yield op
-            elif read in named:
-                yield from tensors((named[read],))
+            elif read in args:
+                yield from tensors((args[read],))
 
 
 def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
     """Yield each operand of a product or a linear-algebra op if another one is active: that one's gradient reads it."""
-    if rule.category not in MIXES:
+    if rule.category not in PRODUCTS:
         return
     operands = list(tensors(op.args))
     for operand in operands:
@@ -71,6 +72,7 @@ def values_read(node: Node) -> frozenset[str]:
         # Of `sum_to(g, x)` only g: x is read for its shape.
         args = node.args[1:2] if word.parameters[0] == "g" else ()
     elif node.kind == "call":
+        # Without the function: no formula calls a method of a tensor.
         args = node.args[1:]
     return frozenset[str]().union(*map(values_read, args))
 

@@ -28,12 +28,13 @@ def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None
     `bound` has the rule, and the op of each argument by parameter.
     """
     parts = table.parts(bound.rule)
+    # Behind `*sizes` it is not known which parameter an argument belongs to.
     if parts is None or any(arg.kind == "starred" for arg in call.args):
         return None
     named = keywords(call)
-    count = len(call.args) - len(named)
+    end = len(call.args) - len(named)  # of the arguments by position
     names = (item.name for item in bound.rule.parameters)
-    given = dict(zip(names, call.args[1:count])) | named
+    given = dict(zip(names, call.args[1:end])) | named
     evaluator = FormulaEvaluator(make, bound.args, table.home(bound.rule))
     try:
         return _Parts(make.program.graph, evaluator, given, {*named}).node(parts)
@@ -64,9 +65,9 @@ class _Parts:
 
         A word such as `rank(x)` becomes its number; raise `UnsupportedError` if that is unknown.
         """
-        if part.kind == "name" and part.label in self.evaluator.env:
+        if part.kind == "name" and part.label in self.evaluator.env:  # a parameter
             self.read.add(part.label)
-            # Computed for all, but used only for a parameter that the call leaves out.
+            # Used only if the call leaves the parameter out: then its op is the literal of the default.
             default = literal_text(literal(self.evaluator.env[part.label]))
             return self.given.get(part.label) or self.graph.constant(default)
         if part.kind != "call":
@@ -87,10 +88,10 @@ class _Parts:
         positional = part.args[: len(part.args) - len(stated)]
         args = [self.node(arg) for arg in positional if arg.label != REST]
         named = {key: self.node(arg) for key, arg in stated.items()}
-        if len(args) < len(positional):
+        if any(arg.label == REST for arg in positional):
             rest = {k: v for k, v in self.given.items() if k not in self.read}
-            # By position in the call, by keyword in the parts. (`-` comes before `&`.)
-            if rest.keys() - self.named & named.keys():
+            # A user's `return_indices` by position would take the place of that by keyword in the parts.
+            if (rest.keys() - self.named) & named.keys():
                 raise UnsupportedError("it is given by position")
             args += [v for k, v in rest.items() if k not in self.named]
             named = {k: v for k, v in rest.items() if k in self.named} | named

@@ -100,12 +100,12 @@ class Evaluator(ABC):
                 found.append(self.value(node))
                 continue
             inner = self.value(node.args[0])
-            inner = self.listed(inner) or inner
-            found += inner.args if inner.rule == "list" else [self._starred(inner)]
+            items = self.listed(inner)
+            found += [self._starred(inner)] if items is None else items.args
         return found
 
     def _starred(self, inner: Op) -> Op:
-        """Return the op of `*sizes` with an unknown number of sizes; refuse a star before tensors."""
+        """Return the op of `*sizes` with an unknown number of sizes; raise `UnsupportedError` for any number of tensors."""
         if inner.kind != "static":
             raise UnsupportedError("a star before tensors")
         return self.program.op("starred", (inner,))
@@ -123,7 +123,8 @@ class Evaluator(ABC):
         """Return `body if test else orelse`; of two tuples, a tuple of choices, so each element can have a gradient."""
         sides = (body, orelse)
         for one, other in (sides, sides[::-1]):
-            if one.rule == "list" and other.kind == "group":  # `(None, None) if ...`
+            # `(None, None) if t else x.max(0)`: the results of the call are taken one by one, too.
+            if one.rule == "list" and other.kind == "group":
                 parts = [self.item(other, at) for at in range(len(one.args))]
                 listed = self.program.op("list", parts)
                 sides = (body, listed) if one is body else (listed, orelse)
@@ -160,6 +161,7 @@ class Evaluator(ABC):
         inner, index = node.args
         value = self.value(inner)
         if value.kind == "group":
+            # A slice needs the number of parts; `x.chunk(n)[0]` does not.
             items = self.listed(value) if index.kind == "slice" else None
             return (
                 self._of_list(items, index) if items else self._of_group(value, index)
@@ -171,7 +173,7 @@ class Evaluator(ABC):
         # Not written out as a tuple or a list, and yet one: it has come by a name.
         named = index.kind not in ("tuple", "list") and parts[0].rule == "list"
         if named and not any(item.is_tensor for item in parts[0].args):
-            # `x[at]` with a tuple is `x[0, 1]`, with a list `x[[0, 1]]`.
+            # `x[at]` with a tuple is `x[0, 1]`, with a list `x[[0, 1]]`: the op of both is one, `list`.
             raise UnsupportedError("an index that is a tuple or a list")
         return indexing.taken(self.applier, value, parts)
 
@@ -180,6 +182,7 @@ class Evaluator(ABC):
         at = constant(self.program, index)
         position = None if at is None else literal(at)
         if isinstance(position, int):
+            # None for a negative one that gradients cannot count from the end.
             position = indexing.position_of(self.applier, several, position)
         if not isinstance(position, int):
             raise UnsupportedError("an index of a tuple")
@@ -192,7 +195,8 @@ class Evaluator(ABC):
         count = indexing.count_of(self.applier, several)
         if count is None:
             return None
-        self.program.unpack(several)  # all its elements are known to exist
+        # Their number is known, so all of them exist.
+        self.program.unpack(several)
         return self.program.op("list", [self.item(several, at) for at in range(count)])
 
     def _of_list(self, several: Op, index: Node) -> Op:
@@ -229,8 +233,8 @@ class Evaluator(ABC):
                 ],
             )
         part = item_of_sequence(self.program, self.value(node))
-        # A tuple that is a `list` op is one part: `x[[0, 1]]`.
         several = part.kind == "static" and is_sequence(self.program, part)
+        # A list written out, `x[[0, 1]]`, is one part.
         if part.kind == "group" or several and part.rule != "list":
             raise UnsupportedError("an index that is a tuple")
         return part

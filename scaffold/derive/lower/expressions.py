@@ -132,9 +132,10 @@ def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
 def kind_of_type(op: Op) -> Kind | None:
     """Return the kind of a torch tensor type, given as a string or an attribute: `torch.cuda.FloatTensor` -> "real"; None for others."""
     attribute = isinstance(op.data, Operator) and op.data.kind == "attribute"
+    # `torch.FloatTensor` is read by its text, "torch.FloatTensor" by its value.
     text = as_text(op).label if attribute or op.rule == "static" else literal(op)
     last = text.rpartition(".")[2] if isinstance(text, str) else ""
-    return TENSORS.get(last.removesuffix("Tensor")) if last != "Tensor" else None
+    return TENSORS.get(last.removesuffix("Tensor"))
 
 
 def declared(spec: OpSpec) -> Declared:
@@ -347,6 +348,7 @@ class Expressions(Evaluator):
     def _python_arithmetic(self, node: Node, *values: Op) -> Op:
         """Apply an operator to Python values: return the number if it is known and short, otherwise the op of the expression."""
         numbers = [found for item in values if (found := number(item)) is not None]
+        # Both operands are numbers; one number alone may stand beside a size.
         made = computed(node.label, *numbers, short=True) if len(numbers) == 2 else None
         if made is not None:
             return self.program.const(made)
@@ -386,29 +388,35 @@ class Expressions(Evaluator):
     def _in_parts(self, node: Node, bound: Bound) -> Op | None:
         """Return the value of a call written in parts, one of them worth saving: `F.max_pool2d(x, 2, return_indices=True)[0]`.
 
-        None if its rule has no parts, or if autocast has a say: it may treat a part otherwise than the call. On a CPU `log_softmax`
-        is not computed in float32, as `cross_entropy` is. Not so one result of a single call, such as a norm: its other results are
-        saved if their dtype beside the gradient is known, see `_saves_parts`.
+        None if its rule has no parts, or if autocast forbids them:
+
+        - Parts that are several calls, `F.nll_loss(F.log_softmax(x, 1), target)`, only outside of autocast: it may treat a part
+          otherwise than the call. On a CPU `log_softmax` is not computed in float32, as `cross_entropy` is.
+        - Parts that are one result of a single call, `torch.native_layer_norm(...)[0]`, only if the other results may be saved.
         """
         table, autocast = self.applier.table, bound.rule.facts.autocast
-        spelled = table.parts(bound.rule)
-        in_autocast = autocast and self._in_autocast
-        if spelled is None or in_autocast and spelled.kind == "call":
+        parts = table.parts(bound.rule)
+        if parts is None:
             return None
-        if spelled.kind != "call" and autocast and not self._saves_parts(node, bound):
+        several = parts.kind == "call"  # else one result of a call, `call(...)[0]`
+        fits = not self._in_autocast if several else self._saves_parts(node, bound)
+        # Autocast does nothing with a pooling, for one: its parts are always right.
+        if autocast and not fits:
             return None
         if node not in self.parts:
+            # Calls inside this one, in its arguments, are in parts already.
             inner = self.program.graph.rewrite(node, self.parts.get)
-            parts = in_parts(self.make, table, bound, inner)
-            if parts is None:
+            written = in_parts(self.make, table, bound, inner)
+            if written is None:
                 return None
-            self.parts[node] = parts
+            self.parts[node] = written
         return self.value(self.parts[node])
 
     def _saves_parts(self, node: Node, bound: Bound) -> bool:
-        """Return whether the mean and deviation of a norm are saved: their dtype must be known beside that of the gradient.
+        """Return whether the mean and deviation of a norm are saved: PyTorch's backward takes them beside a gradient of a fitting dtype.
 
-        So it is for the norm that the op returns, or for one of inputs alone in a forward that saves.
+        The gradient of the norm that the op returns has the dtype of the norm. If a norm reads inputs alone, its gradient is cast to
+        the dtype of the statistics (`simplify/autocast_casts`). Of any other norm no dtype is known.
         """
         of_inputs = all(op.rule == "input" for op in tensors(bound.args.values()))
         return node in self.returned or of_inputs and self.saves
@@ -416,15 +424,14 @@ class Expressions(Evaluator):
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
         """Return a choice among the rules of all cases by their conditions; None if some call may have no rule.
 
-        A case is a rule and its arguments. The last one is taken if no other condition holds, without a test of its own: so one of
-        the others has to be false only if the last is true.
+        A case is a rule and its arguments. The last one is taken without a test of its own, if no other condition holds. That is
+        right only if its own condition is known to hold then, by one of the others that does not.
         """
         table = self.applier.table
         try:
             *tests, last = (condition_of(self.make, table, *case) for case in cases)
         except UnsupportedError:  # a rank that is not known
             return None
-        # Else a call may fit no case.
         if not any(told_by(last, test, False) for test in tests):
             return None
         *bodies, choice = map(self._applied, cases)
@@ -505,10 +512,12 @@ class Expressions(Evaluator):
     def call(self, node: Node) -> Op:
         """Return the op of a call; an in-place call has the value of its out-of-place form, if that has a rule: `h.mul_(y)` of `h.mul(y)`."""
         changed = next(written_to(node), None)  # the tensor changed in place
-        anew = None
-        # `F.relu(x, inplace=True)` changes x too, if the flag is true.
-        if changed is None and "inplace" not in node.keywords:
+        anew, flag = None, keywords(node).get("inplace")
+        if changed is None and flag is None:
             return self._plain_call(node)
+        # Of `F.relu(x, inplace=flag)` only the call tells whether x changes.
+        if flag is not None and literal(self.value(flag)) is UNKNOWN:
+            raise UnsupportedError(CHANGES)
         # Nothing else sees the change: its tensor has one name, or none.
         if changed is None or node in self._own or not sharing(changed):
             anew = made_anew(self.program.graph, node)
@@ -516,9 +525,8 @@ class Expressions(Evaluator):
         # Without a rule for the other form, the call stays what it is, and may be refused.
         if op is None or self.applier.table.of_op(op.rule) is None:
             return self._plain_call(node)
-        before = None if changed is None else self.value(changed)
-        if before is not None:
-            self._refuse_change(before)
+        if changed is not None:
+            self._refuse_change(self.value(changed))
         return op
 
     def _refuse_change(self, before: Op) -> None:
@@ -666,7 +674,8 @@ class Expressions(Evaluator):
         # Without a gradient, the index can be part of the call's own expression.
         if op.rule == "call" and not op.active:
             return item_of_call(self.program, op, position)
-        if op.kind != "group" or op.rule in ("input", "call", "cond"):
+        # A variadic input and a choice between two calls are groups, too, but no rule knows their parts.
+        if op.kind != "group" or op.rule in ("input", "cond"):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
         return self.program.op(
@@ -765,6 +774,7 @@ class Expressions(Evaluator):
         match node:
             case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
                 return self._dtype(node, self.value(inner))
+            # `x.type()`, the string that `y.type(x.type())` takes as a dtype.
             case Node("call", _, (Node("attribute", "type", (inner,)),)):
                 op = self.program.static(self.fixed(node))
                 self.program.set_dtype(op, self.value(inner).kind)
@@ -888,7 +898,7 @@ class Expressions(Evaluator):
         def placed(item: Node) -> Node | None:
             """Return an expression over names assigned once as it is, a size or name as its value; None to go on into its parts."""
             if not self._changes(item):
-                return item if item is not node else None
+                return item
             found = self._metadata(item)
             return None if found is None else static_node(self.program, found)
 
@@ -991,8 +1001,10 @@ def _new_dims(index: Node) -> Node | None:
 
 
 def _refuse_in_place(label: str, values: list[Op]) -> None:
-    """Raise `UnsupportedError` for an in-place method of an active value, which a gradient may read: `torch.exp(x).mul_(y)`."""
-    # Its out-of-place form has no rule, or another name may see the change.
+    """Raise `UnsupportedError` for an in-place method of an active value, which a gradient may read: `torch.exp(x).igamma_(y)`.
+
+    Asked of calls as written: `call` has found no out-of-place form with a rule, or another name may see the change.
+    """
     if label.endswith("_") and any(op.active for op in values):
         raise UnsupportedError("it changes a tensor in place")
 

@@ -44,12 +44,13 @@ def named_apart(
     ops = sorted(names.keys() - {*parts} | calls.keys(), key=lambda op: op.serial)
     lines: list[Statement] = []
     results = forward.results
-    for position in range(len(forward.statements) + 1):  # the last: the results
+    # Behind the last statement `item` is None: the place of the results.
+    for position, item in enumerate((*forward.statements, None)):
         change: dict[Node, str] = {}  # expressions here -> their names so far
-        item = dict(enumerate(forward.statements)).get(position)
         for op in ops:
             here = [place.node for place in places[op] if place.position == position]
             first = here and places[op][0].position == position
+            # None where the value is written again: it has its name already.
             value = _changed(graph, here[0], change) if first else None
             if op in calls:
                 pairs = _results_of(op, names, places, position, item)
@@ -91,13 +92,15 @@ def _results_of(
     keeps that name. `position` is the statement's.
     """
     found = []
-    known = {op.position: op for op in (*places, *names) if call in op.args[:1]}
+    # Each result that the forward reads or that gets a name, by its position among the results.
+    items = {op.position: op for op in (*places, *names) if call in op.args[:1]}
     for at, result in enumerate(call.facts.results):
-        several = places.get(known[at], ()) if at in known else ()
+        several = places.get(items[at], ()) if at in items else ()
         nodes = [place.node for place in several if place.position == position]
-        name = names.get(known[at]) if at in known else None
+        name = names.get(items[at]) if at in items else None
         if name is None and isinstance(statement, Assign) and statement.value in nodes:
             name = _target(statement)
+        # Without a name, `x.max(-1)[1]` stays as it is written: `_indices` is not read.
         found.append((name or f"_{result}", nodes if name else []))
     return found
 

@@ -138,7 +138,7 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """Return the value at an index with tensors or lists.
 
     Slices, numbers and new dims are applied as ops of their own where PyTorch gives the same dims in the same order; the rest is
-    one `index` op.
+    one `index` op. Two parts that pick elements are together if no other part stands between them.
     """
     program = applier.program
     parts = _without_ellipsis(applier, value, [*parts])
@@ -149,7 +149,7 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     if new and value.shape.rank is not None:
         others = [part for part in parts if not is_new_dim(part)]
         picking = [at for at, part in enumerate(parts) if _picks(part)]
-        # Dims indexed apart from each other come first, and a mask covers several dims.
+        # Dims picked apart from each other come first in the result, and a mask covers several dims.
         together = picking == [*range(picking[0], picking[-1] + 1)]
         if together and not any(part.kind == "bool" for part in parts):
             return _with_new_dims(applier, taken(applier, value, others), parts, value)
@@ -214,22 +214,21 @@ def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
     """
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
     first, last = places[0], places[-1]
-    bounds = (item for part in parts if part.rule == "range" for item in part.args)
-    if len(places) != last - first + 1 or any(
-        literal(item) is not None for item in bounds
-    ):
+    ranges = [part for part in parts if part.rule == "range"]
+    # The picking parts must stand together, and the others be `:`.
+    if len(places) != last - first + 1 or not all(map(is_whole, ranges)):
         return None
-    # The picking parts stand together: their dims become those they broadcast to.
     picked = [_picked_shape(part) for part in parts[first : last + 1]]
     if None in picked:
         return None
     index = shapes.broadcast(*(item for item in picked if item is not None))
-    if shape.rank == len(parts) == len(places):
+    if shape.rank == len(parts) == len(places):  # all dims are picked
         return index
     # All indexed dims must be known ones, counted from the left.
     known = len(shape.dims or ()) if shape.lead is None else shape.lead
     if shape.dims is None or index.dims is None or len(parts) > known:
         return None
+    # A shape has leading dims, any number of them, at one place.
     if shape.lead is not None and index.lead is not None:
         return None
     return Shape((*shape.dims[:first], *index.dims, *shape.dims[last + 1 :]))
@@ -250,11 +249,7 @@ def _is_plain(parts: Sequence[Op]) -> bool:
     between them and a number. So the tensor must be first, or next to the numbers.
     """
     if any(
-        part.rule == "list"
-        or is_ellipsis(part)
-        or part.rule == "const"
-        and part.value is None
-        for part in parts
+        part.rule == "list" or is_ellipsis(part) or is_new_dim(part) for part in parts
     ):
         return False
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
@@ -299,6 +294,7 @@ def item_of(
     # `("*parts",)`: any number of parts, the word of the table for a tuple.
     if names[0].startswith("*") or len(names) <= position:
         return _part_shape(program, op, position), kind, active
+    # The mean of a norm has another shape than the norm, which the table does not say.
     if kind == "real" and not rule.leads_back(names[position]):
         return None, kind, False
     return shape_said(program, rule.facts.shape, args), kind, active
@@ -363,6 +359,7 @@ def _stated_length(
         # From the end: the number of parts, rounded up, less as many.
         at = position if position >= 0 else -(-whole // stated) + position
         return max(0, min(stated, whole - at * stated))
+    # `x.split(n)` of the size `3 * n`: three parts, all of the length n.
     if stated is UNKNOWN and lengths.rule != "list":
         length = program.size_of(lengths)
         count = sizes.divided(whole, length)
@@ -435,6 +432,7 @@ def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
         moved = applier.named("movedim", x, taken, applier.program.const(first))
         ends = map(applier.program.const, (first, first + 1))
         return moved if stacked else applier.named("flatten", moved, *ends)
+    # The parts of `chunk` and `split` give x if they are joined along the dim they were split along.
     places = {shapes.position(x.shape, at), shapes.position(x.shape, to)}
     same = at == to or len(places) == 1 and None not in places
     return x if same and not stacked else None

@@ -75,17 +75,19 @@ def changes_of_a_name(item: Assign) -> frozenset[Node]:
 
     Empty if there are none, or if the statement changes anything else.
     """
-    # `h = h.add_(y) / 2`: from the change inside on; else the whole value is one.
+    # The change is the whole value; only in `h = h.add_(y) / 2`, which assigns h anew, it may stand inside.
     node = item.value if item.target is _sole_name(item.value) else None
     node = next(filter(_changes, node.walk()), None) if node else item.value
-    found = list[Node]()
+    calls = list[Node]()
+    # From the last call of a chain, `add_`, to what the first one, `mul_`, changes.
     while node and (changed := next(written_to(node), None)):
-        found.append(node)
+        calls.append(node)
         node = changed
-    several = [*_changed_under_names(item.value)]
-    fits = node is not None and node.kind == "name" and len(several) == len(found)
+    # That is a name, and the chain has all changes of the statement.
+    changes = _changed_under_names(item.value)
+    fits = node is not None and node.kind == "name" and len(changes) == len(calls)
     fits = fits and item.target.kind in ("name", "absent") and not item.operator
-    return frozenset(found) if fits else frozenset()
+    return frozenset(calls) if fits else frozenset()
 
 
 class ChangedView(NamedTuple):
@@ -105,18 +107,20 @@ def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
         return ()
     found = tuple(map(_changed_view, _outermost_changes(item.value)))
     views = [change for change in found if change is not None]
-    calls = sum(len(change.calls) for change in views)
-    several = [*_changed_under_names(item.value)]
-    roots = {change.views[-1] for change in views}
+    names = {change.views[-1] for change in views}
     has_plain_target = item.target.kind in ("name", "absent") and not item.operator
-    fits = has_plain_target and len(views) == len(found) == len(roots)
-    read_before = all(  # nothing else reads the name, before or after its change
+    # Each change is one of a view, of another name than the rest.
+    fits = has_plain_target and len(views) == len(found) == len(names)
+    # All changes are in these chains; none is in an argument, `h.add_(k.mul_(2))`.
+    calls = sum(len(change.calls) for change in views)
+    fits = fits and len(_changed_under_names(item.value)) == calls
+    # Nothing but the view reads the name, before or after its change.
+    is_read_once = all(
         _count(item.value, change.views[-1])
         == _count(change.views[0], change.views[-1])
         for change in views
     )
-    is_known = fits and read_before and len(several) == calls and not _may_not_run(item)
-    return tuple(views) if is_known else ()
+    return tuple(views) if fits and is_read_once and not _may_not_run(item) else ()
 
 
 def _may_not_run(item: Assign) -> bool:
@@ -223,7 +227,9 @@ def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> se
     names = frozenset().union(*map(trace.holders_ever, trace.changes))
     found = set[Node]()
     for item in assignments(statements):
+        # `h += y` reads h, too.
         values += (item.value, item.target) if item.operator else (item.value,)
+        # The value gets such a name, or is a view of what has one.
         if names & bound(item.target) or names & sharing(item.value):
             found.update(same_memory(item.value))
     # Nothing under a name changes: only expressions that change something themselves matter.
@@ -285,6 +291,7 @@ def _replace_zeros(make: Maker, placed: Op, new: Op, value: Op) -> Op:
     if placed.rule == "reshaped" and first is new:
         shape = make.program.op("shape", (), OfShape(value.shape))
         return in_shape(make, new, shape)
+    # `new.t()`, of a view of all elements: no zeros.
     if placed.facts.is_view and first is new:
         return placed
     # `zeros.select_scatter(new, ...)` and the like: `value` in the place of the zeros.
@@ -384,6 +391,7 @@ def _put_at(
     start, end, step = part.args
     src = _as(applier, new, indexing.sliced(applier, value, dim, part.args))
     # PyTorch's slice_scatter has no derivative for complex numbers.
+    # So the two pieces of `h[:n] = y` are joined by `cat`.
     joined = value.kind == "complex" and literal(step) is None
     joined = joined and None in (literal(start), literal(end))
     if _is_counted(start) and _is_counted(end) and not joined:  # a step is one or more

@@ -26,8 +26,7 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
     if not conditions:
         return {}
     dims = {dim for item in spec.tensors for dim in item.dims or ()}
-    # Optional inputs are left out: without one, a condition says nothing about other
-    # sizes.
+    # Inputs that may be absent are left out: without one, a condition says nothing about other sizes.
     sure = [item for item in spec.tensors if not (item.optional or item.variadic)]
     names = (dim for item in sure for dim in item.dims or () if is_size_name(dim))
     known: dict[Dim, Dim] = {NamedSize(name): NamedSize(name) for name in names}
@@ -66,7 +65,7 @@ def _solved(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
     match test:
         case Node("compare", "==", (Node("binary", "%", (one, two)), rest)):
             size, by = _as_size(one, known), _as_size(two, known)
-            # `H % 2 == 1` tells no size.
+            # `H % 2 == 1` makes H no multiple of a size.
             if size is None or by is None or _as_size(rest, known) != 0:
                 return None
             return sizes.divisible(size, by)

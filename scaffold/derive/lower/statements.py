@@ -280,11 +280,13 @@ class Lowering:
             self._bind(item.target, op)
 
     def _only_sets(self, item: Assign, views: tuple[ChangedView, ...]) -> bool:
-        """Return whether a statement only sets a view to a value, `h.diagonal().fill_(1)`, and does not use the result."""
-        is_all = item.target.kind == "absent" and [v.value for v in views] == [
-            item.value
-        ]
-        return is_all and set_value(self.program.graph, item.value) is not None
+        """Return whether a statement only sets a view to a value, `h.diagonal().fill_(1)`, and does not use the result.
+
+        Then the call itself, which may have no rule, is not lowered: only its effect on `h` is.
+        """
+        changes = [view.value for view in views]
+        is_alone = item.target.kind == "absent" and changes == [item.value]
+        return is_alone and set_value(self.program.graph, item.value) is not None
 
     def _after_change_of(self, view: ChangedView) -> Op:
         """Return the value of a named tensor after an in-place change of a view of it: of `h` after `h.t().add_(y)`.
@@ -292,6 +294,7 @@ class Lowering:
         The view's new value is put into its base, and so on up to the name. A tensor not read again is returned as it was before,
         and its name is stale.
         """
+        # Of `h.t().fill_(0)` the new value is 0, of any other change that of the call: `h.t().mul(y)`.
         given = set_value(self.program.graph, view.value) or view.value
         new, values = self.expressions.value(given), view.views
         root = self.expressions.value(values[-1])
@@ -301,6 +304,7 @@ class Lowering:
         if len(values) > 1 and not self._is_read_again(name):
             self.stale.add(name)  # it is not worked out what it has become
             return root
+        # Of `h.t()[0]`: into `h.t()`, and then into `h`.
         for node, inner in pairwise(values):
             whole, part = map(self.expressions.value, (inner, node))
             if node.kind != "subscript":
@@ -404,7 +408,7 @@ class Lowering:
         """Lower a random draw, `mask = torch.rand_like(x) > p`, to a saved constant; return whether the line is one.
 
         A second draw would differ. It is none if a gradient passes through it, or if the name is assigned again. Its shape is known
-        if it is like the only tensors in the line.
+        in `torch.rand_like(x) > p` if no tensor of the line has another shape than x.
         """
         active = frozenset(name for name, op in self.env.items() if op.active)
         name = item.target.label
@@ -412,12 +416,12 @@ class Lowering:
             return False
         if item.operator or item.target.kind != "name" or self.writes.get(name) != 1:
             return False
-        # `x` in `rand_like(x)`; then all tensors in the line.
+        # The shape of `x` in `rand_like(x)`; then of all tensors in the line, as one may broadcast the draw.
         likes = [
             self.env[node.args[1].label].shape
             for node in item.value.walk()
             if node.kind == "call"
-            and (node.args[0].label or "").endswith("_like")
+            and node.args[0].label.endswith("_like")
             and node.args[1].label in self.env
         ]
         others = [
@@ -437,10 +441,11 @@ class Lowering:
     def _choice(self, item: If) -> None:
         """Lower an `if`: each name assigned in a branch becomes a choice between its values after both branches.
 
-        Without a value in one branch and before, a name is None there.
+        A name that only one branch assigns, and no line before, counts as None after the other branch.
         """
         test = self.expressions.test(item.test)
         if isinstance(test, bool):  # only one branch is ever taken
+            # A choice all the same: a line that names a value could only stand before the `if`.
             with self.expressions.choice():
                 self.block(item.body if test else item.orelse)
             return

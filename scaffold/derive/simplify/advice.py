@@ -52,7 +52,7 @@ def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
 
 def _matched_ops(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
     """Return the ops matched by the pattern `form` of a row, to be skipped by others; empty without a match, or where it does no harm."""
-    harmless = HARMLESS.get(item.unless)
+    harmless = HARMLESS.get(item.unless)  # None for a row without such a property
     for bound in matches(form, op, {}):
         if not (harmless and harmless(bound["x"])):
             outside = {*bound.values()}
@@ -65,8 +65,9 @@ def _matched_ops(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[O
 
 def _is_shifted(op: Op) -> bool:
     """Return whether an exponent is like `x - x.amax()`: its exponential cannot overflow."""
-    below = op.args[1].walk() if op.rule == "sub" else ()
-    return any("largest" in item.facts.flags for item in below) or is_nonpositive(op)
+    subtracted = op.args[1].walk() if op.rule == "sub" else ()
+    largest = any("largest" in item.facts.flags for item in subtracted)
+    return largest or is_nonpositive(op)
 
 
 HARMLESS: dict[str, Callable[[Op], bool]] = {

@@ -47,9 +47,9 @@ def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
             continue
         base = power.args[0]
         if base in product.tensors and not make.is_whole(power):
-            whole = Product(tensors=(make(power.rule, base, a),))
+            joined = Product(tensors=(make(power.rule, base, a),))
             rest = product.without(Product(tensors=(power, base)))
-            found = make.mul(a, make.products.op(rest.times(whole)))
+            found = make.mul(a, make.products.op(rest.times(joined)))
             return found if found.shape == b.shape else None
     return None
 
@@ -79,6 +79,7 @@ def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     one, two = products.of(a), products.of(b)
     for below, above in ((one, two), (two, one)):
         for op in below.below:
+            # `s` is not alone: the other product has more factors, as in `s / x`.
             several = len(above.tensors) > 1 or above.below
             if op in above.tensors and (op.rule == "exp" or several):
                 parts = [
@@ -87,8 +88,8 @@ def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
                 ]
                 # In the order of `a` and `b`.
                 found = make.mul(*(parts if below is one else parts[::-1]))
-                whole = shapes.broadcast(a.shape, b.shape)
-                return found if found.shape == whole else None
+                shape = shapes.broadcast(a.shape, b.shape)
+                return found if found.shape == shape else None
     return None
 
 
@@ -127,10 +128,10 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
         return make.div(rest, make.mul(factor.args[1], b))
     # `2 * x / (2 * n)`
     of_b = make.products.of(b)
-    divided = any(number(op) is None for op in of_b.statics)
-    if divided and of_b.number != 1 and number(factor) == of_b.number:
+    has_unknown = any(number(op) is None for op in of_b.statics)  # n
+    if has_unknown and of_b.number != 1 and number(factor) == of_b.number:
         return make.div(rest, make.products.op(of_b._replace(number=1)))
-    # `4 * x / 2`
+    # `4 * x / 2`: the quotient is a number if both are.
     quotient = make.div(factor, b) if factor.kind == "static" else factor
     return None if number(quotient) is None else make.mul(quotient, rest)
 
@@ -205,8 +206,6 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
         # A number alone is taken out only if it is that of both: `2 * x + 2 * y`.
         if shared == Product() or not (shared.has_factors or one.number == two.number):
             continue
-        if not shared.has_factors:
-            shared = Product(shared.number)
         rest = [products.op(term.without(shared)) for term in (one, two)]
         if any(item.kind == "bool" for item in rest):
             continue  # PyTorch does not subtract masks, and adds them as `or`
@@ -264,9 +263,9 @@ class DividedFirst:
         self.below: dict[Op, bool] = {}  # answers of `_reads`
         self.dropped = set[Op]()  # divisions by the count
         found = {name: self(root) for name, root in roots.items()}
-        whole = {name: op for name, op in found.items() if op is not None}
-        several = len(self.dropped) > 1 and len(whole) == len(roots)
-        self.roots = whole if several else None
+        divided = {name: op for name, op in found.items() if op is not None}
+        several = len(self.dropped) > 1 and len(divided) == len(roots)
+        self.roots = divided if several else None
 
     def __call__(self, op: Op, divided: bool = False) -> Op | None:
         """Return the value of an op over the quotient; with `divided`, the value over `count`, for an operand of a dropped division.
@@ -387,8 +386,10 @@ def shared_multiples(
     """
     ops = {op for root in roots.values() for op in root.walk()} - {*whole}
     readers = Counter(arg for op in ops for arg in op.args)
+    # Products that only their multiple reads: no other reader keeps `g * x`.
     alone = {op for op in ops if op.facts.operator == "*" and readers[op] == 1}
     # For each multiple `g * x / 6` of a product: `g / 6` and `x / 6`, as arguments, each with the factor in it.
+    # A factor of another shape than the multiple would be broadcast; a square has no two factors.
     multiples = {
         op: {
             tuple(factor if arg is product else arg for arg in op.args): factor

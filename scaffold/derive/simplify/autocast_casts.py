@@ -62,7 +62,8 @@ def _in_one_dtype(
     fixed = [arg for arg, item in named if item.name in op.facts.indices] + statistics
     alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
-    if not computed or args[0].rule == "cast":  # its rule chose the dtype
+    # A first argument that is a cast was cast by the formula of the gradient.
+    if not computed or args[0].rule == "cast":
         return args
     like = min(computed, key=_precision_of)
     norm = results.get(args[0])
@@ -126,16 +127,19 @@ def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
 
 
 def _precision_of(op: Op) -> tuple[bool, bool, bool]:
-    """Return a sort key by which the dtype to cast to is chosen: full precision first, zeros last."""
-    # Zeros last, then values in low precision, in which each addend of a sum would be rounded.
+    """Return a sort key by which the dtype to cast to is chosen: full precision first, low precision late, zeros last.
+
+    In low precision each addend of a sum would be rounded; zeros may be made in any dtype.
+    """
     autocast = op.facts.autocast
     return op.rule == "zeros", autocast == "lower", autocast != "float32"
 
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
     """Return whether autocast may have given a value another dtype than that of the inputs it is computed from."""
+    # A view has the dtype of its first operand, a cast that of the second one.
     while op.rule == "cast" or op.facts.category == "view":
-        op = op.args[op.rule == "cast"]  # a cast has the dtype of another value
+        op = op.args[1] if op.rule == "cast" else op.args[0]
     return any(
         inner.rule in ("cotangent", "vjp") or inner.facts.autocast
         for inner in op.walk()
@@ -152,8 +156,9 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
     # `x.to(y.dtype)`
     if op.rule == "to" and op.args[1].rule == "dtype":
         return _has_dtype_of(op.args[1].args[0], like)
-    kept = op.facts.autocast == "number_first" and op.args[0].is_tensor
-    if op.facts.autocast and not kept or op.rule == "vjp":
+    # Of a division autocast casts only `1 / x`, with a number first.
+    unchanged = op.facts.autocast == "number_first" and op.args[0].is_tensor
+    if op.facts.autocast and not unchanged or op.rule == "vjp":
         return False
     said = op.facts.dtype
     # The position of the argument that gives the dtype.

@@ -113,9 +113,11 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
             == (first.shape, inner.shape, inner.kind)
             for op in sums
         )
+        # The mask of a `where` is no term: it may be as small as the sums.
         fine = fine and all(
             is_number(arg, 0)
-            or (name == "where" and arg is args[0] and arg not in sums)
+            or name == "where"
+            and arg is args[0]
             and shapes.fits(arg.shape, first.shape)
             for arg in rest
         )
@@ -124,7 +126,7 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
     inner = make(name, *(arg.args[0] if arg in sums else arg for arg in args))
     if inner.shape != first.args[0].shape or inner.kind != first.kind:
         return None
-    # A sum whose shape is that of an input, read from it, if there is one.
+    # Of several sums to one shape take one with a `like`: an input to read the shape from.
     like = next((op for op in sums if op.like is not None), first)
     return make.summed_to(inner, like.shape, like.like)
 
@@ -145,11 +147,11 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
     None without a mask, and if `g` may be infinite behind it: the second derivative by `y` would be zero times infinity.
     """
     arg = args[at]
-    # Another tensor, `y`, is read in the second derivative.
-    there = arg.rule == "where" and any(
+    # With a number for `y` there is no derivative by it.
+    beside_tensor = arg.rule == "where" and any(
         tensors(item for k, item in enumerate(args) if k != at)
     )
-    if make.opaque(arg) or there and has_poles(arg):
+    if make.opaque(arg) or beside_tensor and has_poles(arg):
         return None
 
     def inside(value: Op) -> Op:
@@ -158,8 +160,8 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
     if arg.rule == "where":
         condition, body, orelse = arg.args
         zero = [is_number(item, 0) for item in (body, orelse)]
-        plain = body.kind == orelse.kind == "static"  # `where(c, 1, -1)`
-        if any(zero) and not all(zero) or plain:
+        numbers = body.kind == orelse.kind == "static"  # `where(c, 1, -1)`
+        if any(zero) and not all(zero) or numbers:
             parts = (
                 item if is_number(item, 0) else inside(item) for item in (body, orelse)
             )

@@ -135,8 +135,8 @@ def _part(op: Op, size: int) -> Part | None:
         at = index + size if index < 0 else index
         return Part(at, at + 1, op.args[1], True) if 0 <= at < size else None
     start, end, step = (literal(item) for item in op.args[2:])
-    whole = all(item is None or isinstance(item, int) for item in (start, end))
-    if not (step is None or step == 1) or not whole:
+    known = all(item is None or isinstance(item, int) for item in (start, end))
+    if step not in (None, 1) or not known:
         return None
     assert isinstance(start, int | None) and isinstance(end, int | None)
     found = range(size)[start:end]
@@ -194,10 +194,10 @@ def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
     # The new dim stands right behind that of the parts, from either end.
     inner = dim if dim < 0 else dim + 1
     stacked = _stacked(make, values, make.const(inner))
-    # `flatten(-2)` ends at the last dim by default.
-    last = dim == -1 or terms[0].shape.rank == dim + 1
+    # The new dim is joined to that of the parts; `flatten(-2)` ends at the last dim by default.
+    is_last = dim == -1 or terms[0].shape.rank == dim + 1
     ends = (dim - 1, dim) if dim < 0 else (dim, dim + 1)
-    flat = make.flatten(stacked, *map(make.const, ends[:1] if last else ends))
+    flat = make.flatten(stacked, *map(make.const, ends[:1] if is_last else ends))
     return flat, terms
 
 
@@ -269,11 +269,13 @@ def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
     """
     lines = [op for op in terms if _is_line(op)]
     starts = None if lines else _starts(terms)
+    # `x[0::2]` and `x[1::2]` have no index in common, whatever the size is.
     if starts is not None and starts.keys() == {*range(len(terms))}:
         return _put(make, terms)
-    indices = {literal(op.args[3]) for op in lines}  # all numbers, and different
+    indices = {literal(op.args[3]) for op in lines}  # of a line always a number
     if len(lines) < 2 or len(indices) < len(lines):
         return None
+    # -1 and 2 are one index of a dim of size 3.
     if len({index >= 0 for index in indices}) > 1:  # type: ignore[operator]
         return None
     whole = lines[0]
@@ -291,7 +293,7 @@ def _put(make: Maker, terms: Sequence[Op]) -> Joined:
     for op in terms[1:]:
         value, dim, start, _, step = op.args
         none = make.const(None)
-        first = start if literal(start) else none
+        first = start if literal(start) else none  # `x[0::2]` is `x[::2]`
         put = make.slice_scatter(whole, value, dim, first, none, step)
         whole = make.program.shaped(put, op.shape)
     return whole, terms
@@ -336,6 +338,7 @@ def as_one_choice(make: Maker, total: Op) -> Op:
     if len(terms) < 2:
         return total
     tests = {op.test for op, _ in terms if _comes_to_zero(make, op)}
+    # A smaller term is broadcast; alone in a branch it would keep its own shape.
     alike = all(op.shape == total.shape and op.kind == total.kind for op, _ in terms)
     if len(tests) != 1 or not alike:
         return total
@@ -351,7 +354,7 @@ def as_one_choice(make: Maker, total: Op) -> Op:
 def sure_of_one(make: Maker, total: Op) -> Op:
     """Return `(a if s else 0) + (b if t else 0)` as a choice of sums, so each branch is visibly a tensor or the number 0.
 
-    A number has no shape and no dtype, so other code has to know which it is.
+    A number has no shape and no dtype, so other code has to know which it is. If a term is surely a tensor, so is the sum: it stays.
     """
     if _comes_to_zero(make, total):  # such a sum may be one of its branches
         return choose(

@@ -329,7 +329,7 @@ class Matcher:
             for ops, power in ((above, 1), (below, -1)):
                 for one in [item for item in ops if not item.is_tensor]:
                     known = number_in(one)
-                    if known:
+                    if known:  # not 0, which may stand below
                         ops.remove(one)
                         value = value * known**power
             self._products[op] = Product(value, (), tuple(above), tuple(below))
@@ -384,8 +384,8 @@ def _in_any_order(
 
 def _is_vague(item: object) -> bool:
     """Return whether a factor or a term begins with a plain name, which matches anything, so it is tried last."""
-    if isinstance(item, Product):
-        return isinstance(item.tensors[0], Variable)
+    if isinstance(item, Product):  # `1 / x` has no tensors above the line
+        return isinstance((*item.tensors, *item.below)[0], Variable)
     return isinstance(item, Variable)
 
 

@@ -112,7 +112,7 @@ def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, .
 def _common_number(one: Number, two: Number) -> Number:
     """Return the common number of two products: an equal one, or a 0.5 or 0.25 beside another fraction; otherwise 1.
 
-    `0.5 * x + 0.3 * y` -> `0.5 * (x + 0.6 * y)`: to divide by a half or a quarter is exact.
+    `0.5 * x + 0.3 * y` -> `0.5 * (x + 0.6 * y)`: to divide by a half or a quarter is exact. Of 0.5 and 0.25 none is taken out.
     """
     if one == two:
         return one
@@ -208,8 +208,8 @@ class _Factors:
     def take(self, op: Op, below: bool) -> None:
         """Add the factors of an op to those found; with `below`, the op stands in the denominator."""
         value = number(op)
-        # A number divides as a Python value, so that `1 / 3` is never computed.
-        if value is not None and not (below and value not in (1, -1)):
+        # Another number divides as a Python value, so that `1 / 3` is never computed.
+        if value is not None and (not below or value in (1, -1)):
             self.number = self.number * value
         elif not op.is_tensor:
             self._take_static(op, below)
@@ -239,8 +239,9 @@ class _Factors:
 
     def _take_static(self, op: Op, below: bool) -> None:
         """Add a Python value, or the factors of a product of them; a product of literals, `2 * 3`, stays as the author wrote it."""
+        # Below, and for patterns, a product such as `2 * n` is one divisor, or one value.
         product = op.is_python("binary", "*") and not (below or self.every)
-        if product and not all(map(is_literal, op.args)):  # an author has left `2 * 3`
+        if product and not all(map(is_literal, op.args)):
             for part in op.args:
                 self.take(part, below)
         else:

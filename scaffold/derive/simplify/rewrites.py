@@ -137,9 +137,9 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
         return None
     x, dims, keepdim = a.args
     # The same dims as written, or one dim counted from the other end.
-    whole = dims_of(dims) == dims_of(dim)
-    one = isinstance(literal(dims), int) and _same_dim(a, dims, dim)
-    if literal(keepdim) is True and (whole or one):
+    alike = dims_of(dims) == dims_of(dim)
+    alike = alike or isinstance(literal(dims), int) and _same_dim(a, dims, dim)
+    if literal(keepdim) is True and alike:
         return make(a.rule, x, dims, make.const(False))
     return None
 
@@ -218,7 +218,8 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 # In 1 of 661 known ops, the covariance of Gaussian splats, with a backward more than twice as long without it.
 
 
-PUT = "select_scatter"
+PUT = "select_scatter"  # puts a part into a tensor, at one index of a dim
+SCATTER = "scatter"  # puts values into a tensor, at an index for each of them
 
 
 @REWRITES.on("select")
@@ -258,7 +259,7 @@ def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
 # --- Quotients, reductions, scatters.
 
 
-@REWRITES.on("select_scatter")
+@REWRITES.on(PUT)
 def _put_into_one_place(make: Maker, a: Op, part: Op, dim: Op, index: Op) -> Op | None:
     """Return `g.unsqueeze(1)` for `zeros(n, 1).select_scatter(g, 1, 0)`, the only index.
 
@@ -310,7 +311,7 @@ def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
 
     In 12 of 661 known ops, most of them contrastive losses.
     """
-    # The offset of the diagonal, and its two dims: by default the first two.
+    # `rest`: the offset of the diagonal, and its two dims; by default the first two.
     dims, (offset, *pair) = a.shape.dims or (), rest or (make.const(0),)
     places = {shapes.position(a.shape, dim_of(dim)) for dim in pair} or {0, 1}
     square = len(dims) > 1 and dims[-1] == dims[-2]
@@ -355,7 +356,7 @@ def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 def is_one_hot(op: Op) -> bool:
     """Return whether an op is zeros with ones scattered along a dim."""
-    ones = op.rule == "scatter" and is_number(op.args[3], 1)
+    ones = op.rule == SCATTER and is_number(op.args[3], 1)
     return ones and op.args[0].rule == "zeros"
 
 
@@ -383,7 +384,7 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
         "zeros", (like,), OfShape(a.shape), kind=a.kind, shape=a.shape
     )
     args = (zeros, dim, index, make.const(1))
-    one_hot = make.program.op("scatter", args, kind=a.kind, shape=a.shape)
+    one_hot = make.program.op(SCATTER, args, kind=a.kind, shape=a.shape)
     return make.mul(source, one_hot)
 
 
@@ -408,7 +409,7 @@ def scattered(make: Maker, roots: Mapping[str, Op]) -> dict[Op, Op]:
                 )
                 value = value if product is op else make.neg(value)
                 args = (zeros, dim, index, value)
-                found[op] = make.program.op("scatter", args, kind=kind, shape=shape)
+                found[op] = make.program.op(SCATTER, args, kind=kind, shape=shape)
     return found
 
 
@@ -427,10 +428,11 @@ def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
         ):
             continue
         _, dim, index, _ = less.args[1].args
-        lines = index.shape == g.shape == h.shape != p.shape == a.shape == b.shape
-        whole = make.mul(make.add(g, h), p) if lines else None
-        if whole and make.precision(whole) == make.precision(g):
-            put = make("scatter_add", whole, dim, index, make.neg(g))
+        by_line = index.shape == g.shape == h.shape != p.shape == a.shape == b.shape
+        product = make.mul(make.add(g, h), p) if by_line else None
+        # A scatter takes values of the dtype of its tensor alone.
+        if product and make.precision(product) == make.precision(g):
+            put = make("scatter_add", product, dim, index, make.neg(g))
             return make.program.shaped(put, p.shape)
     return None
 
@@ -467,8 +469,8 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
         static_below=(),
     )
     # Nothing, or only a sign, could be taken out; or nothing would be left inside.
-    same = outer.number in (1, -1) and not (outer.tensors or outer.below)
-    if same or outer == term:
+    is_sign = outer.number in (1, -1) and not (outer.tensors or outer.below)
+    if is_sign or outer == term:
         return None
     rest = products.op(term.without(outer))
     if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):

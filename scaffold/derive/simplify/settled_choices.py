@@ -27,21 +27,22 @@ def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, 
         """Return the taken branch of a choice, or the choice by the rest of its test."""
         if op.rule != "cond":
             return rebuilt(make, op, of)
-        taken = _with_input(make.program, name, op.test)
-        if isinstance(taken, int):
-            return of(op.args[taken])
-        return chosen(make, op, taken, *map(of, op.args))
+        test = _with_input(make.program, name, op.test)
+        if test is None:
+            return of(op.args[0])
+        return chosen(make, op, test, *map(of, op.args))
 
     return renewed([root], kept, settled)
 
 
-def _with_input(program: Program, name: str, test: Op) -> int | Op:
-    """Return the branch a test takes if the input `name` is not None, 0 or 1; or else the test without this condition.
+def _with_input(program: Program, name: str, test: Op) -> Op | None:
+    """Return what is left of a test if the input `name` is not None; None if the test holds then.
 
-    `bias is not None` -> 0; `bias is not None and flag` -> `flag`.
+    `bias is not None` -> None; `bias is not None and flag` -> `flag`. A choice by `bias is None` does not occur: `conditions.choose`
+    turns it around.
     """
     if is_presence(test, name):
-        return 0
+        return None
     if not test.is_python("boolean"):
         return test
     left = tuple(part for part in test.args if not is_presence(part, name))
@@ -49,5 +50,5 @@ def _with_input(program: Program, name: str, test: Op) -> int | Op:
         return test
     # `bias is not None or flag` holds by its first part.
     if test.is_python("boolean", "or") or not left:
-        return 0
+        return None
     return left[0] if len(left) == 1 else program.python("boolean", "and", *left)

@@ -194,6 +194,7 @@ REFUSED = {
     "what the gradient reads": "h = x.exp()\nh[0] = 0\nreturn h * y",
     "under another name": "h = x * y\nk = h\nh[0] = 0\nreturn h + k",
     "beside itself": "h = x * y\nh = h.add_(1) + h.sum()\nreturn h * h",
+    "perhaps": "h = x * y\nk = F.relu(h, inplace=p > 0)\nreturn h + k",
 }
 
 
