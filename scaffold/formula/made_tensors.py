@@ -16,7 +16,13 @@ from collections.abc import Mapping
 from typing import Literal
 
 from scaffold.formula.definitions import dotted_name
-from scaffold.primitives.calls import has_shape, is_mask, is_whole, kinds
+from scaffold.primitives.calls import (
+    has_shape,
+    is_mask,
+    is_whole,
+    kinds,
+    mask_positions,
+)
 
 Locals = Mapping[str, ast.expr]  # the names assigned once, with their values
 Elements = Literal["", "bool", "int"]  # "" for floats, or unknown
@@ -83,8 +89,10 @@ def elements_of(tensor: ast.expr, known: Locals) -> Elements:
         case ast.BinOp(one, ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv(), two):
             both = elements_of(one, known), elements_of(two, known)
             return "int" if both == ("int", "int") else ""
-        case ast.List([one, *_]) | ast.Tuple([one, *_]):
-            return elements_of(one, known)
+        case ast.List(items) | ast.Tuple(items):
+            # `torch.tensor([1, 0.5])` has floats.
+            found = {elements_of(item, known) for item in items}
+            return found.pop() if len(found) == 1 else ""
         case ast.Call():
             return _of_call(tensor, known)
     return ""
@@ -93,7 +101,8 @@ def elements_of(tensor: ast.expr, known: Locals) -> Elements:
 def _of_call(call: ast.Call, known: Locals) -> Elements:
     """Return the kind of elements of a tensor made by a call: "int" for `torch.arange(n)`, "" if floats or unknown.
 
-    A stated dtype decides first (`cast`), then the values of `full` and `arange`, then an argument whose elements it keeps.
+    A stated dtype decides first (`cast`), then the values of `full` and `arange`, then the operands whose elements it keeps, if they
+    are of one kind.
     """
     word = word_of(call)
     source, rest = _source(call)
@@ -111,7 +120,11 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
         return "" if any(floats) else "int"
     # "kept": the elements are of the argument's kind, `x.tril()`. A dtype in `x.to(...)` has been read above.
     if kinds(word) == {"kept"} or word == "to":
-        return elements_of(source, known) if source else ""
+        # Of `x.tril(k)` only x counts, of `torch.where(mask, 0.0, bias)` all but the mask.
+        several = (source, *rest) if has_shape(word, "broadcast") else (source,)
+        masks = mask_positions(word)
+        operands = [x for at, x in enumerate(several) if x and at not in masks]
+        return elements_of(ast.List(operands, ast.Load()), known)
     return _of_word(word)  # `x.bool()`
 
 
@@ -124,10 +137,10 @@ def _of_word(word: str) -> Elements:
 def _dtype(node: ast.expr) -> str:
     """Return the name after `torch.`, `bool` for `torch.bool`, else "".
 
-    An argument of this form is taken for a dtype.
+    An argument of this form is taken for a dtype; the call `torch.ones(n)` has a dotted name too, but is a tensor.
     """
     root, _, name = (dotted_name(node) or "").rpartition(".")
-    return name if root == "torch" else ""
+    return name if root == "torch" and isinstance(node, ast.Attribute) else ""
 
 
 def _source(call: ast.Call) -> tuple[ast.expr | None, list[ast.expr]]:

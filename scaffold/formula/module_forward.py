@@ -388,9 +388,8 @@ KINDS = ("Parameter", "Buffer")  # classes of torch.nn, and annotations of that 
 TYPED = {"bool": "BoolTensor", "int": "LongTensor"}  # for a tensor that is no buffer
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
-NUMBER = (
-    "Number"  # the annotation of a number: only its uses show if it is int or float
-)
+# The annotation of a number: only its uses show if it is int or float.
+NUMBER = "Number"
 AXES = {"dim", "axis"}  # as an argument of an op; in `__init__` sizes have these names
 DEEPEST = 8  # nested modules: a module that contains itself never ends
 
@@ -565,9 +564,8 @@ class _Converter:
         self.methods, self.init = _methods(owner), _init_of(owner)
         self.attributes = dict(_attributes(owner, self.init))
         self.own = frozenset(self.attributes)  # without those of inner modules
-        self.arguments: dict[str, Attribute] = (
-            {}
-        )  # of `__init__`, read by inner modules
+        # Of `__init__`, read by inner modules.
+        self.arguments: dict[str, Attribute] = {}
         self.owners: dict[str, str] = {}  # `up_weight` -> the module `up`
         self.made: dict[str, ast.FunctionDef] = {}  # functions by full name
         self.members: dict[str, _Converter | None] = {}
@@ -659,9 +657,8 @@ class _Converter:
             # After `self.p = p` there is nothing to compute: p is a parameter. A size is read: `weight.shape[0]`.
             if value is None or isinstance(value, ast.Name) and value.id not in sizes:
                 continue
-            # All else that it reads must be able to be a parameter; `added` are none yet.
             names = sorted(names_in([value]) - filled.keys() - {*NUMBERS, "math"})
-            kept = [one for one in names if self.keeps(one)]
+            kept = [one for one in names if self.keeps(one)]  # may be parameters
             added = [one for one in kept if one not in known]
             # One with None as its default may be None, and None is no operand: then the number is a parameter itself.
             certain = [o for o in added if o not in values or not is_none(values[o])]
@@ -1287,7 +1284,7 @@ class _Sizes:
     def _size_name(self, node: ast.expr) -> str:
         """Return the name of a size: `hidden`, `8`, `dim_4` for `4 * dim`, and record the last as `dim_4 = dim * 4` in `relations`.
 
-        Empty for other expressions, and if another size could have the same name.
+        `config.dim` is called `dim`. Empty for other expressions, and if another size could have the same name.
         """
         match node:
             case ast.Name(name):
@@ -1301,7 +1298,6 @@ class _Sizes:
                 # `self.hidden = 4 * dim` gives the name `hidden`, unless a parameter or a local has it already.
                 plain = isinstance(value, ast.Name) or name in self.names
                 return self._size_name(value) if plain else name
-            # `config.dim` is called `dim`, unless that is another name, or `config` is assigned.
             case ast.Attribute(ast.Name(owner), name) if owner in self.names:
                 return "" if name in self.names or owner in self.last else name
             case ast.Constant(int(value)):

@@ -128,8 +128,7 @@ class StatementParser:
             body.pop()
             statements, present = self._block(body, frozenset())
             result = self._result(last, present)
-            # What is asserted of the optionals in the result.
-            statements += self._checks()[0]
+            statements += self._checks()[0]  # of optionals in the result
         else:
             if self.scope.wants_result and isinstance(last, ast.Expr):
                 self.fail_without_result(body.pop())

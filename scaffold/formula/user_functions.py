@@ -95,8 +95,7 @@ def function_in(
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }
     definitions = definitions_of(module)
-    layer = None
-    # Without a name a function of the file is meant before a class of it.
+    layer = None  # without a name, a function of the file is meant before a class
     if role == "forward" and (function or not functions) and function not in functions:
         layer = _of_module(module, function, text, inputs)
     if layer is not None:

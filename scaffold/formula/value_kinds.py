@@ -257,14 +257,13 @@ def functions_of_numbers(
                     yield node.label
             if isinstance(item, If):
                 numbers = {*kinds.maybe_numbers}
-                # From 1: the first argument of the conditional is its test.
                 for at, way in enumerate((item.body, item.orelse), 1):
                     kinds.maybe_numbers = {
                         name
                         for name in numbers
                         if (value := chosen.get(name)) is None
                         or value.args[0] is not item.test
-                        or kinds.may_be_number(value.args[at])
+                        or kinds.may_be_number(value.args[at])  # after its test
                     }
                     yield from searched(way)
                 kinds.maybe_numbers = numbers
