@@ -167,6 +167,14 @@ FAULTS = [
     ("IgnoredInForward", "with ignore_index=1", "other values"),
     ("UsualEps", "with eps=0.01", "other arguments"),
     ("PoolOverwrites", "with stride=1", "other arguments"),
+    (
+        "RecordedFactor",
+        "a different gradient with create_graph",
+        "gradient with create_graph",
+    ),
+    ("OnlyPlainTensors", "differs in torch.func.grad", "torch.func.grad"),
+    ("AutocastFactor", "wrong in autocast", "autocast"),
+    ("CountedCalls", "its gradient differs under checkpoint", "checkpoint"),
 ]
 
 

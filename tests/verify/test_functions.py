@@ -24,7 +24,8 @@ FAULTY = (
     *("RawMemory", "DetachedSecond", "MaxOfTies", "MeanOfNone"),
     *("UsualEps", "MaxOfEmptyGroups", "BiasUnlessNeeded", "DistanceAtZero"),
     *("Float32Buffer", "PowersToThree", "WrongTangent", "FallingRows"),
-    "UnsortedByItsOrder",
+    *("UnsortedByItsOrder", "RecordedFactor", "OnlyPlainTensors"),
+    *("AutocastFactor", "CountedCalls"),
 )
 CORRECT = (
     *("RoundSTE", "NumpySort", "SingleGradient", "ForExport", "GatedBound"),

@@ -296,13 +296,17 @@ def check_each_alone(subject: Subject) -> None:
 def check_returned_shapes(subject: Subject) -> None:
     """Check that backward returns each gradient in its input's shape: autograd would sum a larger one silently.
 
-    Raise Wrong if one has not, or the error of backward.
+    Raise Wrong if one has not, or the error of backward; note another dtype, for inputs in float32 too, if the Function takes them.
     """
     inputs = subject.inputs()
     returned, error = returned_gradients(subject.checks, inputs)
     if returned is None or error is not None:
         raise error or Wrong("backward is never called, though an input requires grad")
     _compare_shapes(subject, inputs, returned)
+    single = [asked_of.as_type(x, torch.float32) for x in inputs]
+    if subject.takes(single, backward=True):
+        returned, _ = returned_gradients(subject.checks, single)
+        _compare_shapes(subject, single, returned or ())
 
 
 def _compare_shapes(subject: Subject, inputs: Sequence[Any], returned: Any) -> None:

@@ -322,20 +322,28 @@ def one_output_alone(asked: Asked) -> None:
 
 
 def shapes_that_backward_returns(asked: Asked) -> None:
-    """Autograd silently sums a gradient that is too large."""
-    inputs = asked.inputs()
-    check_shapes(asked, inputs, asked.returned(inputs))
+    """Autograd silently sums a gradient that is too large, and casts one of another dtype."""
+    for dtype in (asked.dtype, torch.float32):
+        inputs = [as_type(x, dtype) for x in asked.inputs()]
+        if dtype == asked.dtype or asked.takes(inputs, backward=True):
+            check_shapes(asked, inputs, asked.returned(inputs))
 
 
 def check_shapes(asked: Asked, inputs: Sequence[Any], returned: Sequence[Any]) -> None:
-    """Compare the shapes of gradients with those of the inputs."""
+    """Compare the shapes of gradients with those of the inputs; another dtype is worth a note."""
+    cast = ""
     for name, value, gradient in zip(asked.names, inputs, returned, strict=False):
-        if not (isinstance(value, Tensor) and value.requires_grad):
+        if gradient is None or name not in needing((name,), (value,)):
             continue
-        if gradient is not None and gradient.shape != value.shape:
+        if gradient.shape != value.shape:
             sizes = f"{(*gradient.shape,)}, but {name} is {(*value.shape,)}"
             words = f"grad_{name}: {sizes}; autograd sums it silently"
             asked.wrong(words, f"grad_{name}", f"sum_to_size({name}.shape)")
+        if gradient.dtype != value.dtype:
+            types = f"{str(gradient.dtype)[6:]}, but {name} is {str(value.dtype)[6:]}"
+            cast = cast or f"grad_{name}: {types}; autograd casts it silently"
+    if cast:
+        asked.note(cast)
 
 
 # --- Several calls.

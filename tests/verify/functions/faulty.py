@@ -1558,3 +1558,54 @@ class UnsortedByItsOrder(Function):
         spread = (grad * weights).expand_as(values)
         of_weights = (grad * values).reshape(-1, weights.numel()).sum(0)
         return spread.gather(-1, order), of_weights
+
+
+class RecordedFactor(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (3 if torch.is_grad_enabled() else 2)
+
+
+class OnlyPlainTensors(Function):
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mapped = torch._C._functorch.maybe_current_level() is not None
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (3 if ctx.mapped else 2)
+
+
+class AutocastFactor(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.factor = 3 if torch.is_autocast_enabled("cpu") else 2
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor
+
+
+class CountedCalls(Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        CountedCalls.calls += 1
+        ctx.call = CountedCalls.calls
+        ctx.save_for_backward(torch.tensor(float(ctx.call)))
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (call,) = ctx.saved_tensors
+        return grad * (2 + call - ctx.call)
