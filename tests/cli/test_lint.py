@@ -1,6 +1,10 @@
 """`scaffold lint` as a user runs it."""
 
 import json
+import os
+import pty
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +14,7 @@ from scaffold.cli.output import TERMINAL
 from scaffold.lint.model import Finding
 from scaffold.project.source_files import look_through
 from scaffold.verify.pool import over, processes_for
-from tests.cli.running import listing, run, scaffold
+from tests.cli.running import COMMAND, environment, listing, run, scaffold
 
 CLEAN = """\
 from torch.autograd import Function
@@ -91,7 +95,8 @@ def test_advice_is_shown_and_fails_only_when_strict(tmp_path: Path) -> None:
         (["--select", "AF01"], 0),
         (["--select", "ALL", "--ignore", "AF03,AF20"], 0),
         (["--ignore", "AF"], 0),
-        (["--select", "AF20"], 1),
+        (["--select", "AF20"], 0),
+        (["--select", "AF20", "--strict"], 1),
     ],
 )
 def test_rules_are_selected_and_ignored(
@@ -176,6 +181,32 @@ def test_a_fix_is_written(project: Path) -> None:
     assert (project / "ops.py").read_text() == CLEAN
 
 
+def test_a_combined_style_is_advice_that_is_fixed(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(CLEAN)
+    outcome = scaffold(tmp_path, "lint", "--select", "AF20")
+    assert (outcome.code, "AF20 (advice) forward takes ctx" in outcome.out) == (0, True)
+    assert scaffold(tmp_path, "lint", "--strict").code == 0  # off unless it is selected
+    assert scaffold(tmp_path, "lint", "--select", "AF20", "--fix").code == 0
+    text = (tmp_path / "ops.py").read_text()
+    assert "def setup_context(ctx, inputs, output):" in text
+    assert scaffold(tmp_path, "lint", "--select", "ALL", "--strict").code == 0
+
+
+def test_a_terminal_sees_colours_and_a_pipe_sees_none(project: Path) -> None:
+    command = [*COMMAND, "lint"]
+    known = {**environment(TERM="xterm"), "NO_COLOR": "", "FORCE_COLOR": ""}
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb", 0) as seen, os.fdopen(follower, "wb") as terminal:
+        subprocess.run(command, cwd=project, env=known, stdout=terminal, check=False)
+        shown = seen.read(10_000).decode().replace("\r\n", "\n")
+    done = subprocess.run(
+        command, cwd=project, env=known, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith(FOUND + SHOWN)
+    assert "\x1b[" in shown
+    assert re.sub(r"\x1b\[[\d;]*m", "", shown).startswith(FOUND + SHOWN)
+
+
 def test_a_difference_is_shown_and_nothing_written(project: Path) -> None:
     before = listing(project)
     outcome = scaffold(project, "lint", "--diff")
@@ -191,9 +222,9 @@ def test_a_difference_is_no_success_while_errors_remain(
     outcome = scaffold(project, "lint", *options)
     assert outcome.code == 1
     assert outcome.err == "note: 1 finding, of which --fix can fix 1\n"
-    both = SHORT.replace("return grad", "grad_output.mul_(2)\n        return grad")
-    (project / "ops.py").write_text(both.replace("def backward", "def other"))
-    unmended = scaffold(project, "lint", *options, "--select", "AF10,AF20")
+    raising = SHORT.replace("return grad_output", "return grad_output * ctx.other")
+    (project / "ops.py").write_text(raising)
+    unmended = scaffold(project, "lint", *options, "--select", "AF46")
     assert unmended.code == 1 and unmended.out == ""
     assert unmended.err == "note: 1 finding, of which --fix can fix 0\n"
     (project / "ops.py").write_text(CLEAN)

@@ -74,6 +74,19 @@ def test_what_the_text_does_not_settle_is_advice(
     assert {finding.level for finding in findings(case)} == {level}
 
 
+LEVELS = {"AF42": "advice"}  # of an example that is not sure
+ADVICE = ("AF37", "AF38", "AF39", "AF40", "AF43", "AF44", "AF45")
+
+
+@pytest.mark.parametrize("rule", [x for x in RULES if x >= "AF37"])
+def test_the_level_of_a_rule_is_that_of_its_example(rule: str) -> None:
+    """AF43 is about `.item()` in forward."""
+    found = findings(Case(rule, 0, "bad", HEAD + RULES[rule].bad))
+    level = "advice" if rule in ADVICE else "error"
+    assert RULES[rule].level == level
+    assert {one.level for one in found} == {LEVELS.get(rule, level)}
+
+
 def test_what_cannot_be_parsed_is_no_finding_but_is_not_linted() -> None:
     rule = RULES[UNREAD]
     assert lint_text(HEAD + rule.good, "case.py", select((), ())) == ()

@@ -173,6 +173,7 @@ class Double(Function):
         return grad_output * 2
 """,
     each=find,
+    level="advice",
     default=False,
     fixes=True,
 )
