@@ -159,7 +159,7 @@ def adopt(
     settings: Values = {
         key: value for key, value in stated.items() if value is not None
     }
-    adoptions, refused = _run(_sources(target, every), settings, verify, every)
+    adoptions, refused, rows = _run(_sources(target, every), settings, verify, every)
     notes = [note for found in adoptions for note in found.notes]
     showing = Showing(dry_run, diff, stdout, format_)
     if joins and not stdout:
@@ -174,8 +174,20 @@ def adopt(
         put(files, where.root, on_conflict, showing, notes, refused)
         if not (stdout or dry_run or diff) and format_ == "text":
             show_notes(_next(found, out_dir) for found in adoptions)
+    # Else stdout is for texts, or for programs.
+    if every and format_ == "text" and not (stdout or diff):
+        _show_table(rows)
     if refused:
         leave(ScaffoldErrors(refused))
+
+
+def _show_table(rows: "list[tuple[Source, str]]") -> None:
+    """Print a line for each Function: its file and line, its name, and the op it became, or why it is not adopted."""
+    places = [f"{one.path}:{one.function.node.lineno}" for one, _ in rows]
+    widths = max(map(len, places)), max(len(x.function.qualname) for x, _ in rows)
+    for place, (one, words) in zip(places, rows, strict=True):
+        line = f"{place:{widths[0]}}  {one.function.qualname:{widths[1]}}  {words}"
+        typer.echo(line.encode(errors="surrogateescape"))
 
 
 def _next(found: "Adoption", out_dir: str | None) -> str:
@@ -190,14 +202,17 @@ def _next(found: "Adoption", out_dir: str | None) -> str:
 
 def _run(
     sources: "list[Source]", settings: "Values", verify: bool, every: bool
-) -> "tuple[list[Adoption], list[ScaffoldError]]":
-    """Return the adopted ops, and the errors of the Functions refused, raised if all are; `verify` compares ops with a run of their Functions.
+) -> "tuple[list[Adoption], list[ScaffoldError], list[tuple[Source, str]]]":
+    """Return the adopted ops, the errors of the Functions refused, raised if all are, and a row of `_show_table` for each Function.
+
+    `verify` compares ops with a run of their Functions.
 
     A Function with the name of an op adopted before gets another name, and a note. With `every` (--all) there may be several
     ops, so each note is preceded by its op's name.
     """
     adoptions: dict[str, Adoption] = {}
     refused: list[ScaffoldError] = []
+    rows: list[tuple[Source, str]] = []
     with proving(settings, TERMINAL) as process:
         if verify:
             raise_all(process.start())
@@ -214,14 +229,17 @@ def _run(
                     found = adopted(source, {**stated, "name": name}, process)
             except ScaffoldError as refusal:
                 refused.append(refusal)
+                why = refusal.message.split(" adopted: ", 1)[-1]
+                rows.append((source, f"not adopted: {why}"))
                 continue
+            rows.append((source, f"adopted as {found.op.name}"))
             notes = (*renamed, *found.notes, *found.op.recomputed)
             if every:
                 notes = tuple(f"{found.op.name}: {note}" for note in notes)
             adoptions[found.op.name] = found._replace(notes=notes)
     if not adoptions:
         raise_all(refused)
-    return [*adoptions.values()], refused
+    return [*adoptions.values()], refused, rows
 
 
 def _own_name(source: "Source", name: str, taken: set[str]) -> str:
@@ -596,4 +614,6 @@ def _gained(source: Source, op: Adopted) -> Iterator[str]:
         )
         yield f"style setup-context adds {adds}"
     if style == "library":
-        yield "style library adds a name for torch.export and vmap as a loop; torch.compile takes it as one operator"
+        # PyTorch finds the shapes of the result by such a call, which a kernel of NumPy, say, refuses.
+        unless = ", if its forward runs on fake tensors" * (not is_torch(source.facts))
+        yield f"style library adds a name for torch.export and vmap as a loop; torch.compile takes it as one operator{unless}"

@@ -1,7 +1,10 @@
 """`scaffold adopt`: where an op goes that was hand-written, and what is left as it is."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +102,75 @@ def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
     *notes, refused = outcome.messages
     assert refused.startswith("old/bad.py:") and "'Bad' cannot be" in refused
     assert [note.split()[-1] for note in notes] == ["rows.toml", "scale.toml"]
+    bad, *adopted = outcome.out.splitlines()[-3:]
+    assert re.fullmatch(r"old/bad\.py:\d+    Bad            not adopted: .+", bad)
+    assert re.fullmatch(r"old/rows\.py:12  Rows           adopted as rows", adopted[0])
+    assert re.fullmatch(
+        r"old/scale\.py:\d  +ScaleFunction  adopted as scale", adopted[1]
+    )
     wanted = {"rows.toml", "rows_code.py", "scale.toml", "scale_code.py"}
     assert set(listing(tmp_path)) >= wanted
+
+
+KERNELS = """
+import torch
+
+
+def square(x, scale):
+    return torch.from_numpy(x.detach().numpy() ** 2 * scale)
+
+
+def square_backward(grad, x, scale):
+    return torch.from_numpy(2 * scale * x.detach().numpy() * grad.detach().numpy())
+"""
+PAIR = """
+from kernels import square, square_backward
+from torch.autograd.function import once_differentiable
+
+
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x, scale: float = 2.0):
+        ctx.scale = scale
+        ctx.save_for_backward(x)
+        return square(x, scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return square_backward(grad, x, ctx.scale), None
+"""
+MAPPED = """
+import torch
+from square import square
+
+x = torch.randn(4, 3, dtype=torch.double, requires_grad=True)
+y = torch.func.vmap(square)(x)
+torch.testing.assert_close(y, 2 * x**2)
+(gradient,) = torch.autograd.grad(y.sum(), x)
+torch.testing.assert_close(gradient, 4 * x)
+"""
+
+
+def test_a_pair_of_kernels_gets_a_loop_for_vmap_in_library_style(
+    tmp_path: Path,
+) -> None:
+    """NumPy knows nothing of vmap: without the loop the call fails."""
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "old.py").write_text(HEAD + PAIR)
+    outcome = scaffold(tmp_path, "adopt", "old.py", "--style", "library")
+    assert outcome.code == 0, outcome.err
+    adds = "style library adds a name for torch.export and vmap as a loop; torch.compile takes it as one operator, if"
+    assert f"note: {adds}" in outcome.err, outcome.err
+    text = (tmp_path / "square.py").read_text()
+    assert "square_op.register_vmap(_vmap)" in text
+    program = [sys.executable, "-c", MAPPED]
+    run = subprocess.run(
+        program, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
 
 
 ALL = ("adopt", "old", "--all", "--no-verify", "--format", "json")

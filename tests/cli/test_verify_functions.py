@@ -12,7 +12,7 @@ from scaffold.cli import verify_functions
 from scaffold.cli.verify import names_functions
 from scaffold.verify import Failure, Verdict
 from scaffold.verify.prover import Checked
-from tests.cli.running import Outcome, scaffold
+from tests.cli.running import ROOT, Outcome, scaffold
 
 TEXT = """
 from torch.autograd import Function
@@ -209,3 +209,84 @@ def test_a_file_with_nothing_to_judge_is_not_judged(layers: Path, text: str) -> 
     outcome = judged(layers, "layers.py")
     assert (outcome.code, outcome.out) == (2, "")
     assert "skipped: " in outcome.err
+
+
+MODULES = """
+import os
+import time
+
+import torch
+from torch.autograd import Function
+
+
+class First(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * 2
+
+
+class Hanging(First):
+    @staticmethod
+    def forward(ctx, x):
+        time.sleep(600)
+        return x * 2
+
+
+class Leaving(First):
+    @staticmethod
+    def forward(ctx, x):
+        os._exit(3)
+
+
+class Last(First):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2 + 1
+
+
+class Double(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def calls():
+    return (torch.full((4, 5), 0.5),)
+"""
+
+
+def test_a_function_that_hangs_or_ends_its_process_stops_no_other(
+    tmp_path: Path,
+) -> None:
+    """A real run, with each option: the reference is a module, the samples give the shapes, the limit ends the one that hangs."""
+    (tmp_path / "layers.py").write_text(MODULES)
+    options = ("--reference", "layers.py:Double", "--samples", "@layers.py:calls")
+    command = ("verify", "layers.py", *options, "--limit", "30", "--format", "json")
+    outcome = scaffold(tmp_path, *command)
+    found = json.loads(outcome.out)["functions"]
+    first, hanging, leaving, last = found
+    statuses = [(one["name"], one["status"]) for one in found]
+    assert statuses == [
+        ("First", "passed"),
+        ("Hanging", "not judged"),
+        ("Leaving", "not judged"),
+        ("Last", "failed"),
+    ]
+    assert "still running after 30 seconds" in hanging["words"]
+    assert "exit" in leaving["words"], leaving
+    assert first["call"] == last["call"] == "x (4, 5)"
+    passed = [x["name"] for x in first["checks"] if x["status"] == "passed"]
+    assert "outputs" in passed
+    failed = [x["name"] for x in last["checks"] if x["status"] == "failed"]
+    assert failed == ["outputs"] and outcome.code == 1
+
+
+def test_the_own_file_of_a_generated_op_is_judged() -> None:
+    path = "generated_examples/linear/linear.py"
+    outcome = scaffold(ROOT, "verify", path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert outcome.out.startswith(f"{path}:10  LinearFunction  ")
+    assert "  called with input (2, 3), weight (4, 3), bias (4,)" in outcome.out

@@ -108,6 +108,15 @@ def test_every_page_is_reached_from_the_start() -> None:
         assert path == README or path.stem == "index" or path.stem in index, path
 
 
+def test_the_readme_says_in_a_line_where_old_functions_go() -> None:
+    """From lint and verify to adopt: one sentence names them, and links the page that walks through them."""
+    sentences = read_page("README.md").split("\n- ")
+    (line,) = (x for x in sentences if "you have [hand-written" in x)
+    assert "(docs/old-functions.md)" in line
+    assert all(f"`scaffold {name}" in line for name in ("lint", "verify FILE"))
+    assert "adopt" in line
+
+
 def test_the_readme_is_a_screen_and_a_half() -> None:
     assert len(read_page("README.md").splitlines()) <= 160
     commands = [
