@@ -174,7 +174,6 @@ def adopt(
         put(files, where.root, on_conflict, showing, notes, refused)
         if not (stdout or dry_run or diff) and format_ == "text":
             show_notes(_next(found, out_dir) for found in adoptions)
-    # Else stdout is for texts, or for programs.
     if every and format_ == "text" and not (stdout or diff):
         _show_table(rows)
     if refused:
@@ -182,7 +181,10 @@ def adopt(
 
 
 def _show_table(rows: "list[tuple[Source, str]]") -> None:
-    """Print a line for each Function: its file and line, its name, and the op it became, or why it is not adopted."""
+    """Print a line for each Function: its file and line, its name, and the op it became, or why it is not adopted.
+
+    Not where stdout is for texts (--stdout, --diff), or for programs.
+    """
     places = [f"{one.path}:{one.function.node.lineno}" for one, _ in rows]
     widths = max(map(len, places)), max(len(x.function.qualname) for x, _ in rows)
     for place, (one, words) in zip(places, rows, strict=True):

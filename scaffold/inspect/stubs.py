@@ -32,7 +32,9 @@ from scaffold.inspect.trial_inputs import (
     Argument,
     Shape,
     arguments,
+    enlarged,
     is_plain,
+    least_size,
     shapes_for,
     with_vectors,
 )
@@ -88,7 +90,9 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
     for way in ways:
         tensors = [item.name for item in way if item.kind in TENSORS]
         shapes = (*with_vectors(tensors), *shapes_for(tensors))
-        choices += [(way, one) for one in (shapes[:FEW] if choices else shapes)]
+        # Larger ones, if an index is constant: after the usual ones, as they take longer.
+        larger = enlarged(shapes, least_size(facts))
+        choices += [(way, x) for x in (shapes[:FEW] if choices else shapes) + larger]
     return Call(ways[0] if ways else given, needs, tuple(choices))
 
 

@@ -171,7 +171,8 @@ def is_plain(facts: Facts) -> bool:
     ):
         return False
     calls = [n for n in nodes if isinstance(n, ast.Call)]
-    return all(_is_simple(call, facts, contexts) for call in calls)
+    simple = all(_is_simple(call, facts, contexts) for call in calls)
+    return simple and least_size(facts) <= min(ALIKE[0])
 
 
 def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
@@ -191,6 +192,7 @@ def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
 
 
 Shape = tuple[int, ...]
+Shapes = tuple[tuple[Shape, ...], ...]  # tries, each with a shape for every tensor
 
 NUMBERS = {"float": "0.5", "int": "2", "bool": "False"}
 # Parameters with numbers as values, unless they are tensors.
@@ -292,6 +294,29 @@ def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
         found += [(first, *[other] * rest) for first, other in LEADING]
     found += [(shape,) * len(names) for shape in ALIKE[1:]]
     return tuple(dict.fromkeys(found))
+
+
+def least_size(facts: Facts) -> int:
+    """Return the least size of dims that forward's constant indices allow: 8 for `x[:, 7]` or `x[-8]`; 1 without any.
+
+    Only of a name: those of `x.shape` or `ctx.needs_input_grad` say nothing of sizes.
+    """
+    forward = facts.function.forward
+    text = ast.unparse(forward.node) if forward else ""
+    parts = ", ".join(re.findall(r"(?<![\w.])\w+\[([^\[\]]+)\]", text)).split(", ")
+    found = [int(part) for part in parts if re.fullmatch(r"-?\d+", part)]
+    return max((max(index + 1, -index) for index in found), default=1)
+
+
+def enlarged(shapes: Shapes, least: int) -> Shapes:
+    """Return the tries of at most two dims with every size raised above `least`; () if the usual sizes are.
+
+    Nor above 64: gradcheck of a larger tensor would take too long.
+    A multiple of 4 is added to every size, so equal sizes stay equal, and even ones even.
+    """
+    more = -(-least // 4) * 4
+    small = [one for one in shapes if max(map(len, one)) < 3 < least <= 64]
+    return tuple(tuple(tuple(n + more for n in x) for x in one) for one in small)
 
 
 VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # parameters of a norm

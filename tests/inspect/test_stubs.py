@@ -326,6 +326,40 @@ class Rows(Function):
 """
 
 
+COLUMN = """
+
+class Column(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x[INDEX] * 2 * w.sum()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, w = ctx.saved_tensors
+        gx = torch.zeros_like(x)
+        gx[INDEX] = 2 * w.sum() * grad_output
+        return gx, (2 * grad_output * x[INDEX]).sum().expand_as(w)
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "wrong"), [(":, 7", False), ("-9", False), ("0, -13", True)]
+)
+def test_a_constant_index_tells_the_size(
+    tmp_path: Path, index: str, wrong: bool, suites: Suites
+) -> None:
+    code = COLUMN.replace("INDEX", index)
+    if wrong:
+        code = code.replace(f"gx[{index}] = 2", f"gx[{index}] = 3")
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
+    report = suites.run(tmp_path, "-q", "-rsf")
+    assert report.named("passed"), report.output
+    assert bool(report.named("failed")) is wrong, report.output
+    assert "out of bounds" not in report.output
+
+
 @pytest.mark.parametrize(
     ("code", "failed", "reason"),
     [
