@@ -551,17 +551,17 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have, with its largest parts. A clean-up lowers a number; only a new capability
 # raises one, in its own commit, by the lines it takes, which names what it is and what went for it.
 BUDGET = {
-    "cli": 4765,  # one module a command; an error shows its line; names for adopted Functions
+    "cli": 4778,  # one module a command; an error shows its line; names for adopted Functions, a table of them
     "derive": 19407,  # lowering, gradients, simplification, plan, writing; masks of backward calls; names in rules
     "formula": 7389,  # the Python of forwards: functions, modules, loops, branches, changes in place
-    "inspect": 3723,  # hand-written Functions; arguments for them (15: sizes that constant indices tell); tuples on ctx, changes in place
-    "lint": 4766,  # 47 rules (one line: the level of AF20), --fix, output formats
+    "inspect": 3723,  # hand-written Functions; arguments for them, sizes that constant indices tell; tuples on ctx, changes in place
+    "lint": 4766,  # 47 rules, --fix, output formats
     "primitives": 856,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 2998,  # row programs, and their printer for Triton
     "project": 5385,  # inputs and sizes inferred from a forward, adopted Functions, updates
     "render": 6145,  # files of ops, tests and kernels
     "spec": 4663,  # options, keys, `--inputs`, conditions on sizes
-    "verify": 7095,  # proofs, checks of a hand-written Function, recorded calls, searched shapes
+    "verify": 7107,  # proofs, checks of a hand-written Function, recorded calls, searched shapes
     "workspace": 2026,  # records, merges of statements, transactions
 }
 
