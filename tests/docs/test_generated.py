@@ -36,7 +36,7 @@ def test_pages_name_every_part_and_no_other() -> None:
             "lint-table",
             [
                 "| AF01 | an output is kept on ctx | error | yes |",
-                "| error, off | yes |",
+                "| advice, off | yes |",
             ],
         ),
     ],
