@@ -98,9 +98,9 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
         if isinstance(item, If):
             before, known = {*numbers}, {**kinds.names}
             body = tuple(map(one, item.body))
-            after, numbers, kinds.names = numbers, before, known
+            after, numbers, kinds.names = numbers, before, {**known}
             orelse = tuple(map(one, item.orelse))
-            numbers, kinds.names = numbers & after, {**known}
+            numbers, kinds.names = numbers & after, known
             kinds.after((item,))
             return replace(item, body=body, orelse=orelse)
         update = item.operator and item.target.kind == "name"
