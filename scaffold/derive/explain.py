@@ -23,6 +23,7 @@ from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.costs import BYTES
 from scaffold.derive.rules.team_tables import table_of
+from scaffold.formula import emit
 from scaffold.spec import OpSpec
 
 
@@ -137,6 +138,11 @@ class _Explainer:
             for item, arg in zip(rule.parameters, op.args, strict=False):
                 if any(part.active for part in tensors((arg,))):
                     formula = rule.formulas.get(item.name, ("(written in code)",))[0]
+                    if (
+                        rule.let and item.name in rule.formulas
+                    ):  # the reader sees no `let`
+                        table = self.applier.table.home(rule)
+                        formula = emit(table.gradients(rule, item.name)[0])
                     yield Used(rule.name, item.name, " ".join(formula.split()))
 
     def _tensor(self, op: Op) -> Tensors:

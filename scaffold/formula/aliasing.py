@@ -59,7 +59,7 @@ def written_to(node: Node) -> Iterator[Node]:
     if "out" in named:
         yield named["out"]
     first = args[0] if args else named.get("input")
-    if is_in_place(callee.label) or _is_true(named.get("inplace")):
+    if is_in_place(callee.label) or _may_be_true(named.get("inplace")):
         changed = callee.args[0] if _is_method(callee) else first
         # A plain name, `scale_(x)`, is no function of PyTorch: its convention does not apply.
         if callee.kind == "attribute" and changed is not None:
@@ -169,8 +169,9 @@ def _attribute_shares(label: str, views: bool) -> bool:
     return any(facts.memory in wanted for facts in facts_of_attribute(label))
 
 
-def _is_true(node: Node | None) -> bool:
-    return node is not None and node.kind == "constant" and node.label == "True"
+def _may_be_true(node: Node | None) -> bool:
+    """Return whether an option is given and is not written out as False: a flag may be known in the call alone."""
+    return node is not None and not (node.kind == "constant" and node.label == "False")
 
 
 # --- The memory of names, statement by statement.

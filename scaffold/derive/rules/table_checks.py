@@ -11,6 +11,7 @@ kind.
 """
 
 from collections.abc import Iterable, Iterator
+from keyword import kwlist
 from typing import Any, NamedTuple
 
 from scaffold.derive.graph.shape_rules import is_shape
@@ -367,8 +368,8 @@ def _bad_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     Only a `value` may have steps before its result.
     """
     rule = read_rule(entry.name, entry.raw, table.graph)
-    others = table.scope(rule._replace(let={})) | {"tangent", "math"}
-    for name in rule.let.keys() & others:
+    others = table.scope(rule._replace(let={})) | {"tangent"} | ROOTS | BUILTINS
+    for name in rule.let.keys() & {*others, *kwlist}:
         yield entry.problem(f"'{name}' has a meaning already", "let", name)
     for text, path, names in _formulas(entry, rule, table):
         place = entry.places(path)

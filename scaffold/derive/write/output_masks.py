@@ -13,31 +13,32 @@ from scaffold.derive.backward_program import Line, needs_gradient
 from scaffold.formula import Graph, Node, assignments, nodes, rewritten
 from scaffold.spec import OpSpec
 
-# For each result of a call, by the call and its position: the inputs it is for.
-Uses = dict[tuple[Node, str], set[str]]
+# For each result of a call, by its position: the inputs it is for.
+Uses = dict[str, set[str]]
 
 
 def with_output_masks(
     spec: OpSpec, graph: Graph, lines: tuple[Line, ...]
 ) -> tuple[Line, ...]:
-    """Return the lines with the masks of backward calls narrowed to the results that are read, by the gradients reading them."""
-    masked = {
-        node: line.serves
-        for line in lines
-        for node in nodes(line.statement)
-        if _has_mask(node)
+    """Return the lines with the masks of backward calls narrowed to the results that are read, by the gradients reading them.
+
+    Unchanged with an input of any number of tensors, whose flags are several.
+    """
+    calls = {
+        node for line in lines for node in nodes(line.statement) if _has_mask(node)
     }
-    if not masked:
+    if not calls or any(item.variadic for item in spec.tensors):
         return lines
-    uses = _uses(lines)
-    new = {
-        call: _narrowed(spec, graph, call, uses, serves)
-        for call, serves in masked.items()
-    }
-    return tuple(
-        line._replace(statement=rewritten(graph, (line.statement,), new.get)[0])
-        for line in lines
-    )
+
+    def narrowed(line: Line) -> Line:
+        """Return a line with its masks narrowed; a call that another line repeats has that line's own mask."""
+        new = {
+            call: _narrowed(spec, graph, call, _uses(call, line, lines), line.serves)
+            for call in calls.intersection(nodes(line.statement))
+        }
+        return line._replace(statement=rewritten(graph, (line.statement,), new.get)[0])
+
+    return tuple(map(narrowed, lines))
 
 
 def _has_mask(node: Node) -> bool:
@@ -50,19 +51,20 @@ def _has_mask(node: Node) -> bool:
     )
 
 
-def _uses(lines: tuple[Line, ...]) -> Uses:
-    """Return for each result of a call, `f(x)[1]` or `grads[1]` of `grads = f(x)`, the inputs whose gradients read it."""
-    calls = {
-        item.target: item.value
-        for line in lines
-        for item in assignments((line.statement,))
-    }
+def _uses(call: Node, at: Line, lines: tuple[Line, ...]) -> Uses:
+    """Return for each result of a call in the line `at` the inputs whose gradients read it.
+
+    `f(x)[1]` in that line, or `grads[1]` in any, after `grads = f(x)` there.
+    """
+    names = {item.target for item in assignments((at.statement,)) if item.value is call}
     uses: Uses = defaultdict(set)
     for line in lines:
         for node in nodes(line.statement):
             match node:
-                case Node("subscript", "", (of, Node("constant", position))):
-                    uses[calls.get(of, of), position] |= line.serves
+                case Node(
+                    "subscript", "", (of, Node("constant", position))
+                ) if of in names or (of is call and line is at):
+                    uses[position] |= line.serves
     return uses
 
 
@@ -70,13 +72,12 @@ def _narrowed(
     spec: OpSpec, graph: Graph, call: Node, uses: Uses, serves: frozenset[str]
 ) -> Node:
     """Return the call with a mask for the results that are read; `serves` are the inputs that the call itself is for."""
-    *others, mask = call.args
-    read_for = [uses.get((call, str(at)), set()) for at in range(len(mask.args))]
-    if not any(read_for):  # its results have names of their own
+    if not uses:  # its results have names of their own
         return call
+    *others, mask = call.args
     entries = tuple(
-        _entry(spec, graph, entry, inputs, serves)
-        for entry, inputs in zip(mask.args, read_for, strict=True)
+        _entry(spec, graph, entry, uses[str(at)], serves)
+        for at, entry in enumerate(mask.args)
     )
     narrowed = _as_slice(spec, graph, entries) or graph.node("tuple", "", entries)
     return graph.node("call", "", (*others, narrowed), call.keywords)
@@ -97,13 +98,19 @@ def _as_slice(spec: OpSpec, graph: Graph, entries: tuple[Node, ...]) -> Node | N
 def _entry(
     spec: OpSpec, graph: Graph, entry: Node, inputs: set[str], serves: frozenset[str]
 ) -> Node:
-    """Return the entry of a mask for a result that the gradients of `inputs` read: False without any, else flags of these inputs.
-
-    The flag of an absent input is False, so `weight is not None` falls away.
-    """
+    """Return the entry of a mask for a result that the gradients of `inputs` read."""
     if not inputs:
         return graph.constant("False")
-    if inputs >= serves:  # the test around the call asks for these already
+    match entry:
+        case Node("constant", "True"):
+            sure = True
+        # An input that is absent needs no gradient: its flag says so, too.
+        case Node("compare", "is not", (Node("name", name), _)):
+            sure = {name} == inputs
+        case _:
+            sure = False
+    # The call is made for these alone, or the result may be missing for another reason.
+    if inputs >= serves or not sure:
         return entry
     flags = tuple(
         needs_gradient(spec, graph, item.name)

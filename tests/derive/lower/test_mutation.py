@@ -319,3 +319,10 @@ def test_what_is_no_sure_change_of_a_view(forward: str) -> None:
     spec = spec_of("x[N, D]", forward=forward, derive=True)
     found = derive(spec)
     assert found.missing or "autograd" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("tensor_of", ["x", "x.view(-1)"])
+def test_an_input_that_a_flag_may_change_is_refused(tensor_of: str) -> None:
+    forward = f"F.relu({tensor_of}, inplace=flag) * 3"
+    with pytest.raises(ScaffoldError, match="changes its input 'x' in place"):
+        derive(spec_of("x[N], flag: bool = False", forward=forward, derive=True))

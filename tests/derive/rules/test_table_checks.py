@@ -137,6 +137,8 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
         ("grad.x", 'grad.x = "a"\nlet.a = "grad *"', "not valid Python"),
         ("grad.x", 'grad.x = "grad"\nlet.x = "grad"', "'x' has a meaning already"),
         ("grad.x", 'grad.x = "grad"\nlet.exp = "x"', "'exp' has a meaning already"),
+        ("grad.x", 'grad.x = "grad"\nlet.lambda = "x"', "'lambda' has a meaning"),
+        ("grad.x", 'grad.x = "grad"\nlet.len = "x"', "'len' has a meaning already"),
         ("grad.x", 'grad.x = "grad"\nlet.grad = "x"', "'grad' has a meaning"),
         ("grad.x", 'grad.x = "grad"\nlet.a = "tangent"', "unknown name 'tangent'"),
         ("grad.x", 'grad.x = "grad"\nlet.a = 1', "'let' must be a table"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.derive.building import backward_of, load, op_text, reference
@@ -44,6 +45,64 @@ def test_a_mask_has_the_flag_of_each_gradient(
 ) -> None:
     text = "".join(backward_of(op_text(inputs, forward=forward)).split())
     assert f",{''.join(mask.split())}".replace(",)", ")") in text.replace(",)", ")")
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        (
+            "x[N, D], w[D], s[D]?",
+            "w2 = w * s if s is not None else None\nreturn F.layer_norm(x, (D,), w2)",
+        ),
+        (
+            "x[N, D], w[D], s[D]?",
+            "w2 = w * s if s is not None else None\nreturn F.group_norm(x, 1, w2)",
+        ),
+        (
+            "x[N, D], w[D], s: bool = True",
+            "F.layer_norm(x, (D,), w if s else None)",
+        ),
+    ],
+)
+def test_a_weight_that_is_computed_may_be_none(
+    inputs: str, forward: str, given: bool
+) -> None:
+    op = load(op_text(inputs, forward=forward)).some_op
+    x, w = torch.randn(2, 3).double(), torch.randn(3).double()
+    last = given if "bool" in inputs else torch.ones(3).double() if given else None
+    for needs in subsets([x, w]):
+        one, other = with_needs([x, w], needs), with_needs([x, w], needs)
+        norm = F.layer_norm if "layer" in forward else F.group_norm
+        size: Any = (3,) if "layer" in forward else 1
+        plain = norm(other[0], size, other[1] if given else None)
+        wanted = [(a, b) for a, b in zip(one, other, strict=True) if a.requires_grad]
+        if not plain.requires_grad:
+            continue
+        op(*one, last).square().sum().backward()
+        plain.square().sum().backward()  # type: ignore[no-untyped-call]
+        for a, b in wanted:
+            zeros = torch.zeros_like(b)
+            found = zeros if a.grad is None else a.grad
+            torch.testing.assert_close(found, zeros if b.grad is None else b.grad)
+
+
+@pytest.mark.parametrize("style", ["setup-context", "library"])
+def test_any_number_of_tensors_has_flags_of_its_own(style: str) -> None:
+    forward = "F.layer_norm(torch.stack(xs), w.shape, w)"
+    op = load(op_text("w[D], *xs", forward=forward, style=style)).some_op
+    for needs in subsets([torch.ones(3)] * 3):
+        w, *xs = with_needs([torch.randn(3) for _ in range(3)], needs)
+        wanted = [x for x in (w, *xs) if x.requires_grad]
+        ours = torch.autograd.grad(op(w, *xs).square().sum(), wanted)
+        plain = F.layer_norm(torch.stack(xs), w.shape, w).square().sum()
+        torch.testing.assert_close(ours, torch.autograd.grad(plain, wanted))
+
+
+def test_a_call_in_each_block_asks_for_the_result_of_its_own() -> None:
+    forward = "F.layer_norm(x, (D,), w, b)"
+    text = op_text("x[N, D], w[D]?, b[D]?", forward=forward, style="library")
+    assert "needs_input_grad[0], ctx" not in text
 
 
 class Masks(TorchDispatchMode):  # type: ignore[no-untyped-call]
