@@ -138,9 +138,8 @@ class _Explainer:
             for item, arg in zip(rule.parameters, op.args, strict=False):
                 if any(part.active for part in tensors((arg,))):
                     formula = rule.formulas.get(item.name, ("(written in code)",))[0]
-                    if (
-                        rule.let and item.name in rule.formulas
-                    ):  # the reader sees no `let`
+                    # Its names of `let` stand in the table alone.
+                    if rule.let and item.name in rule.formulas:
                         table = self.applier.table.home(rule)
                         formula = emit(table.gradients(rule, item.name)[0])
                     yield Used(rule.name, item.name, " ".join(formula.split()))

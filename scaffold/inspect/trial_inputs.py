@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from scaffold.formula.constant_folding import is_literal
 from scaffold.formula.names import names_in
 from scaffold.formula.optionality import is_none
 from scaffold.inspect.classes import parameters_of
@@ -302,10 +303,13 @@ def least_size(facts: Facts) -> int:
     Only of a name: those of `x.shape` or `ctx.needs_input_grad` say nothing of sizes.
     """
     forward = facts.function.forward
-    text = ast.unparse(forward.node) if forward else ""
-    parts = ", ".join(re.findall(r"(?<![\w.])\w+\[([^\[\]]+)\]", text)).split(", ")
-    found = [int(part) for part in parts if re.fullmatch(r"-?\d+", part)]
-    return max((max(index + 1, -index) for index in found), default=1)
+    found = [1]
+    for node in ast.walk(forward.node) if forward else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            parts = filter(is_literal, getattr(node.slice, "elts", [node.slice]))
+            indices = [x for x in map(ast.literal_eval, parts) if type(x) is int]
+            found += [max(index + 1, -index) for index in indices]
+    return max(found)
 
 
 def enlarged(shapes: Shapes, least: int) -> Shapes:

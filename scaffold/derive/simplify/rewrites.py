@@ -380,12 +380,17 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     # `torch.zeros_like(x)` by an input `x` of this shape: `a` may be `grad_output.new_zeros(x.shape)`.
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == a.shape), a.args[0])
-    zeros = make.program.op(
-        "zeros", (like,), OfShape(a.shape), kind=a.kind, shape=a.shape
-    )
-    args = (zeros, dim, index, make.const(1))
-    one_hot = make.program.op(SCATTER, args, kind=a.kind, shape=a.shape)
-    return make.mul(source, one_hot)
+    return make.mul(source, _into_zeros(make, a, like, dim, index, make.const(1)))
+
+
+def _into_zeros(
+    make: Maker, result: Op, like: Op, dim: Op, index: Op, source: Op
+) -> Op:
+    """Return a scatter of `source` into zeros, in the shape and kind of `result`, in the dtype and on the device of `like`."""
+    shape, kind = result.shape, result.kind
+    zeros = make.program.op("zeros", (like,), OfShape(shape), kind=kind, shape=shape)
+    args = (zeros, dim, index, source)
+    return make.program.op(SCATTER, args, kind=kind, shape=shape)
 
 
 def scattered(make: Maker, roots: Mapping[str, Op]) -> dict[Op, Op]:
@@ -394,23 +399,19 @@ def scattered(make: Maker, roots: Mapping[str, Op]) -> dict[Op, Op]:
     Where a value is infinite, the product would be NaN in the whole line, though the gradient is 0 there. Only a whole gradient is
     replaced: in a sum, a one-hot is read better as a term, and compared with by a kernel.
     """
-    found = {op: op for op in roots.values()}
+    replaced = {op: op for op in roots.values()}
     for op in roots.values():
         product = op.args[0] if op.rule == "neg" else op
         pairs = permutations(product.args) if product.facts.operator == "*" else ()
-        for value, hot in pairs:
-            if not is_one_hot(hot):
+        for value, one_hot in pairs:
+            if not is_one_hot(one_hot):
                 continue
-            _, dim, index, _ = hot.args
-            shape, kind = hot.shape, op.kind
-            if value.shape == index.shape == shapes.with_dim(shape, dim_of(dim), 1):
-                zeros = make.program.op(
-                    "zeros", (value,), OfShape(shape), kind=kind, shape=shape
-                )
-                value = value if product is op else make.neg(value)
-                args = (zeros, dim, index, value)
-                found[op] = make.program.op(SCATTER, args, kind=kind, shape=shape)
-    return found
+            _, dim, index, _ = one_hot.args
+            line = shapes.with_dim(one_hot.shape, dim_of(dim), 1)
+            if value.shape == index.shape == line:
+                source = value if product is op else make.neg(value)
+                replaced[op] = _into_zeros(make, op, value, dim, index, source)
+    return replaced
 
 
 @REWRITES.on("add")

@@ -11,6 +11,7 @@ from collections import defaultdict
 
 from scaffold.derive.backward_program import Line, needs_gradient
 from scaffold.formula import Graph, Node, assignments, nodes, rewritten
+from scaffold.primitives.calls import position_of
 from scaffold.spec import OpSpec
 
 # For each result of a call, by its position: the inputs it is for.
@@ -42,13 +43,10 @@ def with_output_masks(
 
 
 def _has_mask(node: Node) -> bool:
-    """Return whether it is a call of a backward of ATen's that has a mask."""
+    """Return whether it is a call with a mask that is written out: its last parameter is `output_mask` in the table."""
     if node.kind != "call" or node.args[-1].kind != "tuple":
         return False
-    callee, mask = node.args[0], node.args[-1]
-    return callee.label.endswith("_backward") and any(
-        entry.label in ("True", "False") for entry in mask.args
-    )
+    return position_of(node.args[0].label, "output_mask") is not None
 
 
 def _uses(call: Node, at: Line, lines: tuple[Line, ...]) -> Uses:
@@ -103,14 +101,14 @@ def _entry(
         return graph.constant("False")
     match entry:
         case Node("constant", "True"):
-            sure = True
+            flag_suffices = True
         # An input that is absent needs no gradient: its flag says so, too.
         case Node("compare", "is not", (Node("name", name), _)):
-            sure = {name} == inputs
+            flag_suffices = {name} == inputs
         case _:
-            sure = False
+            flag_suffices = False
     # The call is made for these alone, or the result may be missing for another reason.
-    if inputs >= serves or not sure:
+    if inputs >= serves or not flag_suffices:
         return entry
     flags = tuple(
         needs_gradient(spec, graph, item.name)
