@@ -47,7 +47,11 @@ from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.plan.save_plan import BackwardGraph, worth_returning
+from scaffold.derive.plan.save_plan import (
+    BackwardGraph,
+    held_for_backward,
+    worth_returning,
+)
 from scaffold.derive.reverse import (
     NOTHING,
     HandedAloneError,
@@ -389,7 +393,7 @@ def _over_returned(
     over = walked._replace(held=held, make=make, back=back)
     found = _simplified(over, question)
     return found._replace(
-        held=walked.held,
+        held={op: name for op, name in found.held.items() if op in walked.held},
         returned=names,
         handed=handed,
         taken={*found.taken, *names.values(), *(g.name for g in handed.values())},
@@ -428,7 +432,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         sure = () if amp == "region" else walked.cotangents.keys()
         known = with_casts(walked.make, roots, walked.held, walked.cotangents, sure)
         roots, of = _over(known, roots, of)
-    return BackwardGraph(
+    found = BackwardGraph(
         spec=walked.spec,
         applier=walked.applier,
         forward=walked.lowered.forward,
@@ -442,6 +446,8 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         taken=question.taken,
         indent=indent_of(amp),
     )
+    held = held_for_backward(found, returns_saved(walked.spec))
+    return found._replace(held=held)
 
 
 def _statements(

@@ -44,7 +44,7 @@ FLAGS = (
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
     *("scale", "multilinear", "shares", "sized_by_data", "takes_several"),
-    *("positions", "aligned", "limited", "once", "never_zero"),
+    *("positions", "aligned", "limited", "once", "wrong_beyond", "never_zero"),
     *("length", "takes_complex"),
     *("channels", "averages"),
 )

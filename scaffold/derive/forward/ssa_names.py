@@ -42,7 +42,7 @@ from scaffold.spec import OpSpec
 WIDTH = (
     LINE - METHOD - 2 * STEP
 )  # width of a line below `with` and `if ctx.needs_input_grad[0]:`
-SUMS = frozenset({"net_grad", "total_grad"})  # partial sums, to be added to
+SUMS = frozenset({"remaining_grad", "total_grad"})  # partial sums, to be added to
 DISCARDED = "_"
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 

@@ -6,7 +6,7 @@ With `--save-policy recompute` nothing but inputs and outputs is saved; with `ba
 In: the gradients as a graph. Out: a `SavePlan`. Invariant: the gradients do not depend on the plan; an unsaved value can be
 computed from the saved ones; an expensive value is not computed twice if it can be saved.
 
-In balanced mode a minimum cut chooses (`to_save`), by the prices in `costs`. Each forward value read by the backward must be
+In balanced mode a minimum cut chooses (`minimum_cut`), by the prices in `costs`. Each forward value read by the backward must be
 available: saved, or computed from its arguments, which must then be available too. Cutting a value's own edge saves it, cutting the
 edge to the sink recomputes it.
 
@@ -25,6 +25,7 @@ from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import is_recorded
 from scaffold.derive.graph.op import Op, down_to, unlisted
+from scaffold.derive.lower.autograd_saved import retained
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_dear, is_free
@@ -79,7 +80,26 @@ def save_plan(backward: BackwardGraph) -> SavePlan:
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
-    """Return the values of the forward worth saving: a minimum cut, among the values that can have a name."""
+    """Return the values of the forward worth saving besides its inputs and outputs."""
+    there = {*backward.lowered.results}
+    kept = _cut(backward).kept
+    return tuple(op for op in kept if op.rule != "input" and op not in there)
+
+
+def held_for_backward(backward: BackwardGraph, returns: bool) -> Mapping[Op, str]:
+    """Return the named values of the forward, without results that cost less to compute again than to keep.
+
+    Of `x / y` plain autograd keeps x and y, and not the quotient. All of them where nothing is saved by cost: `returns` says
+    whether forward returns what it saves. An input that is changed in place is no more what a result is computed from.
+    """
+    if backward.spec.dirty or not (backward.saves or returns):
+        return backward.held
+    again = {*_cut(backward).recomputed}.intersection(backward.lowered.results)
+    return {op: name for op, name in backward.held.items() if op not in again}
+
+
+def _cut(backward: BackwardGraph) -> "Cut":
+    """Choose the values of the forward worth keeping, among those that can have a name."""
     costs = Costs(backward.applier.table)
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)
@@ -97,7 +117,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
         return op in named and not op.facts.takes_no_memory
 
     below = _below(backward, side=1)
-    return to_save(costs, backward.lowered.results, below, can_be_saved)
+    return minimum_cut(costs, backward.lowered.results, below, can_be_saved)
 
 
 def _below(backward: BackwardGraph, side: int) -> set[Op]:
@@ -314,13 +334,20 @@ class Flow:
 SOURCE, SINK = "source", "sink"
 
 
-def to_save(
+class Cut(NamedTuple):
+    """The forward's values that the backward needs, in order of computation: those to keep, inputs and outputs among them, and the others."""
+
+    kept: list[Op]
+    recomputed: list[Op]
+
+
+def minimum_cut(
     costs: Costs,
     results: Iterable[Op],
     backward: Collection[Op],
     can_be_saved: Callable[[Op], bool],
-) -> tuple[Op, ...]:
-    """Return the values to save, except inputs and outputs, in order of computation.
+) -> Cut:
+    """Choose the values to keep for the backward at minimum cost.
 
     `results` are the forward's, `backward` the ops of the gradients; a value refused by `can_be_saved` has to be recomputed.
     """
@@ -329,9 +356,9 @@ def to_save(
     # Elements only the backward reads: the indices of `x.max(-1)[0]`.
     forward |= {op for op in backward if op.rule == "item" and op.args[0] in forward}
     read = sorted(_read(backward, forward), key=lambda op: op.serial)
-    if all(op.rule == "input" for op in read):
-        return ()
-    return _Choice(costs, forward, ends, can_be_saved).saved(read)
+    # To keep another output takes memory that plain autograd does not, and refuses `y.mul_(2)` behind the op, which it allows.
+    anyway = {tensor for op in forward for tensor in retained(costs.table, op)}
+    return _Choice(costs, forward, ends & anyway, can_be_saved).cut(read)
 
 
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
@@ -357,32 +384,27 @@ class _Choice:
         ends: frozenset[Op],
         can_be_saved: Callable[[Op], bool],
     ) -> None:
-        """Begin with the forward's ops, of which `ends` are its results, in memory anyway; `can_be_saved` refuses other values."""
+        """Begin with the forward's ops, of which `ends` are results that autograd saves, too; `can_be_saved` refuses other values."""
         self.costs, self.ends, self.can_be_saved = costs, ends, can_be_saved
         self.ops = sorted(
             (op for op in forward if op.kind != "static"),
             key=lambda op: op.serial,
         )
 
-    def saved(self, read: Iterable[Op]) -> tuple[Op, ...]:
-        """Return the values saved at minimum cost, except inputs and outputs.
-
-        The edge from `have` to `make` of a value is cut if it is saved.
-        """
+    def cut(self, read: Iterable[Op]) -> Cut:
+        """Return the choice for the values needed: the edge from `have` to `make` of a value is cut if it is kept."""
         flow = Flow()
         for op in self.ops:
             self._add(flow, op)
         for op in read:
             flow.edge(SOURCE, ("have", op.serial), NEVER)
         near = flow.source_side(SOURCE, SINK)
-        return tuple(
-            op
-            for op in self.ops
-            if ("have", op.serial) in near
-            and ("make", op.serial) not in near
-            and op.rule != "input"
-            and op not in self.ends
-        )
+        cut = Cut([], [])
+        for op in self.ops:
+            if ("have", op.serial) in near:
+                made = ("make", op.serial) in near
+                (cut.recomputed if made else cut.kept).append(op)
+        return cut
 
     def _add(self, flow: Flow, op: Op) -> None:
         """Add an op's two nodes: to `have` the value, keep it, or `make` it, which costs time and needs all tensor arguments."""

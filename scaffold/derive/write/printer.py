@@ -497,8 +497,12 @@ class Printer:
     # Products and new dims in their usual spelling: `2 * g * x`, `x[..., None, None]`
 
     def _times(self, a: Op, b: Op) -> Node:
-        """Return `a * (b * c)` as `a * b * c`, unless that broadcasts earlier, and so computes on larger tensors."""
-        if b not in self.names and b.rule in SIGNS and self._as_cheap(a, b):
+        """Return `a * (b * c)` as `a * b * c`, unless that broadcasts earlier, and so computes on larger tensors.
+
+        A result of the forward that is computed again stays whole: in `g * x / y` a product might overflow where `x / y` does not.
+        """
+        whole = b in self.names or b in self.dialect.results
+        if not whole and b.rule in SIGNS and self._as_cheap(a, b):
             first, last = b.args
             return self._joined(SIGNS[b.rule], self._times(a, first), self.node(last))
         return self._joined("*", self.node(a), self.node(b))

@@ -322,7 +322,8 @@ def _attempt(
     shaped = {**backward.returned, **outer, **sources}
     holders = Holders(applier.program, first, optional, shaped, last=last)
     precision = Precision(backward.seeds) if in_place else None
-    dialect = dialect_of(applier.table, backward.forward.expressions())
+    spellings = dialect_of(applier.table, backward.forward.expressions())
+    dialect = spellings._replace(results={*lowered.results} - held.keys())
     if spec.save_policy == "balanced":
         dialect = dialect._replace(fused=fused_sums(backward.roots.values()))
     emission = Emission(
@@ -938,7 +939,7 @@ class _Writer:
         return () if again else (comment,)
 
     def _why_recorded(self, op: Op) -> tuple[str, ...]:
-        """Return the comment on a choice by whether autograd records the backward: the call without recording has no derivative.
+        """Return the comment on a choice by whether autograd records the backward: the other call has no derivative, or a wrong one.
 
         () for a choice by another test.
         """
@@ -949,6 +950,8 @@ class _Writer:
         if once is None:
             return ()
         name = once.spelled.name.rpartition(".")[2]
+        if "wrong_beyond" in once.facts.flags:
+            return self._unsaid(f"{name}'s second derivative is wrong")
         return self._unsaid(f"{name} has no derivative")
 
     def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:

@@ -13,7 +13,14 @@ from torch.autograd import gradcheck, gradgradcheck
 from scaffold.derive import Derivation, derive
 from scaffold.derive.plan.save_plan import Flow
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, draft_of, load, op_text, spec_of
+from tests.derive.building import (
+    backward_of,
+    draft_of,
+    load,
+    op_text,
+    reference,
+    spec_of,
+)
 from tests.derive.checking import check_needs
 from tests.derive.ops_of_others import OPS
 from tests.derive.published import PUBLISHED
@@ -565,6 +572,45 @@ def test_a_square_is_not_saved_for_the_shape_of_its_sum() -> None:
     forward = "x.pow(2).sum(dim).add(1).rsqrt()"
     inputs = "x[N, C, D], dim: tuple[int, ...] = (-1,)"
     assert saved(inputs, forward) == ["x", "output"]
+
+
+QUOTIENTS = {
+    "a quotient": ("x[N, D], y[N, D]", "x / y"),
+    "over a sum": ("x[N, D]", "x / x.sum(-1, keepdim=True)"),
+    "with a name": ("x[N, D], y[N, D]", "h = x / y\nreturn h"),
+    # Like a softmax with one more class, whose probability is left out.
+    "over a larger sum": (
+        "x[N, D], y[N, D]",
+        "e = torch.exp(x)\nreturn e / (e.sum(-1, keepdim=True) + y.exp())",
+    ),
+}
+
+
+@pytest.mark.parametrize("style", ["setup-context", "combined"])
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_an_output_that_autograd_does_not_keep_is_not_kept(
+    name: str, style: str
+) -> None:
+    """It is computed again of what is kept, and so may be changed in place behind the op."""
+    inputs, forward = QUOTIENTS[name]
+    assert not {"output", "h"} & {*saved(inputs, forward, style=style)}
+    names = re.findall(r"(\w+)\[", inputs)
+    given = [tensor(2, 3).abs().add(1).requires_grad_() for _ in names]
+    y = load(op_text(inputs, forward=forward, style=style)).some_op(*given)
+    y.mul_(2)
+    found = torch.autograd.grad(y.sum(), given)
+    wanted = reference(names, forward)(*given)
+    torch.testing.assert_close(found, torch.autograd.grad(2 * wanted.sum(), given))
+
+
+def test_a_quotient_computed_again_stays_whole() -> None:
+    """The product `g * x` may overflow where `x / y` does not."""
+    text = op_text("x[N], y[N]", forward="x / y")
+    assert "grad_output * (x / y) / y" in text
+    x = torch.full((2,), 6e4, dtype=torch.float16)
+    y = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(load(text).some_op(x, y), y, torch.full_like(x, 16))
+    assert grad.isfinite().all() and grad.all()
 
 
 POOLED = {

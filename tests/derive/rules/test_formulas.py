@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from textwrap import dedent
 from typing import Any
@@ -388,6 +389,29 @@ def test_the_statistics_of_a_norm_are_computed_once(
     torch.testing.assert_close(ours, theirs)
     # The statistics have no derivative in PyTorch, which says nothing of it.
     assert torch.autograd.gradgradcheck(call, active)
+
+
+def test_the_third_derivative_of_a_layer_norm_is_right() -> None:
+    """PyTorch's own is not, in silence: where that changes, `wrong_beyond` of its backward goes."""
+    text = op_text("x[N, D]", forward="F.layer_norm(x, x.shape[-1:])")
+    assert "# native_layer_norm_backward's second derivative is wrong" in text
+    x, weight = tensor(2, 3).requires_grad_(), tensor(2, 3)
+
+    def third(norm: Callable[[Tensor], Tensor]) -> Tensor:
+        (first,) = torch.autograd.grad(
+            (norm(x) * weight).square().sum(), x, create_graph=True
+        )
+        (second,) = torch.autograd.grad(first.square().sum(), x, create_graph=True)
+        return torch.autograd.grad(second.square().sum(), x)[0]
+
+    def written_out(x: Tensor) -> Tensor:
+        diff = x - x.mean(-1, keepdim=True)
+        return diff * torch.rsqrt(diff.square().mean(-1, keepdim=True) + 1e-5)
+
+    wanted = third(written_out)
+    torch.testing.assert_close(third(load(text).some_op), wanted)
+    own = third(lambda x: F.layer_norm(x, x.shape[-1:]))
+    assert not torch.allclose(own, wanted)
 
 
 @pytest.mark.parametrize(

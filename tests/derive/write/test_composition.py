@@ -27,7 +27,7 @@ def test_what_is_read_once_stands_where_it_is_read() -> None:
         "(F.normalize(image_features, dim=-1) * text_features).sum(-1)",
     )
     assert "grad_image_features = g / clamped" in lines
-    assert not [line for line in lines if "net_grad" in line]
+    assert not [line for line in lines if "remaining_grad" in line]
 
 
 def test_what_is_read_twice_or_changes_in_place_stays() -> None:
