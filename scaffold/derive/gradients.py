@@ -420,8 +420,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         roots, opaque = divided.roots, {*opaque, divided.quotient}
         of = {divided(op) or op: primal for op, primal in of.items()}
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
-    known = scalars_first(walked.make, roots, opaque)
-    roots, of = _over(known, roots, of)
+    roots, of = _over(scalars_first(walked.make, roots, opaque), roots, of)
     roots, of = _over(shared_multiples(walked.make, roots, opaque), roots, of)
     # After all products: what is left of a one-hot meets no other factor.
     roots, of = _over(scattered(walked.make, roots), roots, of)
@@ -446,8 +445,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         taken=question.taken,
         indent=indent_of(amp),
     )
-    held = held_for_backward(found, returns_saved(walked.spec))
-    return found._replace(held=held)
+    return found._replace(held=held_for_backward(found, returns_saved(found.spec)))
 
 
 def _statements(

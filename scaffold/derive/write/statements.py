@@ -321,6 +321,7 @@ def _attempt(
     # Saved or named values need not be computed to read their shape.
     shaped = {**backward.returned, **outer, **sources}
     holders = Holders(applier.program, first, optional, shaped, last=last)
+    handed = {g: op for op, g in backward.handed.items()}
     precision = Precision(backward.seeds) if in_place else None
     spellings = dialect_of(applier.table, backward.forward.expressions())
     dialect = spellings._replace(results={*lowered.results} - held.keys())
@@ -330,11 +331,7 @@ def _attempt(
         applier=applier,
         holders=holders,
         held=held,
-        of={
-            **backward.of,
-            **backward.seeds,
-            **{g: op for op, g in backward.handed.items()},
-        },
+        of={**backward.of, **backward.seeds, **handed},
         via=backward.via,
         optional=(*optional, *inside, *_absent(backward)),  # all that may be None
         taken={*backward.taken, *new.values()},
