@@ -124,14 +124,13 @@ class Table:
         """Take the sections of a table, and the built-in table below it if they are a team's; they are parsed on first use."""
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
-        # Parsed so far: rules by name and by op, spellings, answers of `find`, formulas.
+        # Parsed so far: rules by name, answers of `find`, formulas by op and text.
         self._rules: dict[str, Rule] = {}
-        self._of_ops: dict[str, Rule | None] = {}  # asked for each op that is made
-        self._spellings: dict[tuple[str, str], Spelling] = {}
         self._finds: dict[tuple[str, str], tuple[SpelledRule, ...]] = {}
-        self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
+        self._formulas: dict[tuple[str, str], Node] = {}
         self._values: dict[str, Formula] = {}
         self._lets: dict[str, dict[Node, Node]] = {}
+        # The ops that this table's rules make, with the rules' names.
         self._ops = {self._op_of(name): name for name in primitives}
 
     @property
@@ -153,12 +152,10 @@ class Table:
         return self._finds[key]
 
     def _found(self, name: str, head: str) -> SpelledRule:
-        """Return the rule `name` with its spelling `head`, both parsed once."""
-        if (name, head) not in self._spellings:
-            read = spelling(head, self.heads[name][0], self.graph)
-            assert read is not None, f"{name}: {head}"
-            self._spellings[name, head] = read
-        return SpelledRule(self.rule(name), self._spellings[name, head])
+        """Return the rule `name` with its spelling `head`."""
+        read = spelling(head, self.heads[name][0], self.graph)
+        assert read is not None, f"{name}: {head}"
+        return SpelledRule(self.rule(name), read)
 
     def __contains__(self, name: str) -> bool:
         return name in self.primitives or (self.base is not None and name in self.base)
@@ -204,10 +201,9 @@ class Table:
 
     def of_op(self, op: str) -> Rule | None:
         """Return the rule of the ops called `op`; None if no table has one. The name of a team's op may end with an underscore."""
-        if op not in self._of_ops:
-            below = self.base.of_op(op) if self.base and op not in self._ops else None
-            self._of_ops[op] = self.rule(self._ops[op]) if op in self._ops else below
-        return self._of_ops[op]
+        if op in self._ops:
+            return self.rule(self._ops[op])
+        return self.base.of_op(op) if self.base else None
 
     def home(self, rule: Rule) -> "Table":
         """Return the table a rule is from: the names in its formulas are looked up there."""
@@ -246,31 +242,16 @@ class Table:
 
         The last is then for a call that was found as a composition.
         """
-        key = (rule.op, parameter)
-        if key not in self._gradients:
-            self._gradients[key] = tuple(
-                self._parsed(text, rule) for text in rule.formulas[parameter]
-            )
-        return self._gradients[key]
+        return tuple(self._parsed(text, rule) for text in rule.formulas[parameter])
 
     def fused(self, rule: Rule, parameter: str) -> Node | None:
         """Return the formula of a parameter's gradient as one call of PyTorch's, `silu_backward(grad, x)`; None without one."""
-        # A space cannot stand in a parameter, so this key is no other's.
-        key = (rule.op, f"{parameter} fused")
-        if parameter not in rule.fused:
-            return None
-        if key not in self._gradients:
-            self._gradients[key] = (self._parsed(rule.fused[parameter], rule),)
-        return self._gradients[key][0]
+        text = rule.fused.get(parameter)
+        return None if text is None else self._parsed(text, rule)
 
     def tangent(self, rule: Rule, parameter: str) -> Node:
         """Return the formula of a parameter's term of the result's tangent, for forward mode; it reads `tangent`, the parameter's own."""
-        key = (rule.op, f"{parameter} tangent")
-        if key not in self._gradients:
-            self._gradients[key] = (
-                self._parsed(rule.tangents[parameter], rule, "tangent"),
-            )
-        return self._gradients[key][0]
+        return self._parsed(rule.tangents[parameter], rule, "tangent")
 
     def composed(self) -> tuple[tuple["Table", str, str], ...]:
         """Return all formulas that equal a rule's call, `x * sigmoid(x)`: for each the rule's table, its name, and the text."""
@@ -309,11 +290,14 @@ class Table:
 
         Raise `ScaffoldError` for a name outside the rule's `scope`, but for those in `more`.
         """
-        values, scope = self._let(rule), Scope(self.scope(rule).union(more))
-        place = Location(f"rule {rule.name}")
-        node = parse(Text(text, place), scope, self.graph).result
-        assert node is not None  # without `targets` a formula has a result
-        return self.graph.rewrite(node, values.get) if values else node
+        key = (rule.op, text)
+        if key not in self._formulas:
+            values, scope = self._let(rule), Scope(self.scope(rule).union(more))
+            place = Location(f"rule {rule.name}")
+            node = parse(Text(text, place), scope, self.graph).result
+            assert node is not None  # without `targets` a formula has a result
+            self._formulas[key] = self.graph.rewrite(node, values.get)
+        return self._formulas[key]
 
     def _let(self, rule: Rule) -> Mapping[Node, Node]:
         """Return the expression of each name in a rule's `let`; one may read those above it."""

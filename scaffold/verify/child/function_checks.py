@@ -14,6 +14,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from inspect import unwrap
 from math import isclose
 from typing import Any, NoReturn
@@ -298,24 +299,19 @@ def check_returned_shapes(subject: Subject) -> None:
 
     Raise Wrong if one has not, or the error of backward; note another dtype, for inputs in float32 too, if the Function takes them.
     """
-    inputs = subject.inputs()
-    returned, error = returned_gradients(subject.checks, inputs)
+    returned, error = returned_gradients(subject.checks, subject.inputs())
     if returned is None or error is not None:
         raise error or Wrong("backward is never called, though an input requires grad")
-    _compare_shapes(subject, inputs, returned)
-    single = [asked_of.as_type(x, torch.float32) for x in inputs]
-    if subject.takes(single, backward=True):
-        returned, _ = returned_gradients(subject.checks, single)
-        _compare_shapes(subject, single, returned or ())
+    _ask_shapes(subject, asked_of.shapes_that_backward_returns)
 
 
-def _compare_shapes(subject: Subject, inputs: Sequence[Any], returned: Any) -> None:
-    """Raise Wrong if a gradient that backward returned has another shape than its input: `grad_bias[3, 4]` for `bias[4]`.
+def _ask_shapes(subject: Subject, question: Callable[[Asked], None]) -> None:
+    """Ask a question about gradients' shapes; raise Wrong if one has another shape than its input: `grad_bias[3, 4]` for `bias[4]`.
 
     If the inputs' shapes were found by trying, it is only a note: they may broadcast where the author never meant them to.
     """
     try:
-        asked_of.check_shapes(Asking(subject), inputs, returned)
+        question(Asking(subject))
     except Wrong as wrong:
         if not subject.asked.searched:
             raise
@@ -411,7 +407,9 @@ def check_broadcast(subject: Subject) -> None:
             call = describe(subject.names, inputs)
             try:
                 _derivative(subject, inputs)
-                _compare_shapes(subject, inputs, Asking(subject).returned(inputs))
+                returned = Asking(subject).returned(inputs)
+                shapes = asked_of.check_shapes
+                _ask_shapes(subject, partial(shapes, inputs=inputs, returned=returned))
             except Wrong as wrong:
                 subject.note(f"not for {call}, which broadcasts: {wrong.words}")
                 return
