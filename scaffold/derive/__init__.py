@@ -33,7 +33,7 @@ from scaffold.derive.forward.detached_outputs import perhaps_detached, without_g
 from scaffold.derive.forward.live_forward import live_forward
 from scaffold.derive.name_collisions import apart_from
 from scaffold.derive.pipeline import derive
-from scaffold.derive.saving import facet_of, variadic_names
+from scaffold.derive.saving import are_several, facet_of, variadic_names
 
 __all__ = [
     "Block",
@@ -45,6 +45,7 @@ __all__ = [
     "Saved",
     "ShapeCheck",
     "apart_from",
+    "are_several",
     "derive",
     "facet_of",
     "grad_name",

@@ -150,12 +150,14 @@ def transfer(
         """Return whether to save a tensor without a test of the gradients that read it."""
         return name in origins.vectors or is_for_most(spec, serves)
 
-    saved = tuple(
+    tensors = (
         Saved(name, source, data[name], origin, always(name, data[name]))
         for name, source, origin in _tensors(spec, origins)
         # What is read for its shape alone is not in `data`.
         if data.get(name)
     )
+    # Last, since `a, *tensors = ctx.saved_tensors` takes what is left.
+    saved = tuple(sorted(tensors, key=lambda item: are_several(spec, item)))
     _refuse_two_tuples(spec, saved, place)
     every = frozenset(item.name for item in spec.differentiable)
     available_for = {
@@ -417,6 +419,11 @@ def variadic_names(spec: OpSpec) -> frozenset[str]:
     return frozenset(item.name for item in items if item.variadic)
 
 
+def are_several(spec: OpSpec, item: Saved) -> bool:
+    """Return whether any number of tensors is saved under one name. A local is one tensor, even under the name of a variadic output."""
+    return item.source != "intermediate" and item.origin in variadic_names(spec)
+
+
 def _free(lines: tuple[Line, ...]) -> Found:
     """Return the reads of names no earlier line of the backward assigns, each with the gradients its line serves."""
     statements = tuple(line.statement for line in lines)
@@ -441,26 +448,18 @@ def _refuse_changed(
 
 def _refuse_two_tuples(spec: OpSpec, saved: tuple[Saved, ...], place: Location) -> None:
     """Raise if two variadic inputs or outputs would be saved: `saved_tensors` is one list, with room for one of any length."""
-    several = [item.name for item in saved if item.origin in variadic_names(spec)]
+    several = [item.name for item in saved if are_several(spec, item)]
     if len(several) > 1:
         message = f"the backward reads both '{several[0]}' and '{several[1]}', each of any number of tensors"
         raise ScaffoldError(message, place, "read only one of them, or their shapes")
 
 
 def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
-    """Return every tensor that can be saved, in saving order: its name in the backward, its source, its name in the forward.
-
-    Variadic ones come last, since `a, *tensors = ctx.saved_tensors` takes what is left.
-    """
-    several = variadic_names(spec)
+    """Return every tensor that can be saved: its name in the backward, its source, its name in the forward."""
     found: list[tuple[str, Source, str]] = []
     found += [(item.name, "input", item.name) for item in spec.tensors]
     found += [(name, "output", origin) for name, origin in origins.outputs.items()]
-    found += [(name, "intermediate", name) for name in origins.intermediates]
-    # A local is one tensor, even under the name of a variadic output.
-    return sorted(
-        found, key=lambda item: item[2] in several and item[1] != "intermediate"
-    )
+    return found + [(name, "intermediate", name) for name in origins.intermediates]
 
 
 def _data_readers(

@@ -432,21 +432,23 @@ def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
 
 
 def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) -> OpSpec:
-    """Return the op with only the last dim declared for the inputs in `alone`, and for others compared with them.
+    """Return the op with any number of dims before the last one for the inputs in `alone`: `x[*x, D]` for `x[N, D]`.
 
-    If it is derived alike, their number of dims needs no test. `known` has the required sizes of all inputs.
+    If it is derived alike, their number of dims needs no test. An input compared with one of them as a whole has its dims, `y[*x, D]`.
+    The sizes of other inputs get names of their own, unless one is such a last size: the rest are compared with nothing any more.
+    `known` has the required sizes of all inputs.
     """
+    # Without a size to test, equal sizes are known to make no difference.
     base = spec if any(item.to_test for item in known) else _without_names(spec)
     names = {item.name: item.dims for item in base.tensors}
     lasts = {item.dims[-1] for item in alone if item.dims}
     dims: dict[str, tuple[Dim, ...]] = {}
     for item in known:
         own = names[item.item.name]
-        if own is None or leading(own):
+        if own is None or leading(own):  # any number of dims already
             continue
         leader = _leader(item, known, alone)
         if leader is not None:
-            # Named leading dims: as many as the leader has, however many these are.
             dims[item.item.name] = (f"*{leader.name}", *own[-1:])
         else:
             dims[item.item.name] = tuple(

@@ -384,10 +384,10 @@ class StatementParser:
     def resolve(self, node: ast.Name) -> None:
         """Report the read of a name unknown here, with the likely cause and a hint; a known name is fine."""
         known = self.scope.names | self.locals
-        # An imported `itertools` is refused with its plain form; an input may have the name.
-        if node.id in known and (
-            node.id != "itertools" or node.id in self.scope.tensors | self.locals
-        ):
+        own = self.scope.tensors | self.locals
+        # The module has a plain form (PLAIN_FORMS), though it may be imported.
+        is_module = node.id == "itertools" and node.id not in own
+        if node.id in known and not is_module:
             return
         if node.id in self.scope.hidden:
             message = f"'{node.id}' is imported, and the name of a gradient"
@@ -408,20 +408,26 @@ class StatementParser:
         message = f"unknown name '{node.id}'"
         if any(item.message == message for item in self.problems):
             return  # reported at its first read
-        hint = instead_of(node, self.program.body) or did_you_mean(node.id, known)
+        self.fail(node, message, self._hint_of_unknown(node, known))
+
+    def _hint_of_unknown(self, node: ast.Name, known: frozenset[str]) -> str:
+        """Return how to write a size, which gradients the outputs have, a similar name, or else all that is known."""
+        if size := self.scope.sizes.get(node.id):
+            return f"it is a size: write {size}"
         several = [name for name in sorted(known) if name.startswith("grad_")]
         if node.id == "grad_output" and len(several) > 1:
-            hint = SEVERAL_OUTPUTS.format(" and ".join(several))
-        if size := self.scope.sizes.get(node.id):
-            hint = f"it is a size: write {size}"
-        nothing = "no size is declared: x[N, D] declares two"
-        hint = hint or (f"known here: {', '.join(sorted(known))}" if known else nothing)
-        of_forward = not any(name.startswith("grad_") for name in known)
+            return SEVERAL_OUTPUTS.format(" and ".join(several))
+        if hint := instead_of(node, self.program.body) or did_you_mean(node.id, known):
+            return hint
+        if not known:
+            return "no size is declared: x[N, D] declares two"
+        hint = f"known here: {', '.join(sorted(known))}"
+        of_backward = any(name.startswith("grad_") for name in known)
         of_sizes = bool(known & self.scope.sizes.keys())  # a condition on sizes
-        # In a backward, or in a condition on sizes, a new input would not help.
-        if hint.startswith("known here") and of_forward and not of_sizes:
-            hint += f"; if '{node.id}' is an input, name it among the inputs"
-        self.fail(node, message, hint)
+        # In these a new input would not help.
+        if of_backward or of_sizes:
+            return hint
+        return f"{hint}; if '{node.id}' is an input, name it among the inputs"
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
         """Report reads of names that are not assigned in every case: `m` after `if training: m = x.mean()`."""

@@ -75,7 +75,7 @@ ROWS = "*rows"
 CASTS = {"float": "torch.float32", "double": "torch.float64"}
 SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
 REAL = ("real", "group")  # kinds of values with a dtype to compute in
-# Of an argument without brackets, so that the pattern finds its end.
+# Only of an argument without brackets or commas: no pattern finds the end of another.
 SOFTMAX = re.compile(r"torch\.softmax\(([^(),]+), (?:dim=)?-1\)")
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 

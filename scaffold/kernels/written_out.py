@@ -8,7 +8,7 @@ for values that a formula reads twice; the `Total` of an op is the mean or sum a
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -156,12 +156,11 @@ def written_out(spec: OpSpec) -> OpSpec:
         """Return the formula of a call, its arguments' calls replaced first; None for any other node."""
         if bound(table, node) is None:
             return None
-        node = rewritten_node(graph, node, change)  # the calls among its arguments
-        found = bound(table, node, whole=True)
+        # The calls among its arguments.
+        inner = graph.rewrite(node, lambda arg: None if arg is node else change(arg))
+        found = bound(table, inner, whole=True)
         text = found and _formula(spec, *found, steps)
-        if not text:
-            return node
-        return rewritten_node(graph, parsed(spec, text, taken), change)
+        return parsed(spec, text, taken) if text else inner
 
     lines = steps.before
     for line in formula.statements:
@@ -194,13 +193,6 @@ def lower_lines(
     """Return some lines and results as a graph of primitives; no input is active, as no gradient is asked of it."""
     forward = Forward(lines, results, (), {}, {}, {})
     return lower(spec, forward, applier, frozenset())
-
-
-def rewritten_node(
-    graph: Graph, node: Node, change: Callable[[Node], Node | None]
-) -> Node:
-    """Return an expression with `change` applied inside it, but not to the whole, so `change` may call this."""
-    return graph.rewrite(node, lambda item: None if item is node else change(item))
 
 
 def parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:

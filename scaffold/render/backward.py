@@ -18,6 +18,7 @@ from scaffold.derive import (
     Derivation,
     Element,
     Filled,
+    are_several,
     grad_name,
     variadic_names,
 )
@@ -361,13 +362,8 @@ def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
 
 def _saved_names(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     """Return the names of the saved tensors, to unpack `ctx.saved_tensors`: `*tensors` for a variadic input or output."""
-    several = variadic_names(spec)
     return tuple(
-        (
-            f"*{item.name}"
-            if item.source != "intermediate" and item.origin in several
-            else item.name
-        )
+        f"*{item.name}" if are_several(spec, item) else item.name
         for item in derivation.saved
     )
 

@@ -13,7 +13,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, Saved, facet_of, variadic_names
+from scaffold.derive import (
+    Derivation,
+    Saved,
+    are_several,
+    facet_of,
+    variadic_names,
+)
 from scaffold.derive.library import forward_leaves
 from scaffold.formula import Lines, emit, emit_lines, written
 from scaffold.render.autocast import kept_autocast, under_autocast
@@ -429,7 +435,7 @@ def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
     `outputs` maps outputs to their names at that place.
     """
     value = outputs[item.origin] if item.source == "output" else item.origin
-    several = item.source != "intermediate" and item.origin in variadic_names(spec)
+    several = are_several(spec, item)
     if item.always:
         return f"*{value}" if several else value
     # If the formula ran, they are empty tensors, and backward computes the numbers again.

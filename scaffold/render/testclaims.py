@@ -329,7 +329,7 @@ def _nodes(derivation: Derivation) -> list[Node]:
 
 
 def _takes_the_first(node: Node) -> bool:
-    """Return whether a slice begins at 0 and ends early, like `x[:, :1]`: of an otherwise empty dim it takes everything."""
+    """Return whether a slice begins at 0 and ends early, like `x[:, :1]`: of an empty dim it takes all, as in `_slices_all`."""
     return any(
         # The label of an absent bound is "".
         item.args[0].label in ("", "0") and item.args[1].kind == "constant"

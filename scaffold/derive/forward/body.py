@@ -96,12 +96,14 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
         """
         nonlocal numbers
         if isinstance(item, If):
-            before, known = {*numbers}, {**kinds.names}
+            numbers_before, kinds_before = {*numbers}, {**kinds.names}
             body = tuple(map(one, item.body))
-            after, numbers, kinds.names = numbers, before, {**known}
+            after_body, numbers = numbers, numbers_before
+            kinds.names = {**kinds_before}  # each branch begins with those before it
             orelse = tuple(map(one, item.orelse))
-            numbers, kinds.names = numbers & after, known
-            kinds.after((item,))
+            numbers &= after_body
+            kinds.names = kinds_before
+            kinds.after((item,))  # what the whole `if` leaves
             return replace(item, body=body, orelse=orelse)
         update = item.operator and item.target.kind == "name"
         if update and item.target.label in numbers and kinds.of(item.value) == "scalar":

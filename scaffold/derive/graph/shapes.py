@@ -222,7 +222,10 @@ class Kept(Origin):
 
 @dataclass(frozen=True, slots=True)
 class Matrix(Origin):
-    """A value of the first shape, or of the second if an operand of the third is a vector."""
+    """The shape of a matrix in a product: the first shape, or the second if an operand of the third is a vector.
+
+    Also that of a factor's gradient, of a vector as well: it is only summed to the factor's shape, by which its rank is not asked.
+    """
 
     value: Shape
     other: Shape

@@ -146,13 +146,15 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
         parts.pop()
     # `x[i, None]`: the index without None first, then the new dims
     new = [at for at, part in enumerate(parts) if is_new_dim(part)]
-    if new and value.shape.rank is not None:
+    rank = value.shape.rank
+    if new and rank is not None:
         others = [part for part in parts if not is_new_dim(part)]
         picking = [at for at, part in enumerate(parts) if _picks(part)]
         # Dims picked apart from each other come first in the result, and a mask covers several dims.
         together = picking == [*range(picking[0], picking[-1] + 1)]
         if together and not any(part.kind == "bool" for part in parts):
-            return _with_new_dims(applier, taken(applier, value, others), parts, value)
+            found = taken(applier, value, others)
+            return _with_new_dims(applier, found, parts, rank)
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)
     shape = _indexed_shape(value.shape, parts)
@@ -187,15 +189,15 @@ def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
     return [*parts[: places[0]], *[colon] * (rank - given), *parts[places[0] + 1 :]]
 
 
-def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) -> Op:
-    """Return `found`, a value indexed without the new dims of its index, with them, before and after the indexed dims.
+def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], rank: int) -> Op:
+    """Return `found`, a tensor of that rank at an index without its new dims, with them, before and after the indexed dims.
 
-    `parts` is the whole index, `value` the tensor before it.
+    `parts` is the whole index. It has no ellipsis and no mask, and the parts that pick elements stand together.
     """
     # Indexed dims become dims at the place of the first: None before it is counted from the left, behind it from the right.
     first = next(at for at, part in enumerate(parts) if _picks(part))
     used = sum(not is_new_dim(part) for part in parts)
-    behind_all = int(value.shape.rank or 0) - used  # dims behind all parts of the index
+    behind_all = rank - used  # dims behind all parts of the index
     for at, part in enumerate(parts[:first]):
         if is_new_dim(part):
             found = _with_new_dim(applier, found, at)

@@ -115,9 +115,10 @@ def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("mT")
 def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
-    """Return `g.mT.sum_to_size(m, n)` for `g.sum_to_size(n, m).mT`, unless an input has that shape; also for `fitted_to`.
+    """Return `g.mT.sum_to_size(m, n)` for `g.sum_to_size(n, m).mT`, unless an input has that shape.
 
-    The transpose then meets that of a product in `g`; an input (`like`) would give the shape without sizes.
+    The transpose then meets that of a product in `g`; an input (`like`) would give the shape without sizes. `a.rule` is `summed_to`,
+    or `fitted_to`, which is that after an expansion.
     """
     if make.opaque(a) or not isinstance(a.data, SummedTo) or a.data.like is not None:
         return None

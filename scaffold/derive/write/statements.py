@@ -351,7 +351,7 @@ def _attempt(
 def _coming(backward: BackwardGraph) -> Iterable[Op]:
     """Yield the incoming gradients to read shapes from: never None, and of a result that is a tensor in every call."""
     for seed, result in backward.seeds.items():
-        # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
+        # In the backward of a backward, a seed comes in for each gradient: None for that of an absent input.
         if is_there(result) and seed not in backward.undefined:
             yield seed
 
@@ -500,6 +500,7 @@ WIDTH = LINE - METHOD - STEP
 LEAST = 12  # a shorter part of a line gets no name
 # How many terms a sum on several lines has; of two, a formatter would break the last one inside its brackets.
 TERMS = range(3, 10)
+# Chosen by eye: a term's line holds 70 columns, but a wider term than this reads better by a name.
 WIDEST_TERM = 56
 
 # Ops whose value is best named by something else: `product` says little.

@@ -147,7 +147,8 @@ class Namer:
             names = {op: list(self._more_exact(op)) for op in alike}
             if _are_alike(names.values()) and not self.is_gradient(alike[0]):
                 # `diff_pos` and `diff_neg` for `x - pos` and `x - neg`, not `diff` and
-                # `diff_x`
+                # `diff_x`. Gradients that are alike are parts of one cotangent: its name,
+                # used twice, reads better than `grad_x_via_product`.
                 counts = Counter(name for found in names.values() for name in found)
                 names = {
                     op: [name for name in found if counts[name] == 1]

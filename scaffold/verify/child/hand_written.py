@@ -226,7 +226,10 @@ class Subject:
         return needing(self.names, inputs)
 
     def call(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Call the Function and return the tensors among its outputs; `stage` is "forward" meanwhile, for errors, then "backward"."""
+        """Call the Function and return its outputs as a tuple.
+
+        `stage` tells which pass an error is of: "forward" if it is raised in here, else "backward".
+        """
         self.stage = "forward"
         found = as_tuple(self.checks.OPERATOR(*inputs))
         self.stage, self.ran = "backward", True
