@@ -1288,13 +1288,14 @@ class _Sizes:
         """
         match node:
             case ast.Name(name):
-                # Assigned again further down, the name has another value at the end; (0, 0) is before all code.
-                return "" if self.last.get(name, (0, 0)) > _place(node) else name
+                # Assigned again further down, the name has another value at the end.
+                is_last = self.last.get(name, _place(node)) <= _place(node)
+                return name if is_last else ""
             case ast.Attribute(ast.Name("self"), name):
-                # Without an assignment the attribute stands for itself, and its size is unknown.
-                value, *others = self.values.get(name, [node])
-                if others or value is node:
+                values = self.values.get(name, ())
+                if len(values) != 1:  # never set, or set to several values
                     return ""
+                (value,) = values
                 # `self.hidden = 4 * dim` gives the name `hidden`, unless a parameter or a local has it already.
                 plain = isinstance(value, ast.Name) or name in self.names
                 return self._size_name(value) if plain else name
@@ -1303,14 +1304,15 @@ class _Sizes:
             case ast.Constant(int(value)):
                 return str(value)
             case ast.Call(ast.Name("int"), [ast.BinOp(op=ast.Mult()) as product]):
-                relations = dict(self.relations)  # of a ratio that may be no integer
+                # Without a relation: `ratio` may be no integer in `int(dim * ratio)`.
+                relations = dict(self.relations)
                 called, self.relations = self._size_name(product), relations
                 return called
             case ast.BinOp(left, operator, right) if type(operator) in WORDS:
                 if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
                     left, right = right, left
                 one, two = self._size_name(left), self._size_name(right)
-                # `n // n` is 1, `n // 1` is n.
+                # `n // n` is 1, `n // 1` is n: no name of their own.
                 if isinstance(operator, ast.FloorDiv) and one and two in (one, "1"):
                     return one if two == "1" else "1"
                 called = f"{one}_{WORDS[type(operator)]}{two}"

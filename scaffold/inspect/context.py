@@ -126,7 +126,7 @@ class _Keeper:
             return Handed("", known)
         # None is written out in the call; a local of setup_context has to be computed again there.
         if not self.combined or is_none(node):
-            return Handed("", self._recomputed(node, step, "what is saved"))
+            return Handed("", self._recomputed(node, step))
         if isinstance(node, ast.Name) and self._lasts(node.id, [(node, step)]):
             return Handed("", self._op_name(node.id), node.id)
         # `save_for_backward(x + 1)` saves no name.
@@ -225,14 +225,11 @@ class _Keeper:
             text = f"({text}) if {taken} else None"
         return text
 
-    def _recomputed(self, node: ast.expr, step: Step, what: str) -> str:
-        """Return an expression over inputs and outputs, as text, for backward to compute the value of `node` again.
-
-        Raise Unfit if there is none; the message calls the value `what`.
-        """
+    def _recomputed(self, node: ast.expr, step: Step) -> str:
+        """Return an expression over inputs and outputs, as text, for backward to compute a saved value again; raise Unfit without one."""
         found = self._resolved(copy.deepcopy(node), step, DEPTH)
         if found is None or not _is_steady(self.facts, found):
-            raise Unfit(node, f"{what} is neither an input nor an output")
+            raise Unfit(node, "what is saved is neither an input nor an output")
         return ast.unparse(found)
 
     def _op_name(self, local: str) -> str:

@@ -283,16 +283,13 @@ class Facts:
         count = how_many(values, node, step)
         shown = node
         while isinstance(shown, ast.Name):
-            bound = method.flow.definite(shown.id, step)
-            if bound is None or bound.value is None or bound.element is not None:
-                break
+            found = method.flow.sole_value(shown.id, step)
             # Without a count the value may have grown since: its text does not list all.
-            if not isinstance(bound.value, ast.Tuple | ast.Name) or count is None:
+            if found is None or count is None:
                 break
-            step_of = method.flow.steps[bound.order]
-            if isinstance(bound.value, ast.Name) and bound.value.id == shown.id:
-                break  # `x = x` would be followed forever
-            shown, step = bound.value, step_of
+            if not isinstance(found[0], ast.Tuple | ast.Name):
+                break
+            shown, step = found
         elements = _elements(shown)
         if elements is not None:
             return Returned(step, tuple(elements), count, node)

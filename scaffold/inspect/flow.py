@@ -18,6 +18,7 @@ Invariant: all possible bindings of a name are given; a definite answer is the o
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 
@@ -197,8 +198,8 @@ class Flow:
                 continue
             before.append(bound)
             # Is the name surely bound at the end of the innermost block around both? Then nothing earlier reaches the step.
-            common = sum(1 for _ in _shared(bound.guards, at.guards))
-            if self._settled([b.guards for b in before], bound.guards[:common]):
+            shared = _shared(bound.guards, at.guards)
+            if self._settled([b.guards for b in before], shared):
                 return [*later, *before]
         return [*later, *before, None]
 
@@ -206,23 +207,18 @@ class Flow:
         """Return whether a later binding, or the step's own, reaches the step by going round a loop around both."""
         if bound.order < at.order:
             return False
-        shared = set(_loops(bound.guards)) & set(_loops(at.guards))
-        return bool(shared)
+        return not set(_loops(bound.guards)).isdisjoint(_loops(at.guards))
 
     def _cannot_reach(self, bound: Bound, at: Step) -> bool:
         """Return whether a binding is in another branch than the step, or in one with a return or raise at its end.
 
         After `if c: y = 1; return y` a step below the `if` never sees this `y`.
         """
-        # One of the two may be nested deeper.
-        for mine, other in zip(bound.guards, at.guards, strict=False):
-            if mine.excludes(other):
-                return True
-            # Other statements from here on, or branches of one loop or `try`, which may both run.
-            if mine != other:
-                break
-        common = sum(1 for _ in _shared(bound.guards, at.guards))
-        left = bound.guards[common:]  # branches the step is not in
+        # `map` ends with the shorter: one of the two may be nested deeper.
+        if any(map(Guard.excludes, bound.guards, at.guards)):
+            return True
+        # The branches the step is not in.
+        left = bound.guards[len(_shared(bound.guards, at.guards)) :]
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
 
     def _settled(self, bindings: Sequence[Guards], at: Guards) -> bool:
@@ -269,18 +265,26 @@ class Flow:
         found = self.reaching(name, at)
         return found[0] if len(found) == 1 and name not in self.outer else None
 
+    def sole_value(self, name: str, at: Step) -> tuple[ast.expr, Step] | None:
+        """Return the expression that alone gives a name its value at a step, and the expression's own step, which is an earlier one.
+
+        None if there are several, or the text does not show the value, or the name is an element of it.
+        """
+        bound = self.definite(name, at)
+        if bound is None or bound.value is None or bound.element is not None:
+            return None
+        return bound.value, self.steps[bound.order]
+
     def is_parameter(self, name: str, at: Step) -> bool:
         """Return whether a name surely still has the value of the function's parameter."""
         known = name in self.parameters and name not in self.outer
         return known and self.reaching(name, at) == [None]
 
 
-def _shared(first: Guards, second: Guards) -> Iterator[Guard]:
-    """Yield the branches around both of two statements, outermost first."""
-    for mine, other in zip(first, second, strict=False):
-        if mine != other:
-            return
-        yield mine
+def _shared(first: Guards, second: Guards) -> Guards:
+    """Return the branches around both of two statements, outermost first."""
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return tuple(mine for mine, _ in pairs)
 
 
 def _loops(guards: Guards) -> Iterator[ast.AST]:

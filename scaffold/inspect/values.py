@@ -206,10 +206,12 @@ class Values:
         if self.is_element(bound, step):
             return Root("parameter", name)
         # After a star, `*more, x = ctx.saved_tensors`, the position is not sure.
-        if self.is_saved(bound.value, step) and not bound.starred:
+        if bound.starred:
+            return None
+        if self.is_saved(bound.value, step):
             return Root("saved", element=bound.element)
         # `x, n = ctx.pair` reads `ctx.pair[0]` and `ctx.pair[1]`.
-        return None if bound.starred else self._kept(bound.value, bound.element)
+        return self._kept(bound.value, bound.element)
 
     def _kept(self, node: ast.expr, element: int | None) -> Root | None:
         """Return the origin of an element of a tuple on ctx, `ctx.pair[0]`; None if it is not known to be a tensor.
@@ -238,12 +240,11 @@ class Values:
         if not _is_basic(node.slice):
             return None
         found = self.possible_root(node.value, at, depth - 1)
-        # A part of a fresh tensor is as fresh: it is returned below, without a view.
-        if found is None or found.origin != "fresh":
-            # `x[0]` of a parameter may be of a list: then it is no view.
-            known = found is not None and self.is_tensor(node.value, at)
-            return self._through(found, "[]") if known and found else None
-        return found
+        # A part of a fresh tensor is as fresh.
+        if found is None or found.origin == "fresh":
+            return found
+        # `x[0]` of a parameter may be of a list: then it is no view.
+        return self._through(found, "[]") if self.is_tensor(node.value, at) else None
 
     def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
         """Return the origin of a call's memory: fresh, or the viewed tensor's; None if unknown.
@@ -286,17 +287,13 @@ class Values:
         """Return the origin with one more view on the way from it: `t`, `[]`."""
         return found._replace(views=(*found.views, view))
 
-    def is_saved(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
-        """Return whether an expression is all of `ctx.saved_tensors`, or a name bound to it; `saved_variables` is its old spelling.
-
-        `depth`: how many names may still be followed.
-        """
-        if isinstance(node, ast.Name) and depth:
-            bound = self.flow.definite(node.id, at)
-            if bound and bound.value is not None and bound.element is None:
-                step = self.flow.steps[bound.order]
-                return self.is_saved(bound.value, step, depth - 1)
-            return False
+    def is_saved(self, node: ast.expr, at: Step) -> bool:
+        """Return whether an expression is all of `ctx.saved_tensors`, or a name bound to it; `saved_variables` is its old spelling."""
+        while isinstance(node, ast.Name):
+            found = self.flow.sole_value(node.id, at)
+            if found is None:
+                return False
+            node, at = found
         return self.is_ctx(node, "saved_tensors") or self.is_ctx(
             node, "saved_variables"
         )
@@ -481,28 +478,16 @@ def how_many(
         return 1
     if depth == 0:
         return None
-    if isinstance(node, ast.Constant):
+    # Asked before `_grows`, which takes any `grad.shape` in between for growth.
+    if isinstance(node, ast.Constant) or values.is_tensor(node, at):
         return 1
-    if isinstance(node, ast.Tuple):
-        return _display_length(values, node, at, depth)
     if isinstance(node, ast.List):
         return None  # for autograd it is one value, and no tensor
     if isinstance(node, ast.Name):
-        # A name with an `element` is a part of an unpacked value: no text says how long it is.
-        bound = values.flow.definite(node.id, at)
-        if bound and bound.value is not None and bound.element is None:
-            step = values.flow.steps[bound.order]
-            # Asked before `_grows`, which takes any `grad.shape` in between for growth.
-            if values.is_tensor(bound.value, step):
-                return 1
-            if not _grows(values, node.id, step, at):
-                return how_many(values, bound.value, step, depth - 1)
-            return None
-        return 1 if values.is_tensor(node, at) else None
-    length = _length(values, node, at, depth)
-    if length is not None:
-        return length
-    return 1 if values.is_tensor(node, at) else None
+        found = values.flow.sole_value(node.id, at)
+        grows = found is None or _grows(values, node.id, found[1], at)
+        return how_many(values, *found, depth - 1) if found and not grows else None
+    return _length(values, node, at, depth)
 
 
 def _display_length(
@@ -534,11 +519,9 @@ def _length(values: Values, node: ast.expr, at: Step, depth: int) -> int | None:
     if isinstance(node, ast.BinOp):
         return _sum_length(values, node, at, depth)
     if isinstance(node, ast.Name):
-        bound = values.flow.definite(node.id, at)
-        if bound and bound.value is not None and bound.element is None and depth:
-            step = values.flow.steps[bound.order]
-            if not _grows(values, node.id, step, at):
-                return _length(values, bound.value, step, depth - 1)
+        found = values.flow.sole_value(node.id, at)
+        if found and depth and not _grows(values, node.id, found[1], at):
+            return _length(values, *found, depth - 1)
     return None
 
 

@@ -808,32 +808,30 @@ def _order_problems(entries: Sequence[Entry]) -> list[ScaffoldError]:
     only, so its default may stand anywhere.
     """
     problems: list[ScaffoldError] = []
-    given: Words | None = None  # the last attribute with a default
-    variadic: Words | None = None  # the input with a star
+    defaulted: Words | None = None  # the last attribute with a default, so far
+    starred: Words | None = None  # the input with a star, so far
     for entry in entries:
         name = entry.name
-        if variadic and entry.tensor:
-            message = f"'*{variadic.text}' must be the last tensor"
-            hint = f"move '{name.text}' before '*{variadic.text}'"
+        if starred and entry.tensor:
+            message = f"'*{starred.text}' must be the last tensor"
+            hint = f"move '{name.text}' before '*{starred.text}'"
             if entry.variadic:
                 message = "only one input can have a star"
-                hint = f"give both as one: '*{variadic.text}'"
-            problems.append(ScaffoldError(message, variadic.place, hint))
-        elif given and entry.variadic:
-            message = (
-                f"the default of '{given.text}' could not be used before '*{name.text}'"
-            )
-            hint = f"move it behind: '*{name.text}, {given.text} = ...'"
-            problems.append(ScaffoldError(message, given.place, hint))
-        # Here Python itself would refuse the order: `def f(eps=1e-6, x)`.
-        elif given and not entry.keyword_only and _required(entry):
-            message = f"'{name.text}' has no default but follows '{given.text}', which has one"
-            hint = f"move '{name.text}' before '{given.text}'"
+                hint = f"give both as one: '*{starred.text}'"
+            problems.append(ScaffoldError(message, starred.place, hint))
+        elif defaulted and entry.variadic:
+            message = f"the default of '{defaulted.text}' could not be used before '*{name.text}'"
+            hint = f"move it behind: '*{name.text}, {defaulted.text} = ...'"
+            problems.append(ScaffoldError(message, defaulted.place, hint))
+        # Python itself would refuse the order: `def f(eps=1e-6, x)`.
+        elif defaulted and not entry.keyword_only and _required(entry):
+            message = f"'{name.text}' has no default but follows '{defaulted.text}', which has one"
+            hint = f"move '{name.text}' before '{defaulted.text}'"
             problems.append(ScaffoldError(message, name.place, hint))
         if entry.variadic:
-            variadic = name
+            starred = name
         if not entry.tensor and entry.default and not entry.keyword_only:
-            given = name
+            defaulted = name
     return problems
 
 
