@@ -322,11 +322,16 @@ def _generates_vmap_rule(node: ast.ClassDef) -> bool:
     return False
 
 
+# A call of register_autograd, and the backward that is its argument.
+Registration = tuple[ast.Call | None, ast.expr | None]
+NONE: Registration = (None, None)
+
+
 def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
     """Return every function decorated with `@torch.library.custom_op("mylib::f", ...)`, with its backward, for lint.
 
     The backward is registered by a call elsewhere in the file: `f.register_autograd(backward)`, or
-    `register_autograd("mylib::f", backward)`, where it is the second argument. It is None if it is no function of the file.
+    `register_autograd("mylib::f", backward)`. It is None if it is no function of the file.
     """
     registered = _registrations(found, names)
     functions = {node.name: node for node, _ in found.functions}
@@ -337,14 +342,10 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
                 continue
             if names.resolve(decorator.func) != "torch.library.custom_op":
                 continue
-            name = decorator.args[0] if decorator.args else None
-            call = registered.get(node.name)
-            # Registered under the operator's name, "mylib::f", not on the function `f`.
-            if call is None and isinstance(name, ast.Constant):
-                call = registered.get(str(name.value))
-            backward = call.args[0] if call and call.args else None
-            if isinstance(backward, ast.Constant):  # the name "mylib::f"
-                backward = call.args[1] if call and len(call.args) > 1 else None
+            first = decorator.args[0] if decorator.args else None
+            name = str(first.value) if isinstance(first, ast.Constant) else ""
+            # Registered on the function `f`, or under the operator's name, "mylib::f".
+            call, backward = registered.get(node.name) or registered.get(name, NONE)
             found_backward = (
                 functions.get(backward.id) if isinstance(backward, ast.Name) else None
             )
@@ -364,20 +365,21 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
     return tuple(operators)
 
 
-def _registrations(found: Scan, names: Names) -> dict[str, ast.Call]:
-    """Return the calls of register_autograd, by the function or the operator they register a backward for.
+def _registrations(found: Scan, names: Names) -> dict[str, Registration]:
+    """Return the calls of register_autograd, each with the backward, by the function or the operator they register it for.
 
-    The key is `f` for `f.register_autograd(...)`, and `mylib::f` if the call has this string.
+    The key is `f` for `f.register_autograd(backward)` and `register_autograd(f, backward)`, and `mylib::f` if the call has this string.
     """
-    registered: dict[str, ast.Call] = {}
+    registered: dict[str, Registration] = {}
     for call, _ in found.calls:
+        given = list(call.args)
         if names.resolve(call.func) == "torch.library.register_autograd":
-            if call.args and isinstance(call.args[0], ast.Constant):
-                registered[str(call.args[0].value)] = call
-            elif call.args and isinstance(call.args[0], ast.Name):
-                registered[call.args[0].id] = call
+            owner = given.pop(0) if given else None
         elif isinstance(call.func, ast.Attribute):
-            owner = call.func.value
-            if call.func.attr == "register_autograd" and isinstance(owner, ast.Name):
-                registered[owner.id] = call
+            owner = call.func.value if call.func.attr == "register_autograd" else None
+        else:
+            continue
+        match owner:
+            case ast.Constant(key) | ast.Name(key):
+                registered[str(key)] = call, given[0] if given else None
     return registered

@@ -58,9 +58,13 @@ class Entry(NamedTuple):
     variadic: bool = False
     dims: str | None = None
 
+    @property
+    def is_tensor(self) -> bool:
+        return not (self.value or self.called)
+
     def text(self, dims: str | None = None) -> str:
         """Return the entry as in `--inputs`, `x[N; bool]?` or `eps = 0.5`; `dims`, if given, is its shape."""
-        if self.value or self.called:
+        if not self.is_tensor:
             return f"{self.name}{f' = {self.value}' if self.value else CALLABLE}"
         dims = self.dims if dims is None else dims
         trait = f"; {self.trait}" if self.trait else ""
@@ -97,7 +101,7 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
     `conv2d` gives `x[N, C, H, W]`, `weight[O, C, 2, 2]` and `bias[O]`; an input's name tells its part. Nothing is yielded for a
     way with an integer or bool tensor, or with `*xs`.
     """
-    tensors = [one for one in way if not one.value and not one.called]
+    tensors = [one for one in way if one.is_tensor]
     found = CONVOLUTION.search(ast.unparse(facts.function.node))
     if not found or any(one.trait or one.variadic for one in tensors):
         return
@@ -119,7 +123,7 @@ def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
     Such code refuses the odd sizes other ways have. Functions of the file that it calls are searched too.
     """
-    tensors = [one for one in way if not one.value and not one.called]
+    tensors = [one for one in way if one.is_tensor]
     text = ast.unparse(facts.function.node)
     text += definitions(facts.module.text, text)
     alike = all(x.trait in ("", "const") and not x.variadic for x in tensors)
@@ -134,7 +138,7 @@ def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry
     () too for a way with an integer or bool tensor, or with `*xs`. With `data` "N, D" and `vector` "D" it is `x[N, D], weight[D]`, as
     of a layer norm.
     """
-    tensors = [one for one in way if not one.value and not one.called]
+    tensors = [one for one in way if one.is_tensor]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
     plain = not any(one.trait or one.variadic for one in tensors)
     if not plain or all(named) or not any(named):

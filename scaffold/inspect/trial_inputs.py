@@ -250,7 +250,7 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
     """Return a guess for a missing argument by its name and type; `stated`, the missing one, if nothing suggests a value.
 
-    A label or an index (CODES) is never guessed. Lower limits (LOW) are 0.25 and upper ones 0.75, so that they do not cross.
+    A label or an index (CODES) is never guessed.
     """
     if item.passing != "positional":
         return stated
@@ -265,18 +265,25 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
         if facts.has_gradient(item.name) is None and "mask" not in item.name:
             return Argument(item.name, "tensor")
         return Argument(item.name, "constant", "mask" if "mask" in item.name else "")
+    number = _number(item)
+    return Argument(item.name, "value", number) if number else stated
+
+
+def _number(item: Parameter) -> str:
+    """Return a number for a parameter, as text, by its name or its type; "" if nothing suggests one.
+
+    Lower limits (LOW) are 0.25 and upper ones 0.75, so that they do not cross.
+    """
     if item.type in ("float", ""):
         if LOW.search(item.name):
-            return Argument(item.name, "value", "0.25")
+            return "0.25"
         if HIGH.search(item.name):
-            return Argument(item.name, "value", "0.75")
-    if item.type in ("float", "") and EXPONENT.fullmatch(item.name):
-        return Argument(item.name, "value", "2.0")
-    if item.type in NUMBERS:
-        return Argument(item.name, "value", NUMBERS[item.type])
-    if not item.type and NUMERIC.fullmatch(item.name):
-        return Argument(item.name, "value", NUMBERS["float"])
-    return stated
+            return "0.75"
+        if EXPONENT.fullmatch(item.name):
+            return "2.0"
+        if NUMERIC.fullmatch(item.name):
+            return NUMBERS["float"]
+    return NUMBERS.get(item.type, "")
 
 
 def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:

@@ -9,6 +9,7 @@ Words: a file is *ours* if it is known to be as we wrote it; any other that diff
 written last, from which a merge starts; `path` is a file's name as the user knows it, `target` its real place.
 """
 
+import io
 import os
 import shlex
 import stat
@@ -345,9 +346,7 @@ def diff_file(change: Change) -> str:
 
 def _lines(data: bytes) -> list[str]:
     """Return the lines of a text file with their ends; only a newline ends one, as in git. Raise UnicodeDecodeError if it is not UTF-8."""
-    lines = data.decode().replace("\r\n", "\n").split("\n")
-    last = [lines[-1]] if lines[-1] else []
-    return [f"{line}\n" for line in lines[:-1]] + last
+    return list(io.StringIO(data.decode().replace("\r\n", "\n")))
 
 
 def _terminated(lines: Iterable[str]) -> Iterator[str]:

@@ -18,19 +18,10 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 Answer = Literal["no", "yes", "merge", "all", "quit"]
 Ask = Callable[[Change], Answer]
 
-# What a user may type at a question. "no" is the default.
+# What a user may type at a question: a word or its first letter. "no" is the default.
 _REPLIES: dict[str, Answer] = {
     "": "no",
-    "n": "no",
-    "no": "no",
-    "y": "yes",
-    "yes": "yes",
-    "m": "merge",
-    "merge": "merge",
-    "a": "all",
-    "all": "all",
-    "q": "quit",
-    "quit": "quit",
+    **{word: answer for answer in get_args(Answer) for word in (answer, answer[0])},
 }
 # The policies that need no question, each with the answer it gives.
 _DECIDING: dict[Policy, Answer] = {"overwrite": "yes", "skip": "no", "merge": "merge"}

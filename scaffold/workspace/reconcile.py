@@ -178,7 +178,7 @@ def _of_stranger(root: Path, wanted: Wanted) -> Need:
     data = present(root, wanted.path)
     if data is None:
         return "create"
-    same = normal_form(decoded(data, wanted.path)) == normal_form(wanted.text)
+    same = says_the_same(decoded(data, wanted.path), wanted.text)
     return "same" if same else "collide"
 
 
@@ -195,8 +195,7 @@ def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
     if not known.edited:
         return "update"
     assert known.text is not None  # an edited file was read
-    same = normal_form(known.text) == normal_form(wanted.text)
-    return "same" if same else "collide"
+    return "same" if says_the_same(known.text, wanted.text) else "collide"
 
 
 def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
@@ -266,12 +265,8 @@ def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -
     A later run then trusts an unchanged file by this digest, without parsing it.
     """
     kept = record.kept("op")
-    wanted = (
-        next((_draft(item) for item in prospects if item.path == kept.path), "")
-        if kept
-        else ""
-    )
-    return proof._replace(text=kept.text) if kept and kept.draft == wanted else proof
+    drafts = [_draft(item) for item in prospects if kept and item.path == kept.path]
+    return proof._replace(text=kept.text) if kept and kept.draft in drafts else proof
 
 
 def _draft(prospect: Prospect) -> str:

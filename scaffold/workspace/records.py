@@ -27,6 +27,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.files import read_bytes
+from scaffold.workspace.statements import flat, module_of
 
 # --- The recorded proof of an op: its subject, its method, and whether it applies to the present file.
 #
@@ -156,9 +157,7 @@ def _parts(statement: ast.stmt) -> Iterator[_Part]:
     read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     match statement:
         case ast.Import(names) | ast.ImportFrom(names=names):
-            origin = ""
-            if isinstance(statement, ast.ImportFrom):
-                origin = "." * statement.level + (statement.module or "")
+            origin = module_of(statement) or ""
             for alias in names:
                 yield _Part(alias, {_binding(alias)}, set(), f"import {origin} ")
         case ast.Try([ast.Import() | ast.ImportFrom() as imported], handlers, [], []):
@@ -170,7 +169,7 @@ def _parts(statement: ast.stmt) -> Iterator[_Part]:
         case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
             yield _Part(statement, {name}, read)
         case ast.Assign(targets):
-            bound = {_root(each) for each in _flat(targets)}
+            bound = {_root(each) for each in flat(targets)}
             yield _Part(statement, bound, read)
         case ast.AnnAssign(target) | ast.AugAssign(target):
             yield _Part(statement, {_root(target)}, read)
@@ -213,7 +212,7 @@ def _said(value: object) -> str:
     match value:
         # Before the case of any other node: `del (a, b)` and `del a, b` are different trees.
         case ast.Delete(targets):
-            return f"Delete({_said(list(_flat(targets)))})"
+            return f"Delete({_said(list(flat(targets)))})"
         case ast.AST():
             fields = []
             for name in value._fields:
@@ -227,15 +226,6 @@ def _said(value: object) -> str:
         case list():
             return f"[{', '.join(map(_said, value))}]"
     return repr(value)
-
-
-def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the targets one by one: `del (a, b)` deletes the same as `del a, b`, the formatters' form."""
-    for target in targets:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            yield from _flat(target.elts)
-        else:
-            yield target
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -165,9 +165,9 @@ def _said(value: object) -> str:
         # Without its `kind`: formatters write u'x' as 'x'.
         case ast.Constant():
             return f"={value.value!r}"
-        # Before the case of any other node (see `_flat`).
+        # Before the case of any other node (see `flat`).
         case ast.Delete(targets):
-            return f"Delete{_said([*_flat(targets)])}"
+            return f"Delete{_said([*flat(targets)])}"
         case ast.AST():
             # A statement's body consists of statements of its own; the body of `a if b else c` is a value.
             silent = _SILENT if isinstance(value, ast.expr) else _SILENT | BLOCKS
@@ -179,11 +179,11 @@ def _said(value: object) -> str:
     return repr(value)
 
 
-def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
+def flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
     """Yield the targets of a `del` one by one: formatters write `del (a, b)` as `del a, b`, which means the same and is another tree."""
     for target in targets:
-        if isinstance(target, ast.Tuple):
-            yield from _flat(target.elts)
+        if isinstance(target, ast.Tuple | ast.List):
+            yield from flat(target.elts)
         else:
             yield target
 

@@ -175,17 +175,15 @@ def draw_up(plan: Plan) -> Journal:
     """Return the journal of a plan: a step for each file, directories to make and to empty; nothing is written yet."""
     run = os.urandom(4).hex()  # for names no other run uses
     steps = [_planned(change, run, n) for n, change in enumerate(plan.writes)]
-    made: dict[Path, None] = {}
-    emptied: dict[Path, None] = {}
+    made, emptied = set[Path](), set[Path]()
     # `goes`: a file is removed, and its directory may be left empty.
     for directory, goes in {(s.target.parent, s.staged is None) for s in steps}:
         if goes:
-            emptied |= dict.fromkeys(_below(plan.root, directory))
+            emptied.update(_below(plan.root, directory))
         else:
-            made |= dict.fromkeys(_missing(directory))
-    # A directory can only be made in an existing one, and removed only when it is empty.
-    outermost_first = sorted(made, key=_depth)
-    innermost_first = sorted(emptied, key=_depth, reverse=True)
+            made.update(_missing(directory))
+    # Sorted, a parent stands before its children: it has to be made before them, and can be removed only when it is empty.
+    outermost_first, innermost_first = sorted(made), sorted(emptied, reverse=True)
     return Journal(
         plan.root, tuple(steps), tuple(outermost_first), tuple(innermost_first)
     )
@@ -204,11 +202,6 @@ def _planned(change: Change, run: str, number: int) -> Step:
     )
 
 
-def _depth(directory: Path) -> tuple[int, Path]:
-    """Return the sort key of a directory: parents before their children."""
-    return len(directory.parts), directory
-
-
 def _below(root: Path, directory: Path) -> list[Path]:
     """Return the directory and its parents up to the root, without the root: after a removal they may be empty."""
     return [
@@ -219,12 +212,8 @@ def _below(root: Path, directory: Path) -> list[Path]:
 
 
 def _missing(directory: Path) -> list[Path]:
-    """Return the directories to make before a file can be written to `directory`, outermost first; [] if it is there."""
-    missing: list[Path] = []
-    while not directory.exists():
-        missing.insert(0, directory)
-        directory = directory.parent
-    return missing
+    """Return the directories to make before a file can be written to `directory`; [] if it is there."""
+    return [one for one in (directory, *directory.parents) if not one.exists()]
 
 
 def begin(descriptor: int, journal: Journal) -> None:

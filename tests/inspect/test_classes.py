@@ -265,6 +265,7 @@ def found(text: str) -> tuple[str, bool, str | None]:
     [
         "cube.register_autograd(backward)",
         'register_autograd("team::cube", backward)',
+        "register_autograd(cube, backward)",
         'torch.library.register_autograd("team::cube", backward)',
     ],
 )
