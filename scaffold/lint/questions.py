@@ -9,7 +9,8 @@ Invariant: if the text does not settle a question, the answer is no.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 from scaffold.formula.names import names_in, stores
 from scaffold.inspect.facts import Facts
@@ -17,7 +18,7 @@ from scaffold.inspect.flow import DEFINITIONS, Guards, Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import Names, method_call, torch_call
 from scaffold.inspect.vocabulary import is_view_attribute
-from scaffold.lint.model import Edit, span
+from scaffold.lint.model import Check, Edit, Found, span
 from scaffold.primitives.calls import may_share_memory
 
 ONCE = "from torch.autograd.function import once_differentiable"
@@ -26,6 +27,27 @@ OF_TORCH = ("torch.ops.aten.", "torch.ops.c10d", "torch.ops._c10d")
 # Functions of torch.distributed to write into the tensor they are given.
 COLLECTIVES = {"all_reduce", "broadcast", "irecv", "recv", "reduce"}
 COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
+
+MethodName = Literal["forward", "setup_context", "saver", "backward"]
+MethodCheck = Callable[[Facts, Method], Iterator[Found]]
+
+
+def for_own(name: MethodName, trivial: bool = True) -> Callable[[MethodCheck], Check]:
+    """Call a rule's check with one method of a Function: `@for_own("backward")` before `def find(facts, backward)`.
+
+    Only if the class itself defines the method, since an inherited one is reported for the parent. With `trivial=False` only if
+    backward gives a gradient: in a Function without one the mistake does no harm.
+    """
+
+    def decorate(check: MethodCheck) -> Check:
+        def checked(facts: Facts) -> Iterator[Found]:
+            method = getattr(facts.function, name)
+            if method in facts.function.own and (trivial or not facts.is_trivial):
+                yield from check(facts, method)
+
+        return checked
+
+    return decorate
 
 
 def never_differentiable(facts: Facts) -> bool:
@@ -82,6 +104,23 @@ def keeps_arguments(method: Method) -> bool:
     That is not sure under a decorator other than the PLAIN ones: it may have made them contiguous.
     """
     return not {name.split(".")[-1] for name in method.decorators} - PLAIN
+
+
+def value_of(
+    facts: Facts, method: Method, node: ast.expr, at: Step
+) -> tuple[ast.expr, Step]:
+    """Return the expression a name surely stands for at a step, with the statement that binds it; any other node as it is.
+
+    It is found through further names. A name without one such expression is returned, as one changed in place is: after `grad = 0;
+    grad += x` it may be a tensor.
+    """
+    changed = {ast.unparse(change.target) for change in facts.changes(method)}
+    while isinstance(node, ast.Name) and node.id not in changed:
+        bound = method.flow.definite(node.id, at)
+        if bound is None or bound.value is None or bound.element is not None:
+            break  # several values reach it, or it is a part of one
+        node, at = bound.value, method.flow.steps[bound.order]
+    return node, at
 
 
 def is_kernel(node: ast.Call, names: Names) -> bool:

@@ -22,6 +22,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Edit, span
+from scaffold.lint.questions import inserted_first
 from scaffold.primitives.calls import is_constant, is_whole
 
 
@@ -199,13 +200,11 @@ def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
     # Backward sets or deletes the attribute: a saved tensor cannot be set.
     if let_go(facts, kept.name):
         return ()
-    first = backward.node.body[0]
-    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     unpacked = f"({name},) = {backward.ctx}.saved_tensors"
     saved = f"{saver.ctx}.save_for_backward({name})"
     return (
         Edit("replace", span(kept.step.statement), saved),
-        Edit("after" if documented else "before", span(first), unpacked),
+        *inserted_first(backward, unpacked),
         *(Edit("replace", span(node), name) for node in reads),
     )
 

@@ -163,6 +163,24 @@ def test_a_method_comes_with_the_empty_line_above_it() -> None:
     assert fix_text(text, [(edit,)]) == text[:place] + added + text[place:]
 
 
+def test_what_begins_a_method_goes_behind_its_docstring() -> None:
+    text = HEAD + """\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        '''Return the gradient.'''
+        return g * 2
+"""
+    guard = "        if g is None:\n            return None\n"
+    docstring = "'''Return the gradient.'''\n"
+    assert fixed(text, "AF15") == text.replace(docstring, docstring + guard)
+
+
 def test_columns_are_counted_as_ast_does() -> None:
     text = "a = 'äöü', x\n"
     node = ast.parse(text).body[0]

@@ -3,22 +3,21 @@
 The last call of a run wins: what the first one saved is gone, and backward reads the wrong tensors. The fix merges two calls.
 
 Words: the *saver* is the method that saves, setup_context or else forward; `step` is the statement of a call, `guards` the
-branches around it; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as
-a mistake in an inherited one is reported for the parent.
+branches around it; `facts` are what is known of one autograd.Function.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import ContextCall, Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("saver")
+def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield a call of save_for_backward that may follow another one, and lacks values of the first: only the last counts."""
-    saver = facts.function.saver
-    if saver is None or saver not in facts.function.own:
-        return  # not its own: reported for the parent class
     calls = facts.context_calls(saver, "save_for_backward")
     for number, later in enumerate(calls):
         for first in calls[:number]:

@@ -4,16 +4,18 @@ save_for_backward raises a TypeError for a number, a size or a string; these are
 
 Words: the *saver* is the method that saves; a value is *plain* if it is surely no tensor; a binding is *definite* if it alone
 reaches a statement, and has an `element` if it is a part of an unpacked value; `facts` are what is known of one
-autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
-parent.
+autograd.Function.
 """
 
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect.facts import ContextCall, Facts
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.inspect.values import is_shapely
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own, value_of
 from scaffold.lint.saved_values import kept_instead
 
 PLAIN = {
@@ -28,13 +30,11 @@ PLAIN = {
 }
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("saver")
+def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield arguments of save_for_backward that are numbers, sizes or strings."""
-    saver = facts.function.saver
-    if saver is None or saver not in facts.function.own:
-        return  # not its own: reported for the parent class
     for item in facts.context_calls(saver, "save_for_backward"):
-        plain = [a for a in item.call.args if _is_plain(facts, a, item)]
+        plain = [a for a in item.call.args if _is_plain(facts, saver, a, item.step)]
         edits = kept_instead(facts, item, plain) if plain else ()
         for argument in plain:
             text = ast.unparse(argument)
@@ -42,8 +42,9 @@ def find(facts: Facts) -> Iterator[Found]:
             yield Found(argument, message, edits)
 
 
-def _is_plain(facts: Facts, node: ast.expr, item: ContextCall) -> bool:
-    """Return whether an argument of the call `item` of save_for_backward is surely no tensor: a number, a size, a string, a tuple."""
+def _is_plain(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
+    """Return whether an argument of save_for_backward is surely no tensor: a number, a size, a string, a tuple."""
+    node, at = value_of(facts, saver, node, at)
     if isinstance(node, ast.Constant):
         # None may be saved.
         return node.value is not None
@@ -51,22 +52,12 @@ def _is_plain(facts: Facts, node: ast.expr, item: ContextCall) -> bool:
         return True
     if is_shapely(node):
         return True
-    if not isinstance(node, ast.Name):
+    if not isinstance(node, ast.Name) or not saver.flow.is_parameter(node.id, at):
         return False
-    saver = facts.function.saver
-    assert saver is not None
-    flow = saver.flow
-    if flow.is_parameter(node.id, item.step):
-        for parameter in saver.parameters:
-            if parameter.name == node.id:
-                return facts.names.resolve(parameter.annotation) in PLAIN
-        return False
-    bound = flow.definite(node.id, item.step)
-    if bound is None or bound.value is None or bound.element is not None:
-        return False  # several values reach it, or it is a part of one
-    if isinstance(bound.value, ast.Constant):
-        return bound.value.value is not None
-    return is_shapely(bound.value)
+    return any(
+        item.name == node.id and facts.names.resolve(item.annotation) in PLAIN
+        for item in saver.parameters
+    )
 
 
 RULE = Rule(

@@ -5,8 +5,7 @@ fix, makes a second derivative an error instead.
 
 Words: the *saver* is the method that saves, setup_context or else forward; a *root* is the origin of a tensor's memory: a
 parameter, a saved tensor, an attribute of ctx ("kept"), or "fresh" if it is newly made; `step` is the statement of an
-expression; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a
-mistake in an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient.
+expression; `facts` are what is known of one autograd.Function.
 """
 
 import ast
@@ -17,17 +16,15 @@ from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.values import Root
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import once, read_for_shape
+from scaffold.lint.questions import for_own, once, read_for_shape
 from scaffold.lint.saved_values import carries_gradient, has_graph, listed
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("saver", trivial=False)
+def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield the first tensor computed in forward and saved for backward, but not returned: a second derivative lacks its graph."""
-    function, saver = facts.function, facts.function.saver
-    if saver is None or saver.ctx is None or function.once_differentiable:
+    if facts.function.once_differentiable:
         return
-    if facts.is_trivial or saver not in function.own:
-        return  # not its own: reported for the parent; trivial: no gradient
     returned = {
         node.id
         for item in facts.outputs

@@ -4,10 +4,8 @@ Without mark_dirty autograd does not know that the input has another value: its 
 change. The fix marks it.
 
 Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it; it is `sure` unless a cast
-or copy in between, `x.float()`, may have made new memory; `facts` are what is known of one autograd.Function; `own` are the
-methods that its class itself defines, as a mistake in an inherited one is reported for the parent; a Function is *trivial* if
-its backward gives no gradient; `guards` are the branches around a statement; `marked` are the names passed to a method of ctx
-such as mark_dirty, None if unknown.
+or copy in between, `x.float()`, may have made new memory; `facts` are what is known of one autograd.Function; `guards` are the
+branches around a statement; `marked` are the names passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast
@@ -15,17 +13,17 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward", trivial=False)
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield inputs with a gradient, changed in place and not marked dirty; advice if a copy may be changed, or no gradient is sure."""
-    function = facts.function
-    forward, dirty = function.forward, facts.marked("mark_dirty")
-    if forward is None or dirty is None or facts.is_trivial:
-        return  # trivial: backward gives no gradient
-    if forward not in function.own:
-        return  # not its own: reported for the parent class
+    dirty = facts.marked("mark_dirty")
+    if dirty is None:
+        return
     inputs, values = {item.name for item in forward.positional}, facts.values(forward)
     marked, seen = {*dirty, *_aliases(facts)}, set()
     for change in facts.changes(forward):
@@ -49,7 +47,7 @@ def find(facts: Facts) -> Iterator[Found]:
             message = f"'{text}' may still be the input '{root.name}', and is changed in place ({change.how}): a cast or copy that changes nothing copies nothing; clone it"
             # Then it is advice, and has no fix.
             gradient = None
-        edits = _marking(facts, root.name, change.step) if gradient else ()
+        edits = _marking(facts, forward, root.name, change.step) if gradient else ()
         yield Found(change.node, message, edits, None if gradient else "advice")
 
 
@@ -65,11 +63,10 @@ def _aliases(facts: Facts) -> Iterator[str]:
                     yield root.name
 
 
-def _marking(facts: Facts, name: str, step: Step) -> tuple[Edit, ...]:
+def _marking(facts: Facts, forward: Method, name: str, step: Step) -> tuple[Edit, ...]:
     """Return the edit to add mark_dirty after the change; () unless every return gives just the input itself."""
-    forward = facts.function.forward
     # After a change in a branch the mark would be made in that branch alone.
-    if forward is None or forward.ctx is None or step.guards:
+    if forward.ctx is None or step.guards:
         return ()
     for item in facts.outputs:
         if item.node is None or not isinstance(item.node, ast.Name):

@@ -21,9 +21,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if constant is None:
         return
     seen: set[str] = set()
-    for method in (facts.function.forward, facts.function.setup_context):
-        if method is None or method.ctx is None or method not in facts.function.own:
-            continue  # not its own: reported for the parent class
+    for method in facts.function.own:  # an inherited one is reported for the parent
         for item in facts.context_calls(method, "mark_dirty"):
             # for a tensor without a gradient, such as a counter, torch does not check for a view
             for name in sorted(item.names - constant - seen):

@@ -4,23 +4,21 @@ The tensor is the caller's: another branch of the graph, or the user, reads it a
 clones it at the top of backward.
 
 Words: a *root* is the origin of a tensor's memory, here a parameter of backward; it is `sure` unless a cast or copy in between,
-`grad.float()`, may have made new memory; `facts` are what is known of one autograd.Function; `own` are the methods that its
-class itself defines, as a mistake in an inherited one is reported for the parent.
+`grad.float()`, may have made new memory; `facts` are what is known of one autograd.Function.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import inserted_first
+from scaffold.lint.questions import for_own, inserted_first
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield the first change in place of each incoming gradient, under any name of its memory; advice if that may be a copy."""
-    backward = facts.function.backward
-    if backward is None or backward not in facts.function.own:
-        return  # not its own: reported for the parent class
     gradients, values, seen = (
         # One with a default may be no gradient: beyond the outputs it keeps its default.
         {item.name for item in backward.positional if item.default is None},

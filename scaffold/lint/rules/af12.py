@@ -4,23 +4,22 @@ A second backward over the same graph then raises, since the saved tensor has an
 and its gradient is silently wrong.
 
 Words: a *root* is the origin of a tensor's memory: "saved" by save_for_backward, "kept" as an attribute of ctx, "fresh" if it
-is newly made; `element` is its position among the saved ones; `facts` are what is known of one autograd.Function; `own` are the
-methods that its class itself defines, as a mistake in an inherited one is reported for the parent; the *saver* is the method
-that saves, setup_context or else forward.
+is newly made; `element` is its position among the saved ones; `facts` are what is known of one autograd.Function; the *saver*
+is the method that saves, setup_context or else forward.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield the first change in backward of each saved tensor, and of each tensor forward made and kept on ctx."""
-    backward = facts.function.backward
-    if backward is None or backward not in facts.function.own:
-        return  # not its own: reported for the parent class
     values, seen = facts.values(backward), set()
     for change in facts.changes(backward):
         root = values.root(change.target, change.step)

@@ -3,9 +3,8 @@
 The output is then a view made inside a Function: a later change of it in place is refused. The fix clones it.
 
 Words: a *root* is the origin of a tensor's memory, here a parameter, with the `views` taken of it, as `t` and `data`; `facts`
-are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited
-one is reported for the parent; a Function is *trivial* if its backward gives no gradient; `marked` are the names passed to a
-method of ctx such as mark_dirty, None if unknown.
+are what is known of one autograd.Function; `marked` are the names passed to a method of ctx such as mark_dirty, None if
+unknown.
 """
 
 import ast
@@ -14,19 +13,18 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
-from scaffold.lint.questions import COLLECTIVES
+from scaffold.lint.questions import COLLECTIVES, for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward", trivial=False)
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield outputs sharing memory with an input with a gradient, if this input is not marked dirty.
 
     Nothing is yielded if forward changes the input, a mistake of AF08, or returns `x.detach()`: then the memory is shared on purpose.
     """
-    forward, dirty = facts.function.forward, facts.marked("mark_dirty")
-    if forward is None or dirty is None or facts.is_trivial:
-        return  # trivial: backward gives no gradient
-    if forward not in facts.function.own:
-        return  # not its own: reported for the parent class
+    dirty = facts.marked("mark_dirty")
+    if dirty is None:
+        return
     values, inputs = facts.values(forward), {p.name for p in forward.positional}
     for item in facts.outputs:
         # If the values are not listed, a sole name may still hold the input.

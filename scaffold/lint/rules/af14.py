@@ -18,6 +18,7 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import value_of
 from scaffold.primitives.calls import is_mask
 
 
@@ -48,22 +49,16 @@ def _masks(facts: Facts) -> Iterator[Found]:
             ):
                 continue
             name = node.id if isinstance(node, ast.Name) else ""
-            if name in marked or not _is_mask(facts, node, item.step):
+            if name in marked or not _is_mask(facts, forward, node, item.step):
                 continue
             text = ast.unparse(node)
             message = f"output '{text}' is a mask that will require grad: ctx.mark_non_differentiable"
             yield Found(node, message, _marking(forward, name, item.step))
 
 
-def _is_mask(facts: Facts, node: ast.expr, at: Step) -> bool:
+def _is_mask(facts: Facts, forward: Method, node: ast.expr, at: Step) -> bool:
     """Return whether a value is a comparison cast to another dtype: `(x > 0).float()`, or a name bound to one."""
-    forward = facts.function.forward
-    assert forward is not None
-    if isinstance(node, ast.Name):
-        bound = forward.flow.definite(node.id, at)
-        if bound is None or bound.value is None or bound.element is not None:
-            return False  # several values reach it, or it is a part of one
-        return _is_mask(facts, bound.value, forward.flow.steps[bound.order])
+    node, _ = value_of(facts, forward, node, at)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     cast = node.func.attr in ("float", "double", "half", "to", "type", "type_as")

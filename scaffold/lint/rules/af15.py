@@ -3,8 +3,7 @@
 After set_materialize_grads(False) the gradient of an output that nobody used arrives as None, and arithmetic on it is a TypeError.
 The fix returns early for None, or removes the setting.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast
@@ -12,17 +11,19 @@ from collections.abc import Iterator
 
 from scaffold.formula.optionality import is_none
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import for_own, inserted_first
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield the first use as a tensor of each output gradient that may be None, and is never compared with it.
 
     With one output it is advice: its gradient is rarely None. With several, an unused output's is.
     """
-    backward = facts.function.backward
-    if backward is None or facts.materializes or backward not in facts.function.own:
-        return  # not its own: reported for the parent class
+    if facts.materializes:
+        return
     nodes = list(ast.walk(backward.node))
     if any(isinstance(node, ast.comprehension | ast.For) for node in nodes) and _asks(
         nodes, None
@@ -38,7 +39,9 @@ def find(facts: Facts) -> Iterator[Found]:
             message = (
                 f"'{item.name}' may be None (set_materialize_grads is False): guard it"
             )
-            edits = _materialized(facts) if several else _guard(facts, item.name)
+            edits = (
+                _materialized(facts) if several else _guard(facts, backward, item.name)
+            )
             yield Found(used[0], message, edits, None if several else "advice")
 
 
@@ -70,27 +73,22 @@ def _uses(node: ast.AST, name: str) -> bool:
     return any(isinstance(side, ast.Name) and side.id == name for side in sides)
 
 
-def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
+def _guard(facts: Facts, backward: Method, name: str) -> tuple[Edit, ...]:
     """Return the edit to begin backward with `if grad is None: return None, ...`.
 
-    There is one None for each input; () if their number may vary. () too if backward has a docstring, which must come first.
+    There is one None for each input; () if their number may vary.
     """
-    backward, wanted = facts.function.backward, len(facts.inputs)
-    if backward is None or any(item.passing != "positional" for item in facts.inputs):
+    if any(item.passing != "positional" for item in facts.inputs):
         return ()
-    first = backward.node.body[0]
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-        return ()
-    nothing = ", ".join(["None"] * max(wanted, 1))
-    return (Edit("before", span(first), f"if {name} is None:\n    return {nothing}"),)
+    nothing = ", ".join(["None"] * max(len(facts.inputs), 1))
+    return inserted_first(backward, f"if {name} is None:\n    return {nothing}")
 
 
 def _materialized(facts: Facts) -> tuple[Edit, ...]:
     """Return the edit to remove the only set_materialize_grads call: then gradients of unused outputs are zeros, not None."""
     calls = [
         item
-        for method in (facts.function.forward, facts.function.setup_context)
-        if method is not None and method in facts.function.own
+        for method in facts.function.own
         for item in facts.context_calls(method, "set_materialize_grads")
     ]
     if len(calls) != 1 or not isinstance(calls[0].step.statement, ast.Expr):

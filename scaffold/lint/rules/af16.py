@@ -2,16 +2,17 @@
 
 apply looks for tensors among its arguments, not inside of them: those in a container get no gradient.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import torch_call
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 from scaffold.primitives.calls import may_be
 
 CONTAINERS = {
@@ -27,11 +28,9 @@ CONTAINERS = {
 }
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward", trivial=False)
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield parameters of forward annotated as containers of tensors, or passed whole to torch.stack or torch.cat."""
-    forward = facts.function.forward
-    if forward is None or forward not in facts.function.own or facts.is_trivial:
-        return  # not its own: reported for the parent; trivial: no gradient
     joined = {
         node.args[0].id
         for node in ast.walk(forward.node)

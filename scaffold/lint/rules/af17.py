@@ -3,25 +3,24 @@
 autograd looks at a tensor, or a tuple of them: tensors in a list or a dict do not require grad, so no gradient ever arrives. The
 fix makes a tuple of a list.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite*
-if it alone reaches a statement, and has an `element` if it is a part of an unpacked value.
+Words: `facts` are what is known of one autograd.Function; a binding is *definite* if it alone reaches a statement, and has an
+`element` if it is a part of an unpacked value.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import for_own
 
 LISTS = (ast.List, ast.ListComp)
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward", trivial=False)
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield returns of forward that surely are a list or a dict, by their text or under a name; a list with the edit to make a tuple."""
-    forward = facts.function.forward
-    if forward is None or facts.is_trivial or forward not in facts.function.own:
-        return  # not its own: reported for the parent; trivial: no gradient
     for item in facts.outputs:
         value = item.node
         if isinstance(value, ast.Name):

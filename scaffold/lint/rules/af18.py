@@ -4,10 +4,8 @@
 @once_differentiable, the fix, makes it an error.
 
 Words: a *cut* is such an expression; a node is *aside* if its value reaches no gradient, so a cut there does no harm; `facts`
-are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited
-one is reported for the parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite* if it alone
-reaches a statement, and has an `element` if it is a part of an unpacked value; the *saver* is the method that saves,
-setup_context or else forward.
+are what is known of one autograd.Function; a binding is *definite* if it alone reaches a statement, and has an `element` if it
+is a part of an unpacked value; the *saver* is the method that saves, setup_context or else forward.
 """
 
 import ast
@@ -20,22 +18,26 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import behind_results, detaches, once, read_for_shape
+from scaffold.lint.questions import (
+    behind_results,
+    detaches,
+    for_own,
+    once,
+    read_for_shape,
+    value_of,
+)
 
 CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward", trivial=False)
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield the first cut of the graph in backward, as `x.detach()`, on the way to a gradient.
 
     If forward detaches too, detach in backward is accepted: it is a constant there as well.
     """
-    function = facts.function
-    backward = function.backward
-    if backward is None or function.once_differentiable or facts.is_trivial:
-        return  # trivial: backward gives no gradient
-    if backward not in function.own:
-        return  # not its own: reported for the parent class
+    if facts.function.once_differentiable:
+        return
     numbers = {f"{name}.item()" for name in _numbers(facts, backward)}
     aside = set(map(id, _aside(facts, backward)))
     for node in _computing(backward.node, aside):
@@ -99,11 +101,7 @@ def _numbers(facts: Facts, backward: Method) -> Iterator[str]:
 
 def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
     """Return whether forward creates a tensor, under a name too, without another one's values."""
-    if isinstance(node, ast.Name):
-        bound = saver.flow.definite(node.id, at)
-        if bound is None or bound.value is None or bound.element is not None:
-            return False  # several values reach it, or it is a part of one
-        return _is_made(facts, saver, bound.value, saver.flow.steps[bound.order])
+    node, at = value_of(facts, saver, node, at)
     if not isinstance(node, ast.Call):
         return False
     if facts.names.resolve(node.func) == "torch.autograd.Variable" and node.args:

@@ -3,9 +3,8 @@
 With a frozen weight its gradient is work for nothing; ctx.needs_input_grad[i] tells which gradients are needed.
 
 Words: a gradient is *ready* if backward returns it without computing anything; *given* are those that it computes; `facts` are
-what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is
-reported for the parent; a Function is *trivial* if its backward gives no gradient; a binding is *definite* if it alone reaches
-a statement, and has an `element` if it is a part of an unpacked value.
+what is known of one autograd.Function; a binding is *definite* if it alone reaches a statement, and has an `element` if it is a
+part of an unpacked value.
 """
 
 import ast
@@ -17,13 +16,12 @@ from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import unsubscripted
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward", trivial=False)
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield a backward that computes several gradients and never asks which are needed."""
-    backward = facts.function.backward
-    if backward is None or facts.is_trivial or backward not in facts.function.own:
-        return  # not its own: reported for the parent; trivial: no gradient
     if _asks(backward):
         return
     for item in facts.gradients:

@@ -3,8 +3,7 @@
 custom_fwd notes on its first argument, which it takes for ctx, whether autocast is on; beside setup_context that is an input, and
 custom_bwd looks for the note on ctx: an AttributeError. The fix writes the note in setup_context.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast
@@ -12,19 +11,17 @@ from collections.abc import Iterator
 
 from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Edit, EditKind, Found, Level, Rule, span
+from scaffold.lint.model import Edit, Found, Level, Rule, span
+from scaffold.lint.questions import for_own, inserted_first
 
 READ = "_fwd_used_autocast"  # the attribute of ctx that custom_bwd reads first
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward")
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield forwards with torch's custom_fwd and no ctx; advice if no custom_bwd reads the attributes of ctx it sets."""
-    function = facts.function
-    forward = function.forward
-    if forward is None or function.setup_context is None or forward not in function.own:
-        return  # not its own: reported for the parent class
-    backward, setup = function.backward, function.setup_context
-    if _notes(facts, setup):
+    backward, setup = facts.function.backward, facts.function.setup_context
+    if setup is None or _notes(facts, setup):
         return
     fails = (
         backward is not None
@@ -86,14 +83,15 @@ def _noted(facts: Facts, name: str, decorator: ast.expr) -> tuple[Edit, ...]:
     # Only the custom_fwd of torch.cuda.amp says its device by its name.
     if not given and not name.startswith("torch.cuda."):
         return ()
-    first = setup.node.body[0]
-    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    texts = (
-        f"{setup.ctx}._dtype = torch.get_autocast_dtype({device})",
-        f"{setup.ctx}._fwd_used_autocast = torch.is_autocast_enabled({device})",
+    return (
+        removed,
+        *inserted_first(
+            setup, f"{setup.ctx}._dtype = torch.get_autocast_dtype({device})"
+        ),
+        *inserted_first(
+            setup, f"{setup.ctx}.{READ} = torch.is_autocast_enabled({device})"
+        ),
     )
-    where: EditKind = "after" if documented else "before"
-    return (removed, *(Edit(where, span(first), text) for text in texts))
 
 
 RULE = Rule(

@@ -3,26 +3,25 @@
 Under grad of vmap PyTorch wants the two to be the same, and crashes otherwise. The fix saves for forward all that is saved for
 backward.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent; `guards` are the branches around a statement; the *saver* is the method that saves,
-setup_context or else forward.
+Words: `facts` are what is known of one autograd.Function; `guards` are the branches around a statement; the *saver* is the
+method that saves, setup_context or else forward.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("saver")
+def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield a save_for_forward in the same block as a save_for_backward of other tensors.
 
     It has a fix if save_for_backward saves all that save_for_forward does, and more.
     """
-    saver = facts.function.saver
-    if saver is None or saver not in facts.function.own:
-        return  # not its own: reported for the parent class
     backward = facts.context_calls(saver, "save_for_backward")
     forward = facts.context_calls(saver, "save_for_forward")
     if len(backward) != 1 or len(forward) != 1:

@@ -2,25 +2,25 @@
 
 `inputs` is a tuple even for one input: after `x = inputs` saving x is a TypeError. The fix writes `(x,) = inputs`.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.inspect.values import evident_tensors
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("setup_context")
+def find(facts: Facts, setup: Method) -> Iterator[Found]:
     """Yield `x = inputs` in setup_context if x is then saved or used as a tensor; a fix if forward has one input."""
-    setup, forward = facts.function.setup_context, facts.function.forward
-    if setup is None or forward is None or len(setup.positional) < 2:
+    forward = facts.function.forward
+    if forward is None or len(setup.positional) < 2:
         return
-    if setup not in facts.function.own:
-        return  # not its own: reported for the parent class
     given = setup.positional[0].name
     saved = {
         name

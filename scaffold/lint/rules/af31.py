@@ -3,8 +3,7 @@
 Autograd does not see into a kernel (compiled code): a second derivative is silently None or wrong. @once_differentiable, the fix,
 makes it an error.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast
@@ -13,15 +12,14 @@ from collections.abc import Iterable, Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import behind_results, is_kernel, once
+from scaffold.lint.questions import behind_results, for_own, is_kernel, once
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield the call of compiled code in backward nearest to a returned gradient."""
-    function = facts.function
-    backward = function.backward
-    if backward is None or function.once_differentiable or backward not in function.own:
-        return  # not its own: reported for the parent class
+    if facts.function.once_differentiable:
+        return
     node = _nearest_kernel(facts, backward)
     if node is not None:
         text = ast.unparse(node.func)

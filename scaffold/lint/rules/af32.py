@@ -3,24 +3,24 @@
 backward gets one gradient for each output of forward; a further parameter keeps its default, so what it should contribute is
 missing.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 from collections.abc import Iterator
 
 from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward", trivial=False)
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield a backward that reads a parameter beyond the gradients of the outputs: it has its default in every call."""
-    backward, outputs = facts.function.backward, facts.output_count
-    if backward is None or outputs is None or facts.is_trivial:
-        return  # trivial: no gradient
-    if backward not in facts.function.own:
-        return  # not its own: reported for the parent class
+    outputs = facts.output_count
+    if outputs is None:
+        return
     read = names_in([backward.node])
     for item in backward.positional[outputs:]:
         if item.default is not None and item.name in read:

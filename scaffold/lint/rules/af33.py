@@ -4,8 +4,7 @@ Under `if ctx.needs_input_grad[0]` the gradient of input 1 stays None if input 0
 each input whose gradient is computed in the branch.
 
 Words: `guards` are the branches around a statement, `bounds` the assignments of a name; `facts` are what is known of one
-autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
-parent.
+autograd.Function.
 """
 
 import ast
@@ -13,18 +12,17 @@ from collections.abc import Iterator
 
 from scaffold.formula.optionality import is_none
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Level, Rule, span
-from scaffold.lint.questions import input_tested_alone
+from scaffold.lint.questions import for_own, input_tested_alone
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield names computed only under `needs_input_grad[i]` and returned as the gradient of another input.
 
     Advice if a further condition stands around all of them: then the gradient may need the other one.
     """
-    backward = facts.function.backward
-    if backward is None or backward not in facts.function.own:
-        return  # not its own: reported for the parent class
     final = [item for item in facts.gradients if item.values is not None]
     if len(final) != 1 or len(facts.gradients) != 1 or final[0].step.guards:
         return

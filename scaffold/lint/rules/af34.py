@@ -4,8 +4,7 @@ If its only reader in backward is under `if ctx.needs_input_grad[i]`, with that 
 saves `x if ctx.needs_input_grad[i] else None`.
 
 Words: the *saver* is the method that saves; `guards` are the branches around a statement; a name's `element` is its position in
-the unpacked ctx.saved_tensors; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself
-defines, as a mistake in an inherited one is reported for the parent.
+the unpacked ctx.saved_tensors; `facts` are what is known of one autograd.Function.
 """
 
 import ast
@@ -16,15 +15,16 @@ from scaffold.formula.optionality import is_none
 from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, Found, Rule, span
-from scaffold.lint.questions import input_tested_alone
+from scaffold.lint.questions import for_own, input_tested_alone
 from scaffold.spec.config_keys import PARAMETER_NAMES
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("saver")
+def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield saved names read in backward only under the branch of one input; one finding for all those of an input."""
-    saver, backward = facts.function.saver, facts.function.backward
-    if saver is None or backward is None or saver not in facts.function.own:
-        return  # not its own: reported for the parent class
+    backward = facts.function.backward
+    if backward is None:
+        return
     if facts.context_calls(saver, "save_for_forward"):
         return  # needs_input_grad does not cover an input with a tangent
     calls = facts.context_calls(saver, "save_for_backward")

@@ -2,48 +2,33 @@
 
 PyTorch takes a tensor or None, and raises a RuntimeError for anything else. The fix writes None for 0.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent; a binding is *definite* if it alone reaches a statement, and has an `element` if it
-is a part of an unpacked value.
+Words: `facts` are what is known of one autograd.Function; a binding is *definite* if it alone reaches a statement, and has an
+`element` if it is a part of an unpacked value.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Edit, Found, Rule, span
-from scaffold.lint.questions import never_differentiable
+from scaffold.lint.questions import for_own, never_differentiable, value_of
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield gradients that are numbers by their text; the fix for 0 is None."""
-    backward = facts.function.backward
-    if backward not in facts.function.own or never_differentiable(facts):
-        return  # not its own: reported for the parent class
+    if never_differentiable(facts):
+        return
     for item in facts.gradients:
         alone = (item.node,) if item.node else ()
         for value in item.values or alone:
-            if _is_number(_bound(value, facts, item.step), facts):
+            known, _ = value_of(facts, backward, value, item.step)
+            if _is_number(known, facts):
                 message = f"{ast.unparse(value)} is not a tensor: RuntimeError; a gradient is a tensor or None"
                 none = (Edit("replace", span(value), "None"),)
                 yield Found(value, message, none if _is_zero(value) else ())
-
-
-def _bound(node: ast.expr, facts: Facts, at: Step) -> ast.expr:
-    """Return the value of a name that is bound once and never added to (`grad = 0; grad += x` is a tensor), else the node itself."""
-    backward = facts.function.backward
-    if backward is None or not isinstance(node, ast.Name):
-        return node
-    bound = backward.flow.definite(node.id, at)
-    added = any(
-        isinstance(step.statement, ast.AugAssign)
-        and ast.unparse(step.statement.target) == node.id
-        for step in backward.flow.steps
-    )
-    whole = bound is not None and bound.element is None and not added
-    return bound.value if bound and bound.value and whole else node
 
 
 def _is_number(node: ast.expr, facts: Facts) -> bool:

@@ -4,10 +4,9 @@ Everything computed from that output silently gives no gradient; if none is read
 the output as non-differentiable.
 
 Words: a value *carries a gradient* if it surely depends, differentiably, on an input with one; a parameter is *variadic* if it
-has a star: `*grads`; *given* are the gradients that backward gets; `facts` are what is known of one autograd.Function; `own`
-are the methods that its class itself defines, as a mistake in an inherited one is reported for the parent; a Function is
-*trivial* if its backward gives no gradient; a binding is *definite* if it alone reaches a statement, and has an `element` if it
-is a part of an unpacked value; `marked` are the names passed to a method of ctx such as mark_dirty, None if unknown.
+has a star: `*grads`; *given* are the gradients that backward gets; `facts` are what is known of one autograd.Function; a
+binding is *definite* if it alone reaches a statement, and has an `element` if it is a part of an unpacked value; `marked` are
+the names passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast
@@ -15,43 +14,47 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.lint.model import Edit, Found, Level, Rule, span
+from scaffold.lint.questions import for_own, value_of
 from scaffold.lint.saved_values import carries_gradient
 
 ZEROS = {"new_zeros", "zeros", "zeros_like"}
 GRAD = "torch.autograd.grad"  # a tuple of tensors
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward", trivial=False)
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield output gradients not read by backward: all of them, or those of differentiable outputs."""
-    backward = facts.function.backward
-    if backward is None or facts.is_trivial or backward not in facts.function.own:
-        return  # not its own: reported for the parent; trivial: no gradient
     nodes = [n for n in ast.walk(backward.node) if isinstance(n, ast.Name)]
     read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
     given = [p for p in backward.parameters if p.passing in ("positional", "variadic")]
     if given and read.isdisjoint(item.name for item in given):
-        yield from _none_read(facts, [item.name for item in given])
+        yield from _none_read(facts, backward, [item.name for item in given])
         return
-    unread = [(n, name) for n, name in enumerate(_names(facts)) if name not in read]
+    unread = [
+        (n, name) for n, name in enumerate(_names(facts, backward)) if name not in read
+    ]
     dropped = [found for item in unread for found in _dropped(facts, *item)]
     sole = len(dropped) == 1 and not facts.marked("mark_non_differentiable")
     for found in dropped:  # a second marking call would replace the first
         yield found if sole else found._replace(edits=())
 
 
-def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
+def _none_read(facts: Facts, backward: Method, given: list[str]) -> Iterator[Found]:
     """Yield a finding for a backward that reads none of its gradients (`given` are their names), and returns a tensor.
 
     It is an error if an output surely depends on an input, and the names do not begin with _; else advice.
     """
     named, meant = ", ".join(map(repr, given)), all(n.startswith("_") for n in given)
-    forward, backward = facts.function.forward, facts.function.backward
-    assert backward is not None
+    forward = facts.function.forward
     for item in facts.gradients:
         alone = (item.node,) if item.node else ()
-        if any(_is_made(facts, value, item.step) for value in item.values or alone):
+        if any(
+            _is_made(facts, backward, value, item.step)
+            for value in item.values or alone
+        ):
             sure = forward is not None and any(
                 carries_gradient(facts, forward, value, output.step)
                 for output in facts.outputs
@@ -63,12 +66,9 @@ def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
             return
 
 
-def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
+def _is_made(facts: Facts, backward: Method, node: ast.expr, at: Step) -> bool:
     """Return whether a returned gradient surely is a tensor, other than zeros: backward computes something."""
-    backward = facts.function.backward
-    assert backward is not None
-    bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
-    value = bound.value if bound and bound.value and bound.element is None else node
+    value, _ = value_of(facts, backward, node, at)
     name = torch_call(value, facts.names) or method_call(value, facts.names)
     # Zeros say that there is no gradient.
     if name in ZEROS:
@@ -77,15 +77,13 @@ def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
     return dotted == GRAD or facts.values(backward).is_tensor(node, at)
 
 
-def _names(facts: Facts) -> Iterator[str]:
+def _names(facts: Facts, backward: Method) -> Iterator[str]:
     """Yield for each output the parameter of backward that gets its gradient; `grads` of `*grads` for all outputs from its place on."""
-    backward, count = facts.function.backward, facts.output_count or 0
-    assert backward is not None
+    count = facts.output_count or 0
     names = [item.name for item in backward.positional]
-    rest = backward.variadic
     yield from names[:count]
-    if rest is not None:
-        yield from [rest.name] * (count - len(names))
+    if backward.variadic is not None:
+        yield from [backward.variadic.name] * (count - len(names))
 
 
 def _dropped(facts: Facts, position: int, name: str) -> Iterator[Found]:

@@ -4,10 +4,9 @@ Backward may run again over the same graph (retain_graph=True, gradcheck): an at
 a graph that it freed, fails in the second.
 
 Words: a value is *kept* by `ctx.name = value`; the *saver* is the method that saves, setup_context or else forward; forward has
-*a graph of its own* if it computes after torch.enable_grad; `facts` are what is known of one autograd.Function; `own` are the
-methods that its class itself defines, as a mistake in an inherited one is reported for the parent; a binding is *definite* if
-it alone reaches a statement, and has an `element` if it is a part of an unpacked value; `guards` are the branches around a
-statement.
+*a graph of its own* if it computes after torch.enable_grad; `facts` are what is known of one autograd.Function; a binding is
+*definite* if it alone reaches a statement, and has an `element` if it is a part of an unpacked value; `guards` are the branches
+around a statement.
 """
 
 import ast
@@ -19,16 +18,18 @@ from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 from scaffold.lint.saved_values import has_graph, listed
 
 RETAINS = {"retain_graph", "create_graph", None}  # None: `**options`, which are unknown
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield a finding for the attributes of ctx that backward clears, and one for each graph of forward that it frees."""
-    backward, saver = facts.function.backward, facts.function.saver
-    if backward is None or saver is None or backward not in facts.function.own:
-        return  # not its own: reported for the parent class
+    saver = facts.function.saver
+    if saver is None:
+        return
     kept = {item.name for item in facts.kept(saver)}
     lost: dict[str, ast.stmt] = {}
     for step in backward.flow.steps:

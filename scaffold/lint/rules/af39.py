@@ -4,23 +4,21 @@ The caller's gradient has any strides (that of `y.sum(0)` is expanded), and view
 reshape, which copies if it must.
 
 Words: a *root* is the origin of a tensor's memory, here a parameter of backward; `facts` are what is known of one
-autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
-parent.
+autograd.Function.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
-from scaffold.lint.questions import keeps_arguments
+from scaffold.lint.questions import for_own, keeps_arguments
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield calls of view joining dims of an incoming gradient, as its strides are unknown; with the edit to call reshape."""
-    backward = facts.function.backward
-    if backward is None or backward not in facts.function.own:
-        return  # not its own: reported for the parent class
     if not keeps_arguments(backward):
         return
     values = facts.values(backward)

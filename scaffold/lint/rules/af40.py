@@ -2,9 +2,9 @@
 
 Its outputs require grad as soon as an input does, and to differentiate them raises NotImplementedError.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent; a binding is *definite* if it alone reaches a statement, and has an `element` if it
-is a part of an unpacked value; `marked` are the names passed to a method of ctx such as mark_dirty, None if unknown.
+Words: `facts` are what is known of one autograd.Function; a binding is *definite* if it alone reaches a statement, and has an
+`element` if it is a part of an unpacked value; `marked` are the names passed to a method of ctx such as mark_dirty, None if
+unknown.
 """
 
 import ast
@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from scaffold.formula.made_tensors import elements_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 
 DERIVATIVES = ("backward", "vjp", "jvp")
 # With symbolic it stands for an operator of ONNX, never differentiated.
@@ -23,13 +25,13 @@ OTHER_USES = (*DERIVATIVES, "symbolic")
 WHOLE = re.compile(r"\b(Bool|Byte|Char|Int|Long|Short)Tensor\(")
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward")
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield Functions without a backward, and without a subclass to have one, with an output that would require grad."""
-    function, forward = facts.function, facts.function.forward
-    marked = facts.marked("mark_non_differentiable")
-    if forward is None or forward not in function.own or not function.complete:
-        return  # not its own: reported for the parent class
-    if marked is None or any(function.method(name) for name in OTHER_USES):
+    function, marked = facts.function, facts.marked("mark_non_differentiable")
+    if marked is None or not function.complete:
+        return
+    if any(function.method(name) for name in OTHER_USES):
         return
     if any(function in other.parents for other in facts.module.functions):
         return

@@ -2,26 +2,24 @@
 
 tensor.item() copies one number to the host, which waits for the device, in each call; torch.compile breaks its graph there.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent; a Function is *trivial* if its backward gives no gradient; `guards` are the
-branches around a statement.
+Words: `facts` are what is known of one autograd.Function; `guards` are the branches around a statement.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward", trivial=False)
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield the first unconditional call of .item() in forward; ONNX Functions are skipped, as they are traced."""
-    forward = facts.function.forward
-    if forward is None or forward not in facts.function.own:
-        return  # not its own: reported for the parent class
-    if facts.is_trivial or facts.function.method("symbolic"):
-        return  # trivial: backward gives no gradient
+    if facts.function.method("symbolic"):
+        return
     for step in forward.flow.steps:
         for node in step.expressions():
             # With arguments it may be another object's: `table.item(0, 0)`.

@@ -4,26 +4,24 @@ The caller's gradient has any strides (that of `y.sum()` is one number, expanded
 beyond it. The fix makes it contiguous at the top of backward.
 
 Words: a *root* is the origin of a tensor's memory, here a parameter of backward; `facts` are what is known of one
-autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
-parent.
+autograd.Function.
 """
 
 import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import inserted_first, is_kernel, keeps_arguments
+from scaffold.lint.questions import for_own, inserted_first, is_kernel, keeps_arguments
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("backward")
+def find(facts: Facts, backward: Method) -> Iterator[Found]:
     """Yield the first launch `kernel[grid](grad_output, ...)` of each incoming gradient whose strides are not passed.
 
     Nothing is yielded if backward reads is_contiguous.
     """
-    backward = facts.function.backward
-    if backward is None or backward not in facts.function.own:
-        return  # not its own: reported for the parent class
     if not keeps_arguments(backward) or "is_contiguous" in ast.unparse(backward.node):
         return
     values, seen = facts.values(backward), set[str]()

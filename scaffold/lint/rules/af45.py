@@ -3,8 +3,7 @@
 Autocast casts the inputs of PyTorch's own functions, not those of a kernel: an activation arrives in half precision beside a
 weight in float32, unless custom_fwd has cast_inputs.
 
-Words: `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake in
-an inherited one is reported for the parent.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast
@@ -14,17 +13,16 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import is_kernel
+from scaffold.lint.questions import for_own, is_kernel
 
 # What forward says where it sees to the dtypes of its inputs itself.
 CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double"}
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("forward")
+def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield torch's custom_fwd without `cast_inputs` on a forward that calls a kernel, and looks at no dtype itself."""
-    function = facts.function
-    forward = function.forward
-    if forward is None or forward not in function.own or function.setup_context:
+    if facts.function.setup_context:
         return  # beside setup_context it is in the wrong place: AF21
     pairs = zip(forward.decorators, forward.node.decorator_list, strict=True)
     for name, node in pairs:
