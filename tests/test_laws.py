@@ -555,7 +555,7 @@ BUDGET = {
     "derive": 19407,  # lowering, gradients, simplification, plan, writing; masks of backward calls; names in rules
     "formula": 7389,  # the Python of forwards: functions, modules, loops, branches, changes in place
     "inspect": 3727,  # hand-written Functions; arguments for them, sizes that constant indices tell; tuples on ctx, changes in place
-    "lint": 4747,  # 47 rules, --fix, output formats
+    "lint": 4695,  # 47 rules, --fix, output formats
     "primitives": 856,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 2998,  # row programs, and their printer for Triton
     "project": 5385,  # inputs and sizes inferred from a forward, adopted Functions, updates

@@ -11,14 +11,14 @@ Invariant: the edits of a finding are applied together or not at all, and two fi
 without an edit keep every character. LibCST is an extra: an importer of this module reports it if it is missing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+from libcst.metadata import MetadataWrapper, PositionProvider
 
 from scaffold.formula.text import is_python
-from scaffold.lint.model import Edit, Place
+from scaffold.lint.model import Edit, Place, Span
 
 # Open places: the kind, the line and column, the end line and end column.
 Known = set[tuple[str, int, int, int, int]]
@@ -132,32 +132,20 @@ def places_in(text: str) -> tuple[MetadataWrapper, Known]:
     return wrapped, finder.known
 
 
-def _span(found: CodeRange) -> tuple[int, int, int, int]:
-    """Return a range of LibCST as four numbers."""
-    return (found.start.line, found.start.column, found.end.line, found.end.column)
-
-
-def place_of(
-    node: cst.CSTNode, position: Callable[[cst.CSTNode], CodeRange]
-) -> tuple[int, int, int, int]:
-    """Return the span of a node as ast has it, without parentheses around it; those of a tuple are part of it."""
-    if isinstance(node, cst.Tuple) and node.lpar:
-        # The innermost pair: further ones, `((a, b))`, stand around it.
-        first, last = position(node.lpar[-1]), position(node.rpar[0])
-        return (*_span(first)[:2], *_span(last)[2:])
-    return _span(position(node))
-
-
 class Positioned(cst.MetadataDependent):
-    """A mixin to find the position of a node in the original tree."""
+    """A mixin to find the place of a node in the original tree."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def position(self, node: cst.CSTNode) -> CodeRange:
-        """Return the range of a node of the original tree."""
-        found = self.get_metadata(PositionProvider, node)
-        assert isinstance(found, CodeRange)
-        return found
+    def span(self, node: cst.CSTNode) -> Span:
+        """Return the span of a node as ast has it, without parentheses around it; those of a tuple are part of it."""
+        first = last = node
+        if isinstance(node, cst.Tuple) and node.lpar:
+            # The innermost pair: further ones, `((a, b))`, stand around it.
+            first, last = node.lpar[-1], node.rpar[0]
+        start = self.get_metadata(PositionProvider, first).start
+        end = self.get_metadata(PositionProvider, last).end
+        return start.line, start.column, end.line, end.column
 
 
 class _Finder(Positioned, cst.CSTVisitor):
@@ -176,26 +164,23 @@ class _Finder(Positioned, cst.CSTVisitor):
             self._add("replace", node)
         elif isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
             small = node.body[0]
-            found = self.position(small)
-            self.known.add(("statement", found.start.line, found.start.column, 0, 0))
+            self.known.add(("statement", *self.span(small)[:2], 0, 0))
             self._add("replace", small)
             if not _is_commented(node.trailing_whitespace, node.leading_lines):
                 self._add("remove", small)
         elif isinstance(node, cst.BaseCompoundStatement):
-            found = self.position(node)
-            self.known.add(("statement", found.start.line, found.start.column, 0, 0))
+            self.known.add(("statement", *self.span(node)[:2], 0, 0))
             if isinstance(node, cst.FunctionDef):
                 self._add_function(node)
         elif isinstance(node, cst.Decorator) and not _is_commented(
             node.trailing_whitespace, node.leading_lines
         ):
-            line = self.position(node.decorator).start.line
-            self.known.add(("undecorate", line, 0, 0, 0))
+            self.known.add(("undecorate", self.span(node.decorator)[0], 0, 0, 0))
         return True
 
     def _add_function(self, node: cst.FunctionDef) -> None:
         """Note the edits open to a function: a decorator, a new signature if that is plain, removal if no comment ends its body."""
-        line = self.position(node.name).start.line
+        line = self.span(node.name)[0]
         self.known.add(("decorate", line, 0, 0, 0))
         if _is_plain(node.params):
             self.known.add(("signature", line, 0, 0, 0))
@@ -205,7 +190,7 @@ class _Finder(Positioned, cst.CSTVisitor):
 
     def _add(self, kind: str, node: cst.CSTNode) -> None:
         """Note that a node is open to an edit of this kind."""
-        self.known.add((kind, *place_of(node, self.position)))
+        self.known.add((kind, *self.span(node)))
 
 
 def _is_commented(
@@ -257,15 +242,11 @@ class Rewriter(Positioned, cst.CSTTransformer):
         self.dropped = _by_line(places, "drop")
         self.imports = sorted({p.text for p in places if p.kind == "import"})
 
-    def _at(self, node: cst.CSTNode) -> tuple[int, int, int, int]:
-        """Return the span of a node of the original tree, to look up its edit."""
-        return place_of(node, self.position)
-
     def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
         """Replace an expression, or surround a compound statement with the statements inserted before and after it."""
         updated = super().on_leave(original_node, updated_node)
         if isinstance(original_node, cst.BaseExpression):
-            place = self.replaced.get(self._at(original_node))
+            place = self.replaced.get(self.span(original_node))
             # A statement replaces all of its line: leave_SimpleStatementLine does it.
             if place is not None and not _is_statement(place.text):
                 return _parse(place.text, original_node)
@@ -282,7 +263,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         if len(original_node.body) != 1:
             return updated_node
         small = original_node.body[0]
-        span = self._at(small)
+        span = self.span(small)
         if span in self.removed:
             return cst.RemoveFromParent()
         place = self.replaced.get(span)
@@ -296,7 +277,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> Any:
         """Remove a function, replace its parameters, or decorate it, if an edit names the line of its name."""
-        line = self._at(original_node.name)[0]
+        line = self.span(original_node.name)[0]
         if line in self.dropped:
             return cst.RemoveFromParent()
         if line in self.signatures:
@@ -313,7 +294,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         self, original_node: cst.Decorator, updated_node: cst.Decorator
     ) -> Any:
         """Remove a decorator, if an edit names its line."""
-        line = self._at(original_node.decorator)[0]
+        line = self.span(original_node.decorator)[0]
         return cst.RemoveFromParent() if line in self.undecorated else updated_node
 
     def leave_Module(
@@ -329,7 +310,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
 
     def _surrounded(self, original: cst.CSTNode, updated: Any) -> Any:
         """Return the updated statement between the ones that edits insert before and after the original."""
-        start = self._at(original)[:2]
+        start = self.span(original)[:2]
         before, after = self.before.get(start, ()), self.after.get(start, ())
         if not before and not after:
             return updated

@@ -9,7 +9,7 @@ Invariant: if the text does not settle a question, the answer is no.
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from scaffold.formula.names import names_in, stores
@@ -27,6 +27,16 @@ OF_TORCH = ("torch.ops.aten.", "torch.ops.c10d", "torch.ops._c10d")
 # Functions of torch.distributed to write into the tensor they are given.
 COLLECTIVES = {"all_reduce", "broadcast", "irecv", "recv", "reduce"}
 COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
+
+# Attributes that every ctx has.
+ATTRIBUTES = {
+    *("apply", "apply_boxed", "apply_jvp", "dirty_tensors", "mark_dirty", "name"),
+    *("mark_non_differentiable", "mark_shared_storage", "materialize_grads"),
+    *("maybe_clear_saved_tensors", "metadata", "needs_input_grad", "next_functions"),
+    *("non_differentiable", "register_hook", "register_prehook", "requires_grad"),
+    *("save_for_backward", "save_for_forward", "saved_for_forward", "saved_tensors"),
+    *("saved_variables", "set_materialize_grads", "to_save"),
+}
 
 MethodName = Literal["forward", "setup_context", "saver", "backward"]
 MethodCheck = Callable[[Facts, Method], Iterator[Found]]
@@ -94,16 +104,41 @@ def inserted_first(method: Method, text: str) -> tuple[Edit, ...]:
     return (Edit("before", span(first), text),)
 
 
-# Decorators that pass the arguments on unchanged; another one may make them contiguous.
-PLAIN = {"staticmethod", "classmethod", "once_differentiable", "custom_bwd"}
+def to_be_marked(
+    facts: Facts, outputs: Iterable[tuple[ast.expr, Step, str]]
+) -> Iterator[Found]:
+    """Yield a finding for each output, returned by a statement, with its message; the fix marks it as non-differentiable.
+
+    There is no fix for an output without a name, or if there is another one to mark: a second marking call would replace the first.
+    """
+    forward, found = facts.function.forward, list(outputs)
+    sole = len(found) == 1 and not facts.marked("mark_non_differentiable")
+    for node, step, message in found:
+        edits: tuple[Edit, ...] = ()
+        if sole and isinstance(node, ast.Name) and forward and forward.ctx:
+            mark = f"{forward.ctx}.mark_non_differentiable({node.id})"
+            edits = (Edit("before", span(step.statement), mark),)
+        yield Found(node, message, edits)
+
+
+# Decorators that make no tensor contiguous, and set no attribute of ctx but custom_fwd's own, with a leading _.
+PLAIN = {
+    *("staticmethod", "classmethod", "once_differentiable"),
+    *("custom_fwd", "custom_bwd"),
+}
 
 
 def keeps_arguments(method: Method) -> bool:
-    """Return whether a method gets the very tensors passed by the autograd engine, with any strides.
+    """Return whether a method gets the very arguments passed by the autograd engine: a bare ctx, tensors with any strides.
 
-    That is not sure under a decorator other than the PLAIN ones: it may have made them contiguous.
+    That is not sure under a decorator other than the PLAIN ones.
     """
     return not {name.split(".")[-1] for name in method.decorators} - PLAIN
+
+
+def is_ctx(node: ast.AST, method: Method) -> bool:
+    """Return whether a node is the name of a method's context."""
+    return isinstance(node, ast.Name) and node.id == method.ctx
 
 
 def value_of(
@@ -123,8 +158,24 @@ def value_of(
     return node, at
 
 
-def is_kernel(node: ast.Call, names: Names) -> bool:
-    """Return whether a call starts compiled code, into which autograd does not see.
+def of_torch(method: Method, decorator: str) -> tuple[str, ast.expr] | None:
+    """Return torch's decorator of this name on a method, `custom_fwd`: its dotted name and its expression; None without one."""
+    named = zip(method.decorators, method.node.decorator_list, strict=True)
+    for name, node in named:
+        if name.startswith("torch.") and name.endswith(f".{decorator}"):
+            return name, node
+    return None
+
+
+def kernels(nodes: Iterable[ast.AST], names: Names) -> Iterator[ast.Call]:
+    """Yield the calls that start compiled code, into which autograd does not see."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and _is_kernel(node, names):
+            yield node
+
+
+def _is_kernel(node: ast.Call, names: Names) -> bool:
+    """Return whether a call starts compiled code.
 
     That is `kernel[grid](x)` of Triton, an operator under `torch.ops`, a function of an extension (`my_C.scale(x)`). `names` are the
     file's imports.
@@ -222,17 +273,17 @@ def detaches(facts: Facts) -> bool:
     )
 
 
-def input_tested_alone(guards: Guards, ctx: str | None) -> int | None:
+def input_tested_alone(guards: Guards) -> int | None:
     """Return i if a statement runs only under `if ctx.needs_input_grad[i]`, for one i alone; else None.
 
-    So rules find the input whose gradient a line serves. `guards` are the branches around it, `ctx` the name of the context.
-    Branches with other tests do not count; `else`, or a test of several inputs, gives None.
+    So rules find the input whose gradient a line serves. `guards` are the branches around it. Branches with other tests do not
+    count; `else`, or a test of several inputs, gives None.
     """
     indices: set[int] = set()
     for guard in guards:
         if not isinstance(guard.node, ast.If):
             continue
-        index = _needed(guard.node.test, ctx)
+        index = _tested(guard.node.test)
         if index is None:
             if any(
                 isinstance(n, ast.Attribute) and n.attr == "needs_input_grad"
@@ -247,19 +298,21 @@ def input_tested_alone(guards: Guards, ctx: str | None) -> int | None:
     return indices.pop() if len(indices) == 1 else None
 
 
-def _needed(test: ast.expr, ctx: str | None) -> int | None:
+def _tested(test: ast.expr) -> int | None:
     """Return i of the test `ctx.needs_input_grad[i]`, alone or as part of an `and`; None for any other test."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        indices = [_needed(value, ctx) for value in test.values]
+        indices = [_tested(value) for value in test.values]
         known = [index for index in indices if index is not None]
         # `needs[0] and needs[1]` is of two inputs.
         return known[0] if len(known) == 1 else None
-    if not isinstance(test, ast.Subscript) or not isinstance(test.value, ast.Attribute):
-        return None
-    owner, index = test.value, test.slice
-    if owner.attr != "needs_input_grad" or not isinstance(owner.value, ast.Name):
-        return None
-    if owner.value.id != ctx or not isinstance(index, ast.Constant):
-        return None
-    # `[-1]` names no input by its number; `type`, since True is an instance of int, too.
-    return index.value if type(index.value) is int and index.value >= 0 else None
+    return needed_input(test)
+
+
+def needed_input(node: ast.AST) -> int | None:
+    """Return i of `ctx.needs_input_grad[i]`; None for any other node."""
+    match node:
+        case ast.Subscript(
+            ast.Attribute(attr="needs_input_grad"), ast.Constant(int(index))
+        ):
+            return index
+    return None

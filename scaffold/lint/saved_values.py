@@ -22,22 +22,18 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Edit, span
-from scaffold.lint.questions import inserted_first
+from scaffold.lint.questions import ATTRIBUTES, inserted_first
 from scaffold.primitives.calls import is_constant, is_whole
 
 
-def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
+def outputs_on_ctx(facts: Facts, saver: Method) -> Iterator[Kept]:
     """Yield outputs kept as attributes of ctx, each the very tensor returned, with a gradient: a reference cycle.
 
-    Nothing is yielded if the methods are inherited, reported for the parent then, or if an attribute is reset by backward.
+    Nothing is yielded for an attribute that backward resets.
     """
-    saver = facts.function.saver
     marked = facts.marked("mark_non_differentiable")
-    # marked is None: any output may be marked, and then has no gradient.
-    if saver is None or saver not in facts.function.own or marked is None:
-        return  # not its own: reported for the parent class
-    if facts.is_trivial:
-        return  # trivial: backward gives no gradient
+    if marked is None:
+        return  # any output may be marked, and then has no gradient
     for kept in facts.kept(saver):
         if not isinstance(kept.value, ast.Name) or kept.value.id in marked:
             continue
@@ -98,15 +94,14 @@ def let_go(facts: Facts, attribute: str) -> bool:
     )
 
 
-def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
+def tensors_on_ctx(
+    facts: Facts, saver: Method
+) -> Iterator[tuple[Kept, list[ast.expr]]]:
     """Yield attributes of ctx that hold evident tensors, other than outputs, each with these tensors: several if it is a tuple.
 
     None after `enable_grad`: forward keeps these on purpose, with a graph that it records itself.
     """
-    saver = facts.function.saver
-    if saver is None or saver not in facts.function.own or facts.is_trivial:
-        return  # not its own: reported for the parent; trivial: no gradient
-    outputs = {kept.target for kept in outputs_on_ctx(facts)}
+    outputs = {kept.target for kept in outputs_on_ctx(facts, saver)}
     values = facts.values(saver)
     for kept in facts.kept(saver):
         if kept.target in outputs or has_graph(facts, saver, kept.step):
@@ -185,16 +180,17 @@ def carries_gradient(
     return False
 
 
-def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
+def saved_instead(facts: Facts, saver: Method, kept: Kept) -> tuple[Edit, ...]:
     """Return the edits to save a name by save_for_backward instead of `ctx.name = name`; () if anything else is saved, or not read.
 
     `kept` is the assignment to ctx. Backward then begins with `(x,) = ctx.saved_tensors`, after a docstring, and reads x for ctx.x.
     """
-    saver, backward = facts.function.saver, facts.function.backward
-    if saver is None or backward is None or not isinstance(kept.value, ast.Name):
+    backward = facts.function.backward
+    if backward is None or not isinstance(kept.value, ast.Name):
         return ()
     name = kept.value.id
-    reads = [n for n in ast.walk(backward.node) if _reads(n, backward.ctx, kept.name)]
+    is_ctx = facts.values(backward).is_ctx
+    reads = [n for n in ast.walk(backward.node) if is_ctx(n, kept.name)]
     if not _is_alone(facts, saver, kept) or not _is_free(backward, name) or not reads:
         return ()
     # Backward sets or deletes the attribute: a saved tensor cannot be set.
@@ -235,30 +231,16 @@ def _is_free(backward: Method, name: str) -> bool:
     return name not in bound | parameters and "saved_tensors" not in unpacks
 
 
-def _reads(node: ast.AST, ctx: str | None, attribute: str) -> bool:
-    """Return whether a node is `ctx.attribute`."""
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr == attribute
-        and isinstance(node.value, ast.Name)
-        and node.value.id == ctx
-    )
-
-
-# Attributes that every ctx has.
-TAKEN = {"needs_input_grad", "saved_tensors", "saved_variables", "to_save", "metadata"}
-
-
 def kept_instead(
-    facts: Facts, item: ContextCall, plain: list[ast.expr]
+    facts: Facts, saver: Method, item: ContextCall, plain: list[ast.expr]
 ) -> tuple[Edit, ...]:
     """Return the edits to keep the `plain` arguments of save_for_backward, which are no tensors, as attributes of ctx.
 
     `ctx.save_for_backward(x, n)` (`item`) becomes `ctx.save_for_backward(x)` and `ctx.n = n`. () if backward does not unpack the
     saved values to names in one statement, or if an attribute would replace one of ctx.
     """
-    saver, backward = facts.function.saver, facts.function.backward
-    if saver is None or backward is None or item.call.keywords or item.starred:
+    backward = facts.function.backward
+    if backward is None or item.call.keywords or item.starred:
         return ()
     statement, unpacked = item.step.statement, _unpacking(facts, backward)
     if not isinstance(statement, ast.Expr) or unpacked is None:
@@ -268,7 +250,7 @@ def kept_instead(
         return ()
     pairs = list(zip(targets, item.call.args, strict=False))  # unequal: refused
     names = [target.id for target, value in pairs if value in plain]
-    taken = TAKEN | {kept.name for kept in facts.kept(saver)}
+    taken = ATTRIBUTES | {kept.name for kept in facts.kept(saver)}
     if len(targets) != len(item.call.args) or taken & set(names):
         return ()
     if len(set(names)) != len(names) or any(name.startswith("_") for name in names):

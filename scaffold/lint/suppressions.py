@@ -38,7 +38,7 @@ def read_noqa(text: str) -> dict[int, frozenset[str]]:
 def is_off(rule: str, line: int, off: dict[int, frozenset[str]]) -> bool:
     """Return whether a rule is switched off on a line; `off` are the codes by line, as `read_noqa` returns them."""
     codes = off.get(line, frozenset())
-    return codes == ALL or any(rule == code for code in codes)
+    return codes == ALL or rule in codes
 
 
 VERSION = 1

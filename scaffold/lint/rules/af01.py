@@ -10,15 +10,18 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 from scaffold.lint.saved_values import outputs_on_ctx, saved_instead
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("saver", trivial=False)
+def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield each output kept as an attribute of ctx, with the edits to save it instead."""
-    for kept in outputs_on_ctx(facts):
+    for kept in outputs_on_ctx(facts, saver):
         message = f"output '{ast.unparse(kept.value)}' is kept as ctx.{kept.name}: a reference cycle; use save_for_backward"
-        yield Found(kept.step.statement, message, saved_instead(facts, kept))
+        yield Found(kept.step.statement, message, saved_instead(facts, saver, kept))
 
 
 RULE = Rule(

@@ -10,20 +10,23 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import for_own
 from scaffold.lint.saved_values import let_go, saved_instead, tensors_on_ctx
 
 
-def find(facts: Facts) -> Iterator[Found]:
+@for_own("saver", trivial=False)
+def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield attributes of ctx that hold tensors other than outputs, with the edits to save these."""
-    for kept, parts in tensors_on_ctx(facts):
+    for kept, parts in tensors_on_ctx(facts, saver):
         several = "s" * (len(parts) > 1)
         named = ", ".join(f"'{ast.unparse(part)}'" for part in parts)
         lost = "no version check"
         if not let_go(facts, kept.name):
             lost = f"not freed after backward, and {lost}"
         message = f"tensor{several} {named} kept as ctx.{kept.name}: {lost}; use save_for_backward"
-        yield Found(kept.step.statement, message, saved_instead(facts, kept))
+        yield Found(kept.step.statement, message, saved_instead(facts, saver, kept))
 
 
 RULE = Rule(

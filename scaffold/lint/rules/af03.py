@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
         return  # reported for the parent
     wanted, source = _wanted(facts)
     for item in facts.gradients:
-        if item.length is None or item.length >= wanted or item.step.statement is None:
+        if item.length is None or item.length >= wanted:
             continue
         if item.node is None or never_differentiable(facts):
             continue

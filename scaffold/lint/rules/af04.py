@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
 
 
@@ -35,16 +36,14 @@ def find(facts: Facts) -> Iterator[Found]:
         takes = f"{most} gradient{'s' * (most != 1)}"
         returns = f"{outputs} value{'s' * (outputs != 1)}"
         message = f"backward takes {takes}, but forward returns {returns}: TypeError"
-        yield Found(backward.node, message, _fitted(facts, outputs))
+        yield Found(backward.node, message, _fitted(facts, backward, outputs))
 
 
-def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
+def _fitted(facts: Facts, backward: Method, outputs: int) -> tuple[Edit, ...]:
     """Return the edit for backward to take one gradient for each output; () if it would drop a gradient read.
 
     A gradient is only added for an output marked as non-differentiable: any other one has to be used.
     """
-    backward = facts.function.backward
-    assert backward is not None
     given = [item.name for item in backward.positional]
     # No default, no `*grads`, no keyword: a list of names is the whole signature.
     plain = len(given) == backward.required == len(backward.parameters)

@@ -2,8 +2,7 @@
 
 save_for_backward raises a TypeError for a number, a size or a string; these are kept as attributes of ctx, as the fix does.
 
-Words: the *saver* is the method that saves; a value is *plain* if it is surely no tensor; a binding is *definite* if it alone
-reaches a statement, and has an `element` if it is a part of an unpacked value; `facts` are what is known of one
+Words: the *saver* is the method that saves; a value is *plain* if it is surely no tensor; `facts` are what is known of one
 autograd.Function.
 """
 
@@ -35,7 +34,7 @@ def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield arguments of save_for_backward that are numbers, sizes or strings."""
     for item in facts.context_calls(saver, "save_for_backward"):
         plain = [a for a in item.call.args if _is_plain(facts, saver, a, item.step)]
-        edits = kept_instead(facts, item, plain) if plain else ()
+        edits = kept_instead(facts, saver, item, plain) if plain else ()
         for argument in plain:
             text = ast.unparse(argument)
             message = f"'{text}' is not a tensor: save_for_backward raises a TypeError; keep it on ctx"

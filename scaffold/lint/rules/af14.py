@@ -3,10 +3,9 @@
 A mask, `(x > 0).float()`, has no gradient, but as a float it requires grad, and everything computed from it is recorded for
 nothing. The fix marks it as non-differentiable.
 
-Words: the gradient of an output is the parameter of backward at the same position; a *definite* binding alone reaches a
-statement; `facts` are what is known of one autograd.Function; `own` are the methods that its class itself defines, as a mistake
-in an inherited one is reported for the parent; `marked` are the names passed to a method of ctx such as mark_dirty, None if
-unknown.
+Words: the gradient of an output is the parameter of backward at the same position; `facts` are what is known of one
+autograd.Function; `own` are the methods that its class itself defines, as a mistake in an inherited one is reported for the
+parent; `marked` are the names passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast
@@ -17,21 +16,18 @@ from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.imported_names import method_call, torch_call
-from scaffold.lint.model import Edit, Found, Rule, span
-from scaffold.lint.questions import value_of
+from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import to_be_marked, value_of
 from scaffold.primitives.calls import is_mask
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield each mask among the outputs; with a fix if it is the only one, as a second marking call would replace the first."""
-    masks = list(_masks(facts))
-    sole = len(masks) == 1 and not facts.marked("mark_non_differentiable")
-    for found in masks:
-        yield found if sole else found._replace(edits=())
+    """Yield each mask among the outputs; with a fix if it is the only one."""
+    return to_be_marked(facts, _masks(facts))
 
 
-def _masks(facts: Facts) -> Iterator[Found]:
-    """Yield outputs that are comparisons cast to float, not marked, with a gradient backward does not read; each with the fix."""
+def _masks(facts: Facts) -> Iterator[tuple[ast.expr, Step, str]]:
+    """Yield outputs that are comparisons cast to float, not marked, with a gradient backward does not read; each with its return."""
     function = facts.function
     forward, backward = function.forward, function.backward
     marked = facts.marked("mark_non_differentiable")
@@ -53,7 +49,7 @@ def _masks(facts: Facts) -> Iterator[Found]:
                 continue
             text = ast.unparse(node)
             message = f"output '{text}' is a mask that will require grad: ctx.mark_non_differentiable"
-            yield Found(node, message, _marking(forward, name, item.step))
+            yield node, item.step, message
 
 
 def _is_mask(facts: Facts, forward: Method, node: ast.expr, at: Step) -> bool:
@@ -65,19 +61,6 @@ def _is_mask(facts: Facts, forward: Method, node: ast.expr, at: Step) -> bool:
     value = node.func.value
     name = torch_call(value, facts.names) or method_call(value, facts.names)
     return cast and (isinstance(value, ast.Compare) or is_mask(name))
-
-
-def _marking(forward: Method, name: str, at: Step) -> tuple[Edit, ...]:
-    """Return the edit to mark the output before it is returned; () if it has no name, or forward no ctx."""
-    if not name or forward.ctx is None:
-        return ()
-    return (
-        Edit(
-            "before",
-            span(at.statement),
-            f"{forward.ctx}.mark_non_differentiable({name})",
-        ),
-    )
 
 
 RULE = Rule(

@@ -19,6 +19,7 @@ from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import is_ctx
 
 PLAIN = {"forward", "backward"}
 # Calls on ctx that can be made after forward has computed.
@@ -125,20 +126,15 @@ def _can_wait(statement: ast.stmt, forward: Method) -> bool:
     """Return whether a statement only keeps something on ctx, `ctx.n = n` or `ctx.save_for_backward(x)`, and so may come last."""
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
-        return isinstance(target, ast.Attribute) and _is_ctx(target.value, forward)
+        return isinstance(target, ast.Attribute) and is_ctx(target.value, forward)
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
     called = statement.value.func
     return (
         isinstance(called, ast.Attribute)
         and called.attr in CALLS
-        and _is_ctx(called.value, forward)
+        and is_ctx(called.value, forward)
     )
-
-
-def _is_ctx(node: ast.expr, forward: Method) -> bool:
-    """Return whether an expression is the name of forward's context."""
-    return isinstance(node, ast.Name) and node.id == forward.ctx
 
 
 RULE = Rule(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Edit, Found, Level, Rule, span
-from scaffold.lint.questions import for_own, inserted_first
+from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import for_own, inserted_first, is_ctx, of_torch
 
 READ = "_fwd_used_autocast"  # the attribute of ctx that custom_bwd reads first
 
@@ -21,20 +21,17 @@ READ = "_fwd_used_autocast"  # the attribute of ctx that custom_bwd reads first
 def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield forwards with torch's custom_fwd and no ctx; advice if no custom_bwd reads the attributes of ctx it sets."""
     backward, setup = facts.function.backward, facts.function.setup_context
-    if setup is None or _notes(facts, setup):
+    decorator = of_torch(forward, "custom_fwd")
+    if setup is None or decorator is None or _notes(facts, setup):
         return
-    fails = (
-        backward is not None
-        and any(map(_is_bwd, backward.decorators))
-        and not _hands_on(setup)
-    )
-    for name, node in zip(forward.decorators, forward.node.decorator_list, strict=True):
-        if name.startswith("torch.") and name.endswith(".custom_fwd"):
-            message = "custom_fwd takes the first input for ctx and notes on it whether autocast is on"
-            if fails:
-                message += ", where custom_bwd does not find it: AttributeError"
-            level: Level | None = None if fails else "advice"
-            yield Found(forward.node, message, _noted(facts, name, node), level)
+    reads = backward is not None and of_torch(backward, "custom_bwd") is not None
+    edits = _noted(facts, setup, reads, *decorator)
+    message = "custom_fwd takes the first input for ctx and notes on it whether autocast is on"
+    if reads and not _hands_on(setup):
+        message += ", where custom_bwd does not find it: AttributeError"
+        yield Found(forward.node, message, edits)
+    else:
+        yield Found(forward.node, message, edits, "advice")
 
 
 def _notes(facts: Facts, setup: Method) -> bool:
@@ -47,32 +44,28 @@ def _notes(facts: Facts, setup: Method) -> bool:
 def _hands_on(setup: Method) -> bool:
     """Return whether setup_context passes ctx to another function, which may set its attributes."""
     return any(
-        isinstance(part, ast.Name) and part.id == setup.ctx
+        is_ctx(part, setup)
         for node in ast.walk(setup.node)
         if isinstance(node, ast.Call)
         for part in (*node.args, *(item.value for item in node.keywords))
     )
 
 
-def _is_bwd(name: str) -> bool:
-    """Return whether a decorator is torch's custom_bwd."""
-    return name.startswith("torch.") and name.endswith(".custom_bwd")
+def _noted(
+    facts: Facts, setup: Method, reads: bool, name: str, decorator: ast.expr
+) -> tuple[Edit, ...]:
+    """Return the edits to set in setup_context what custom_bwd reads, instead of custom_fwd (`name` and its expression, `decorator`).
 
-
-def _noted(facts: Facts, name: str, decorator: ast.expr) -> tuple[Edit, ...]:
-    """Return the edits to set in setup_context what custom_bwd reads, instead of custom_fwd.
-
-    Without a custom_bwd the only edit removes custom_fwd. () if custom_fwd also casts, or if the device type is unknown.
+    Without a custom_bwd (`reads` is False) the only edit removes custom_fwd. () if custom_fwd also casts, or if the device type is unknown.
     """
-    setup, backward = facts.function.setup_context, facts.function.backward
-    if setup is None or setup not in facts.function.own or setup.ctx is None:
+    if setup not in facts.function.own or setup.ctx is None:
         return ()
     removed = Edit("undecorate", span(decorator))
     keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
     # Without custom_fwd nothing would do what `cast_inputs` does.
     if any(item.arg != "device_type" for item in keywords):
         return ()
-    if backward is None or not any(map(_is_bwd, backward.decorators)):
+    if not reads:
         return (removed,)
     # The new statements read `torch`.
     if facts.names.imported.get("torch") != "torch":

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect import Module, Operator, Parameter
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import needed_input
 
 
 def find(module: Module) -> Iterator[Found]:
@@ -22,7 +23,7 @@ def find(module: Module) -> Iterator[Found]:
     for operator in module.operators:
         if operator.autograd is None or operator.backward is None:
             continue
-        asked = set(_asked(operator.backward))
+        asked = set(map(needed_input, ast.walk(operator.backward)))
         for position, item in enumerate(operator.parameters):
             tensor = "Tensor" in item.type
             if item.default is not None and tensor and position in asked:
@@ -79,16 +80,6 @@ def _declared(module: Module, item: Parameter) -> str:
         equals = " = " if item.annotation is not None else "="
         text += f"{equals}{ast.get_source_segment(module.text, item.default)}"
     return text
-
-
-def _asked(backward: ast.FunctionDef) -> Iterator[int]:
-    """Yield each i of `ctx.needs_input_grad[i]` in a backward."""
-    for node in ast.walk(backward):
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            owner, index = node.value, node.slice.value
-            asks = isinstance(owner, ast.Attribute) and owner.attr == "needs_input_grad"
-            if asks and isinstance(index, int):
-                yield index
 
 
 RULE = Rule(

@@ -63,23 +63,11 @@ def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[
             and "requires_grad" not in words
         ):
             continue  # without requires_grad, torch.tensor may be given integers
-        text = ast.get_source_segment(module.text, made)
-        edits = (
-            (
-                Edit(
-                    "replace",
-                    span(made),
-                    f"{text[:-1].rstrip().rstrip(',')}, dtype=torch.double)",
-                ),
-            )
-            if text
-            else ()
-        )
-        edits = (
-            edits
-            if "torch" in module.names.imported and "#" not in (text or "")
-            else ()  # it reads `torch`, and could append behind a comment
-        )
+        text = ast.get_source_segment(module.text, made) or "#"
+        # The text reads `torch`, and behind a comment it would be part of it.
+        fixable = "torch" in module.names.imported and "#" not in text
+        doubled = f"{text[:-1].rstrip().rstrip(',')}, dtype=torch.double)"
+        edits = (Edit("replace", span(made), doubled),) if fixable else ()
         yield Found(
             made, "gradcheck of a float32 tensor: its tolerances assume double", edits
         )

@@ -7,12 +7,12 @@ Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import behind_results, for_own, is_kernel, once
+from scaffold.lint.questions import behind_results, for_own, kernels, once
 
 
 @for_own("backward")
@@ -35,16 +35,10 @@ def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
     steps = backward.flow.steps
     effects = (s for s in reversed(steps) if isinstance(s.statement, ast.Expr))
     for step in (*behind_results(facts, backward), *effects):
-        for kernel in _kernels(facts, step.expressions()):
-            return kernel
+        for kernel in kernels(step.expressions(), facts.names):
+            if kernel.args:  # without them it has nothing to compute from
+                return kernel
     return None
-
-
-def _kernels(facts: Facts, nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
-    """Yield the calls of compiled code with arguments: one without has nothing to compute from."""
-    for node in nodes:
-        if isinstance(node, ast.Call) and is_kernel(node, facts.names) and node.args:
-            yield node
 
 
 RULE = Rule(

@@ -23,11 +23,10 @@ def find(facts: Facts, backward: Method) -> Iterator[Found]:
 
     Advice if a further condition stands around all of them: then the gradient may need the other one.
     """
-    final = [item for item in facts.gradients if item.values is not None]
-    if len(final) != 1 or len(facts.gradients) != 1 or final[0].step.guards:
+    if len(facts.gradients) != 1 or facts.gradients[0].step.guards:
         return
     positions: dict[str, list[int]] = {}
-    for position, value in enumerate(final[0].values or ()):
+    for position, value in enumerate(facts.gradients[0].values or ()):
         if isinstance(value, ast.Name):
             positions.setdefault(value.id, []).append(position)
     wrong: dict[tuple[int, bool], list[tuple[str, ast.stmt]]] = {}
@@ -37,7 +36,7 @@ def find(facts: Facts, backward: Method) -> Iterator[Found]:
         # `return g, g`, or a parameter of backward: computed under no branch of one input.
         if others or not bounds or name in backward.flow.parameters:
             continue
-        asked = [input_tested_alone(b.guards, backward.ctx) for b in bounds]
+        asked = [input_tested_alone(b.guards) for b in bounds]
         # Each assignment is under a branch of one input, and of none the right one.
         if asked[0] is not None and all(a is not None and a != position for a in asked):
             statement = backward.flow.steps[bounds[0].order].statement
@@ -50,20 +49,19 @@ def find(facts: Facts, backward: Method) -> Iterator[Found]:
             f"{named} computed under needs_input_grad[{branch}], the branch of another "
             "input: None where only its own input needs a gradient"
         )
-        edits = _asking(facts, branch, positions)
+        edits = _asking(backward, branch, positions)
         level: Level | None = None if sure else "advice"
         yield Found(found[0][1], message, edits, level)
 
 
 def _asking(
-    facts: Facts, branch: int, positions: dict[str, list[int]]
+    backward: Method, branch: int, positions: dict[str, list[int]]
 ) -> tuple[Edit, ...]:
     """Return the edits to test, in `if ctx.needs_input_grad[branch]`, for each input whose gradient is computed there.
 
     `positions` are the positions of each name among the returned gradients.
     """
-    backward, edits = facts.function.backward, []
-    assert backward is not None
+    edits = []
     for step in backward.flow.steps:
         statement = step.statement
         # A new test would change when the `else` runs.

@@ -84,7 +84,7 @@ def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
         if bound.value is None or not values.is_saved(bound.value, step):
             continue
         asked = {
-            input_tested_alone(other.guards, backward.ctx)
+            input_tested_alone(other.guards)
             for other in flow.steps
             for node in other.expressions()
             if isinstance(node, ast.Name)

@@ -2,8 +2,7 @@
 
 PyTorch takes a tensor or None, and raises a RuntimeError for anything else. The fix writes None for 0.
 
-Words: `facts` are what is known of one autograd.Function; a binding is *definite* if it alone reaches a statement, and has an
-`element` if it is a part of an unpacked value.
+Words: `facts` are what is known of one autograd.Function.
 """
 
 import ast

@@ -4,9 +4,8 @@ Everything computed from that output silently gives no gradient; if none is read
 the output as non-differentiable.
 
 Words: a value *carries a gradient* if it surely depends, differentiably, on an input with one; a parameter is *variadic* if it
-has a star: `*grads`; *given* are the gradients that backward gets; `facts` are what is known of one autograd.Function; a
-binding is *definite* if it alone reaches a statement, and has an `element` if it is a part of an unpacked value; `marked` are
-the names passed to a method of ctx such as mark_dirty, None if unknown.
+has a star: `*grads`; *given* are the gradients that backward gets; `facts` are what is known of one autograd.Function; `marked`
+are the names passed to a method of ctx such as mark_dirty, None if unknown.
 """
 
 import ast
@@ -16,8 +15,8 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call, torch_call
-from scaffold.lint.model import Edit, Found, Level, Rule, span
-from scaffold.lint.questions import for_own, value_of
+from scaffold.lint.model import Found, Level, Rule
+from scaffold.lint.questions import for_own, to_be_marked, value_of
 from scaffold.lint.saved_values import carries_gradient
 
 ZEROS = {"new_zeros", "zeros", "zeros_like"}
@@ -36,10 +35,8 @@ def find(facts: Facts, backward: Method) -> Iterator[Found]:
     unread = [
         (n, name) for n, name in enumerate(_names(facts, backward)) if name not in read
     ]
-    dropped = [found for item in unread for found in _dropped(facts, *item)]
-    sole = len(dropped) == 1 and not facts.marked("mark_non_differentiable")
-    for found in dropped:  # a second marking call would replace the first
-        yield found if sole else found._replace(edits=())
+    dropped = (found for item in unread for found in _dropped(facts, *item))
+    yield from to_be_marked(facts, dropped)
 
 
 def _none_read(facts: Facts, backward: Method, given: list[str]) -> Iterator[Found]:
@@ -86,7 +83,9 @@ def _names(facts: Facts, backward: Method) -> Iterator[str]:
         yield from [backward.variadic.name] * (count - len(names))
 
 
-def _dropped(facts: Facts, position: int, name: str) -> Iterator[Found]:
+def _dropped(
+    facts: Facts, position: int, name: str
+) -> Iterator[tuple[ast.expr, Step, str]]:
     """Yield the output at a position, if it surely depends on an input and is not marked; `name` is its gradient's in backward."""
     forward, setup = facts.function.forward, facts.function.setup_context
     marked = facts.marked("mark_non_differentiable")
@@ -100,10 +99,7 @@ def _dropped(facts: Facts, position: int, name: str) -> Iterator[Found]:
         text = ast.unparse(value[0])
         if text not in marked:
             message = f"the gradient of output '{text}' ('{name}' of backward) is dropped: use it, or mark the output as non-differentiable"
-            known = isinstance(value[0], ast.Name) and forward.ctx is not None
-            mark = f"{forward.ctx}.mark_non_differentiable({text})"
-            edits = (Edit("before", span(item.step.statement), mark),) if known else ()
-            yield Found(value[0], message, edits)
+            yield value[0], item.step, message
             return
 
 

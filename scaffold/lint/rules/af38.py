@@ -18,7 +18,7 @@ from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import for_own
+from scaffold.lint.questions import for_own, is_ctx
 from scaffold.lint.saved_values import has_graph, listed
 
 RETAINS = {"retain_graph", "create_graph", None}  # None: `**options`, which are unknown
@@ -61,13 +61,8 @@ def _cleared(backward: Method, step: Step) -> Iterator[str]:
     ):
         targets = statement.targets
     for target in targets:
-        if isinstance(target, ast.Attribute) and _is_ctx(target, backward):
+        if isinstance(target, ast.Attribute) and is_ctx(target.value, backward):
             yield target.attr
-
-
-def _is_ctx(node: ast.Attribute, backward: Method) -> bool:
-    """Return whether it is an attribute of backward's context."""
-    return isinstance(node.value, ast.Name) and node.value.id == backward.ctx
 
 
 def _is_missed(backward: Method, attribute: str, at: Step) -> bool:
@@ -79,7 +74,7 @@ def _is_missed(backward: Method, attribute: str, at: Step) -> bool:
         if isinstance(node, ast.Attribute)
         and node.attr == attribute
         and isinstance(node.ctx, ast.Load)
-        and _is_ctx(node, backward)
+        and is_ctx(node.value, backward)
     ]
     asked = {
         id(inner)
@@ -120,7 +115,7 @@ def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         element = node.slice.value
         node = node.value
-    if not isinstance(node, ast.Attribute) or not _is_ctx(node, backward):
+    if not isinstance(node, ast.Attribute) or not is_ctx(node.value, backward):
         return False
     kept = [item for item in facts.kept(saver) if item.name == node.attr]
     held = [(listed(item.value), item.step) for item in kept]

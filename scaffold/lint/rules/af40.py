@@ -38,21 +38,21 @@ def find(facts: Facts, forward: Method) -> Iterator[Found]:
     for item in facts.outputs:
         for node in item.values or ():
             name = node.id if isinstance(node, ast.Name) else ""
-            if name not in marked and _has_gradient(facts, node, item.step):
+            if name not in marked and _has_gradient(facts, forward, node, item.step):
                 message = f"{function.name} has no backward: output '{ast.unparse(node)}' requires grad, and to differentiate it raises NotImplementedError; write one, or mark the output as non-differentiable"
                 yield Found(function.node, message)
                 return
 
 
-def _has_gradient(facts: Facts, node: ast.expr, at: Step) -> bool:
+def _has_gradient(facts: Facts, forward: Method, node: ast.expr, at: Step) -> bool:
     """Return whether an output is surely a tensor, and has neither integers nor booleans."""
-    forward = facts.function.forward
-    assert forward is not None
     if isinstance(node, ast.Name):
         bound = forward.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.element is not None:
             return False  # several values reach it, or it is a part of one
-        return _has_gradient(facts, bound.value, forward.flow.steps[bound.order])
+        return _has_gradient(
+            facts, forward, bound.value, forward.flow.steps[bound.order]
+        )
     bindings = forward.flow.bindings.items()
     sole = {name: b[0] for name, b in bindings if len(b) == 1 and b[0].element is None}
     known = {name: bound.value for name, bound in sole.items() if bound.value}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import for_own, inserted_first, is_kernel, keeps_arguments
+from scaffold.lint.questions import for_own, inserted_first, keeps_arguments, kernels
 
 
 @for_own("backward")
@@ -28,12 +28,8 @@ def find(facts: Facts, backward: Method) -> Iterator[Found]:
     # One with a default may be no gradient: beyond the outputs it keeps its default.
     given = {item.name for item in backward.positional if item.default is None}
     for step in backward.flow.steps:
-        for node in step.expressions():
-            if not isinstance(node, ast.Call) or not isinstance(
-                node.func, ast.Subscript
-            ):
-                continue
-            if not is_kernel(node, facts.names):
+        for node in kernels(step.expressions(), facts.names):
+            if not isinstance(node.func, ast.Subscript):
                 continue
             text = ast.unparse(node)
             for argument in (*node.args, *(item.value for item in node.keywords)):

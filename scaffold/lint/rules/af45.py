@@ -13,7 +13,7 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.questions import for_own, is_kernel
+from scaffold.lint.questions import for_own, kernels, of_torch
 
 # What forward says where it sees to the dtypes of its inputs itself.
 CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double"}
@@ -24,17 +24,14 @@ def find(facts: Facts, forward: Method) -> Iterator[Found]:
     """Yield torch's custom_fwd without `cast_inputs` on a forward that calls a kernel, and looks at no dtype itself."""
     if facts.function.setup_context:
         return  # beside setup_context it is in the wrong place: AF21
-    pairs = zip(forward.decorators, forward.node.decorator_list, strict=True)
-    for name, node in pairs:
-        if not (name.startswith("torch.") and name.endswith(".custom_fwd")):
-            continue
-        if _casts(node) or _sees_to_dtypes(forward, facts):
-            return
-        kernel = next(filter(None, (_kernel(n, facts) for n in _body(forward))), "")
-        if kernel:
-            message = f"under autocast {kernel} gets whatever dtype comes in, as custom_fwd casts nothing; say cast_inputs=..."
-            yield Found(node, message)
+    decorator = of_torch(forward, "custom_fwd")
+    if decorator is None or _casts(decorator[1]) or _sees_to_dtypes(forward, facts):
         return
+    call = next(kernels(_body(forward), facts.names), None)
+    if call is not None:
+        kernel = ast.unparse(call.func).partition("[")[0]
+        message = f"under autocast {kernel} gets whatever dtype comes in, as custom_fwd casts nothing; say cast_inputs=..."
+        yield Found(decorator[1], message)
 
 
 def _casts(decorator: ast.expr) -> bool:
@@ -47,13 +44,6 @@ def _body(forward: Method) -> Iterator[ast.AST]:
     """Yield every node of forward's body, its decorators and parameters left out."""
     for statement in forward.node.body:
         yield from ast.walk(statement)
-
-
-def _kernel(node: ast.AST, facts: Facts) -> str:
-    """Return the name of the kernel a node calls; "" if it calls none."""
-    if isinstance(node, ast.Call) and is_kernel(node, facts.names):
-        return ast.unparse(node.func).partition("[")[0]
-    return ""
 
 
 def _sees_to_dtypes(forward: Method, facts: Facts) -> bool:

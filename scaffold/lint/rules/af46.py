@@ -15,17 +15,8 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Function, Method
 from scaffold.lint.model import Found, Level, Rule
-from scaffold.lint.questions import PLAIN
+from scaffold.lint.questions import ATTRIBUTES, is_ctx, keeps_arguments
 
-# Attributes that every ctx has.
-OF_TORCH = {
-    *("apply", "apply_boxed", "apply_jvp", "dirty_tensors", "mark_dirty", "name"),
-    *("mark_non_differentiable", "mark_shared_storage", "materialize_grads"),
-    *("maybe_clear_saved_tensors", "metadata", "needs_input_grad", "next_functions"),
-    *("non_differentiable", "register_hook", "register_prehook", "requires_grad"),
-    *("save_for_backward", "save_for_forward", "saved_for_forward", "saved_tensors"),
-    *("saved_variables", "set_materialize_grads", "to_save"),
-}
 # Expressions of which a part may not be evaluated.
 SOMETIMES = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.GeneratorExp)
 
@@ -48,9 +39,10 @@ def find(facts: Facts) -> Iterator[Found]:
         return
     for step in steps:
         for node in step.expressions():
-            if not isinstance(node, ast.Attribute) or not _is_of(backward, node.value):
+            if not isinstance(node, ast.Attribute) or not is_ctx(node.value, backward):
                 continue
-            if node.attr in OF_TORCH | set_somewhere | told or node.attr[0] == "_":
+            # custom_fwd sets attributes with a leading _.
+            if node.attr in ATTRIBUTES | set_somewhere | told or node.attr[0] == "_":
                 continue
             told.add(node.attr)
             near = did_you_mean(node.attr, _attributes(facts)) or "set it in forward"
@@ -69,11 +61,9 @@ def _is_in_sight(function: Function) -> bool:
     methods = [function.methods.get(name) for name in ("forward", "backward")]
     if None in methods or function.parents or not function.complete:
         return False
-    # custom_fwd sets attributes with a leading _ alone, of which `find` reports none.
     return all(
         method.binding == "static"
-        and not {name.split(".")[-1] for name in method.decorators}
-        - {*PLAIN, "custom_fwd"}
+        and keeps_arguments(method)
         and not _passes_on(method)
         for method in (*methods, function.methods.get("setup_context"))
         if method is not None
@@ -84,18 +74,13 @@ def _passes_on(method: Method) -> bool:
     """Return whether ctx is used as a whole: as an argument, under another name, by its `__dict__`."""
     read = set[int]()
     for node in ast.walk(method.node):
-        if isinstance(node, ast.Attribute) and _is_of(method, node.value):
+        if isinstance(node, ast.Attribute) and is_ctx(node.value, method):
             if node.attr == "__dict__":
                 return True
             read.add(id(node.value))
     return any(
-        _is_of(method, node) and id(node) not in read for node in ast.walk(method.node)
+        is_ctx(node, method) and id(node) not in read for node in ast.walk(method.node)
     )
-
-
-def _is_of(method: Method, node: ast.AST) -> bool:
-    """Return whether a node is the name of a method's context."""
-    return isinstance(node, ast.Name) and node.id == method.ctx
 
 
 def _attributes(facts: Facts) -> list[str]:
