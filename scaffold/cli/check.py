@@ -78,7 +78,7 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
 
     Hints to remove a file come first, hints about proofs last.
     """
-    from scaffold.project.file_status import PROOF, STATUSES
+    from scaffold.project.file_status import PROOF, STATUSES, difference
 
     told = [item for item in found if item.status != "ok"]
     width = max((len(item.status) for item in told), default=0)
@@ -88,7 +88,7 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
         text = f"{status}  {from_here(project.root, item.path)}{reason}"
         typer.echo(text, color=has_colours(sys.stdout) or None)
     if diff:
-        typer.echo("".join(_difference(project, item) for item in told), nl=False)
+        typer.echo("".join(difference(project, item) for item in told), nl=False)
     counted = Counter(item.status for item in found)
     counts = ", ".join(
         f"{counted[status]} {status}" for status in STATUSES if counted[status]
@@ -100,15 +100,10 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
         say_hint(hint)
 
 
-def _difference(project: "Project", item: "Checked") -> str:
-    """Return the diff of a file from the text last written to its present one; of a stale file, to the text it should have."""
-    from scaffold.project.file_status import difference
-
-    return difference(project, item)
-
-
 def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
     """Print the status of each file as JSON."""
+    from scaffold.project.file_status import difference
+
     files = []
     for item in found:
         one = {
@@ -119,7 +114,7 @@ def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
             "hint": item.hint,
         }
         if diff:
-            one["diff"] = _difference(project, item)
+            one["diff"] = difference(project, item)
         files.append(one)
     show_object({"files": files})
 

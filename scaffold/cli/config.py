@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.options import FORMAT, FORMATS, check_choice
+from scaffold.cli.options import FORMAT, FORMATS, check_choice, completing
 from scaffold.cli.output import show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.spec.config_keys import KEYS
 
 if TYPE_CHECKING:
     from scaffold.spec.config import Setting
-
-
-def _offer_keys() -> list[str]:
-    """Return the keys offered by a shell's completion."""
-    from scaffold.spec.config_keys import KEYS
-
-    return list(KEYS)
 
 
 NAMES = Annotated[
@@ -28,7 +22,7 @@ NAMES = Annotated[
     typer.Argument(
         metavar="KEY...",
         help="Only these keys: style.",
-        autocompletion=_offer_keys,
+        autocompletion=completing(KEYS),
     ),
 ]
 SHOW_ORIGIN = Annotated[
@@ -66,8 +60,6 @@ def config(
 
 def _unknown(keys: list[str]) -> list[ScaffoldError]:
     """Return a problem for each typed key the configuration does not have, with the most similar one."""
-    from scaffold.spec.config_keys import KEYS
-
     return [
         ScaffoldError(
             f"unknown key '{key}'",

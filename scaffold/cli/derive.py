@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scaffold.cli.op_options import DERIVE, NAME, make_command, split_settings
+from scaffold.cli.op_options import (
+    DERIVE,
+    NAME,
+    make_command,
+    split_settings,
+    typed_sizes,
+)
 from scaffold.cli.options import FORMATS, check_choice
 from scaffold.cli.output import show_notes, show_object
-from scaffold.errors import ScaffoldError
 
 if TYPE_CHECKING:
-    from scaffold.derive import Derivation
     from scaffold.project.specification import Values
-    from scaffold.spec import OpSpec
-
 
 HELP = """Print the Function of an op, its backward derived.
 
@@ -50,40 +52,21 @@ def _printed(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the data printed of an op, the entries of its JSON, and the notes: on inferred inputs, on anything left to autograd."""
     from scaffold.derive import derive
+    from scaffold.project.explanation import explained
     from scaffold.project.rendering import function_shown, inferred_note, notes_of
     from scaffold.project.specification import specified
 
-    found = specified(name, values, settings, _problems(settings))
+    problems = check_choice("--format", settings.get("format", "text"), FORMATS)
+    sizes = typed_sizes(settings, problems)
+    found = specified(name, values, settings, problems)
     spec, derivation = found.spec, derive(found.spec)
     printed = {
         "function": function_shown(spec, derivation, found.places),
-        "steps": _steps(spec, derivation, settings),
+        "steps": explained(spec, derivation, sizes) if settings.get("explain") else "",
         "derived": sorted(derivation.derived),
         "missing": sorted(derivation.missing),
     }
     return printed, (*inferred_note(found), *notes_of(spec, derivation))
-
-
-def _steps(spec: "OpSpec", derivation: "Derivation", settings: "Values") -> str:
-    """Return the explanation of the derivation, with bytes for the sizes of --sizes; "" without --explain."""
-    if not settings.get("explain"):
-        return ""
-    from scaffold.project.explanation import explained, read_sizes
-
-    return explained(spec, derivation, read_sizes(settings.get("sizes", "")))
-
-
-def _problems(settings: "Values") -> list[ScaffoldError]:
-    """Return the problems of --format and --sizes."""
-    found = check_choice("--format", settings.get("format", "text"), FORMATS)
-    if settings.get("sizes"):
-        from scaffold.project.explanation import read_sizes
-
-        try:
-            read_sizes(settings["sizes"])
-        except ScaffoldError as error:
-            found.append(error)
-    return found
 
 
 derive = make_command(_run, HELP, NAME, DERIVE)

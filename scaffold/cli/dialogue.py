@@ -7,7 +7,6 @@ Invariant: nothing is written here, and nothing is asked without a terminal; an 
 """
 
 import shlex
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
@@ -43,7 +42,7 @@ def asked_arguments() -> list[str]:
 
 def _asked() -> "Values":
     """Return name, inputs and forward as keys of a specification, asked until the user approves of the derived Function."""
-    name = _answer("What is the op called, such as rms_norm? ", _check_name)
+    name = _asked_name()
     while True:
         forward = prompt(FORWARD).strip()
         values = {"forward": forward} if forward else {}
@@ -57,16 +56,15 @@ def _asked() -> "Values":
             return {"name": name, **values}
 
 
-def _answer(question: str, check: Callable[[str], None]) -> str:
-    """Return the answer to a question, asked again until `check` raises no error."""
+def _asked_name() -> str:
+    """Return the name of the op, asked until it is valid."""
     while True:
-        answer = prompt(question).strip()
+        name = prompt("What is the op called, such as rms_norm? ").strip()
         try:
-            check(answer)
+            _check_name(name)
+            return name
         except ScaffoldError as error:
             say_error(error)
-        else:
-            return answer
 
 
 def _check_name(name: str) -> None:

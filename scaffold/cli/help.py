@@ -180,8 +180,9 @@ PANELS: dict[str, tuple[Panel, ...]] = {
     "sync": _OPERATION,
     "upgrade": _OPERATION,
 }
-# How inputs are written: a newcomer sees it nowhere else.
-_INPUTS = {
+# How inputs are written, for the commands about an op: a newcomer sees it nowhere else.
+OF_AN_OP = ("new-op", "derive", "show", "bench")
+INPUTS = {
     "x": "a tensor of any shape",
     "x[N, D]": "of this shape",
     "x[..., D]": "any leading dims, each input's own: they broadcast",
@@ -193,12 +194,6 @@ _INPUTS = {
     "cos[T, D; const]": "has no gradient",
     "eps: float = 1e-6": "float, int, bool or str; its default",
     "*tensors": "any number of tensors",
-}
-TABLES: dict[str, dict[str, dict[str, str]]] = {
-    "new-op": {"How --inputs are written": _INPUTS},
-    "derive": {"How --inputs are written": _INPUTS},
-    "show": {"How --inputs are written": _INPUTS},
-    "bench": {"How --inputs are written": _INPUTS},
 }
 
 
@@ -246,8 +241,8 @@ def page(asked: Page, every: bool = False) -> str:
             lines += _section(panel.title, rows)
         else:
             left += len(rows)
-    for title, table in TABLES.get(asked.name, {}).items():
-        lines += _section(title, list(table.items()))
+    if asked.name in OF_AN_OP:
+        lines += _section("How --inputs are written", list(INPUTS.items()))
     if every:
         lines += _section("Of every command", asked.shared)
     lines += _examples(examples)

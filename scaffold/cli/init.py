@@ -220,7 +220,7 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     if manifest is not None:
         files[manifest] = _empty_manifest(manifest)
     files[SCHEMA] = schema_text()
-    if (ci or _usual_ci(directory)) == "github":
+    if ci == "github" or ci is None and (directory / ".github").is_dir():
         files[WORKFLOW] = JOB.format(version=__version__)
         if not (directory / WORKFLOW).exists():
             notes = (*notes, f"{UNPUBLISHED} '{WORKFLOW}'")
@@ -316,11 +316,6 @@ def _empty_manifest(path: str) -> str:
     schema = posixpath.relpath(SCHEMA, posixpath.dirname(path) or ".")
     schema = schema if schema.startswith(".") else f"./{schema}"
     return f"#:schema {schema}\n# An op is a table, [ops.NAME]; `scaffold new-op NAME` adds one.\n"
-
-
-def _usual_ci(directory: Path) -> str:
-    """Return "github" if the directory has a .github, else "none"."""
-    return "github" if (directory / ".github").is_dir() else "none"
 
 
 def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:

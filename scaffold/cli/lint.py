@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from scaffold.cli.options import check_format, format_option
+from scaffold.cli.options import check_format, completing, format_option
 from scaffold.cli.output import TERMINAL, show_diff, show_notes, show_plan
 from scaffold.cli.terminal import paint
 from scaffold.errors import (
@@ -31,9 +31,17 @@ from scaffold.errors import (
     why_unread,
 )
 from scaffold.files import read_text
-from scaffold.lint import Finding, Rule, Unreadable, lint_text
+from scaffold.lint import RULES, Finding, Rule, Unreadable, lint_text
+from scaffold.lint.formats import FORMATS, as_text
+from scaffold.lint.formats import explain as page_of
 from scaffold.lint.model import UNREAD
-from scaffold.lint.registry import check_codes, ignored_in, select, split_codes
+from scaffold.lint.registry import (
+    CALLED,
+    check_codes,
+    ignored_in,
+    select,
+    split_codes,
+)
 from scaffold.lint.suppressions import (
     Key,
     is_off,
@@ -45,20 +53,13 @@ from scaffold.lint.suppressions import (
 from scaffold.project.configuration import configuration_here
 from scaffold.project.source_files import each, is_plain_utf8, look_through, read_source
 from scaffold.project.writing import look, write
-from scaffold.project.writing import write as write_files
 from scaffold.spec.lint_settings import LintConfiguration
+from scaffold.verify.external_tools import is_installed
 
 PATHS = Annotated[
     list[str] | None,
     typer.Argument(metavar="PATH...", help="Files and directories (default: here)."),
 ]
-
-
-def _offer_rules() -> list[str]:
-    """Return the rules a shell completes."""
-    from scaffold.lint.registry import RULES
-
-    return list(RULES)
 
 
 SELECT = Annotated[
@@ -67,7 +68,7 @@ SELECT = Annotated[
         "--select",
         help="Only these rules: AF01,AF02 or ALL.",
         metavar="IDS",
-        autocompletion=_offer_rules,
+        autocompletion=completing(RULES),
     ),
 ]
 IGNORE = Annotated[
@@ -76,7 +77,7 @@ IGNORE = Annotated[
         "--ignore",
         help="All rules except these.",
         metavar="IDS",
-        autocompletion=_offer_rules,
+        autocompletion=completing(RULES),
     ),
 ]
 FIX = Annotated[
@@ -92,10 +93,10 @@ EXPLAIN = Annotated[
         "--explain",
         help="Explain one rule.",
         metavar="ID",
-        autocompletion=_offer_rules,
+        autocompletion=completing(RULES),
     ),
 ]
-FORMAT = Annotated[str, format_option(("text", "json", "github", "sarif"))]
+FORMAT = Annotated[str, format_option(FORMATS)]
 BASELINE = Annotated[
     str | None,
     typer.Option(
@@ -128,8 +129,6 @@ def lint(
 
     Example: scaffold lint src --ignore AF19
     """
-    from scaffold.lint.formats import FORMATS
-
     if explain is not None:
         typer.echo(_explanation(explain), nl=False)
         return
@@ -141,9 +140,9 @@ def lint(
     if baseline is not None:
         run = without_baseline(run, baseline)
     if diff:
-        _show_rest(run.findings, mend(run, write=False).findings)
+        _show_rest(run.findings, mend(run, writes=False).findings)
     elif fix:
-        run = mend(run, write=True)
+        run = mend(run, writes=True)
     if not diff:
         _show(format_, run)
     if any(strict or finding.level == "error" for finding in run.findings):
@@ -152,27 +151,20 @@ def lint(
 
 def _explanation(code: str) -> str:
     """Return the page of a rule; raise ScaffoldError for an unknown code."""
-    from scaffold.lint.formats import explain
-    from scaffold.lint.registry import CALLED, RULES
-
     rule = RULES.get(code.upper())
     if rule is None:
         hint = did_you_mean(code.upper(), RULES) or CALLED
         raise ScaffoldError(f"unknown rule '{code}'", Location("--explain"), hint)
-    return explain(rule)
+    return page_of(rule)
 
 
 def _can_fix() -> bool:
     """Return whether LibCST is installed, an optional dependency with which fixes are made."""
-    from scaffold.verify.external_tools import is_installed
-
     return is_installed("libcst")
 
 
 def _show(name: str, run: Any) -> None:
     """Print the findings in the format of this name; as text, with a pointer to `scaffold verify`."""
-    from scaffold.lint.formats import FORMATS, as_text
-
     if name == "text":
         colours = partial(paint, stream=sys.stdout)
         text = as_text(run.findings, run.unread, _can_fix(), colours)
@@ -185,8 +177,6 @@ def _show(name: str, run: Any) -> None:
 
 def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
     """Yield the advice to run the Functions with findings by `scaffold verify`: it judges the suspicions of lint."""
-    from scaffold.lint.registry import RULES
-
     paths = dict.fromkeys(item.path for item in findings if RULES[item.rule].each)
     if paths:
         path = shlex.quote(next(iter(paths))) if len(paths) == 1 else "FILE"
@@ -334,8 +324,8 @@ def without_baseline(run: Run, path: str) -> Run:
 ROUNDS = 20  # of edits to one file: what two findings would change is changed in turn
 
 
-def mend(run: Run, write: bool) -> Run:
-    """Write all files with their fixes applied, or show the diff unless `write`; return the run with the findings left."""
+def mend(run: Run, writes: bool) -> Run:
+    """Write all files with their fixes applied, or show the diff unless `writes`; return the run with the findings left."""
     paths = dict.fromkeys(finding.path for finding in run.findings)
     mended: dict[str, Mended] = {}
     with TERMINAL.progress(len(paths), "files edited") as update:
@@ -352,8 +342,8 @@ def mend(run: Run, write: bool) -> Run:
             os.path.relpath(os.path.abspath(path), root): text
             for path, text in texts.items()
         }
-        if write:
-            show_plan(write_files(files, root, "overwrite").plan)
+        if writes:
+            show_plan(write(files, root, "overwrite").plan)
         else:
             show_diff(look(files, root, "overwrite").plan)
     left = (finding for done in mended.values() for finding in done.left)

@@ -13,7 +13,7 @@ file.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -33,15 +33,14 @@ class Option(NamedTuple):
 
     flags: str  # "--outputs", or "--materialize-grads/--no-materialize-grads"
     help: str
-    kind: type = str  # str, bool, or list: repeatable
-    key: str = ""  # if other than the flag's name; "name=" rows fill a table
+    kind: type = str  # str, bool, int, or list: repeatable
     metavar: str = "TEXT"
     choices: tuple[str, ...] = ()  # the allowed words, if limited
 
     @property
     def name(self) -> str:
         """Return the key of the specification, or of the command's own settings."""
-        return self.key or self.flags.split("/")[0].removeprefix("--")
+        return self.flags.split("/")[0].removeprefix("--")
 
 
 FORMAT = Option("--format", format_help(FORMATS), metavar="FORMAT", choices=FORMATS)
@@ -58,7 +57,7 @@ def _option(name: str, key: Key) -> Option:
     words = key.option or key.help
     if kind.choices:
         words = f"{words.removesuffix('.')}: {' or '.join(kind.choices)}."
-    return Option(flags, words, taken, name, kind.metavar, kind.choices)
+    return Option(flags, words, taken, kind.metavar, kind.choices)
 
 
 def _specification() -> Iterator[Option]:
@@ -133,14 +132,15 @@ DERIVE = (
     ),
     FORMAT,
 )
+PICTURES = ("svg", "mermaid", "json")
 SHOW = (
     *OF_THE_FUNCTION,
     Option("--sizes", "For the bytes: 'N=32, D=512, ...=8'.", metavar="SIZES"),
     Option(
         "--format",
-        "svg, mermaid or json (--json).",
+        format_help(PICTURES),
         metavar="FORMAT",
-        choices=("svg", "mermaid", "json"),
+        choices=PICTURES,
     ),
     Option("--out", "The file (default: NAME.svg or NAME.mmd).", metavar="FILE"),
     Option(
@@ -156,7 +156,7 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 BENCH = (
     *OF_THE_FUNCTION,
     Option("--sizes", "Its sizes: 'N=32, D=512, ...=8x64'.", list, metavar="SIZES"),
-    Option("--dtype", f"One of {', '.join(DTYPES)}.", list, "", "DTYPE", DTYPES),
+    Option("--dtype", f"One of {', '.join(DTYPES)}.", list, "DTYPE", DTYPES),
     Option("--device", "cpu (default), cuda, cuda:1, ...", metavar="DEVICE"),
     Option("--against", "Another operator: 'F.silu(x)'.", metavar="EXPR"),
     Option("--compile/--no-compile", "Measure torch.compile, too (on).", bool),
@@ -180,6 +180,19 @@ def split_settings(given: "Values") -> "tuple[Values, Values]":
         {key: value for key, value in given.items() if key in keys},
         {key: value for key, value in given.items() if key not in keys},
     )
+
+
+def typed_sizes(
+    settings: "Values", problems: list[ScaffoldError]
+) -> "Mapping[str, int]":
+    """Return the number of elements of each dim in --sizes; {} if it is malformed, and then the error is added to `problems`."""
+    from scaffold.project.explanation import read_sizes
+
+    try:
+        return read_sizes(settings.get("sizes", ""))
+    except ScaffoldError as error:
+        problems.append(error)
+        return {}
 
 
 def command(
@@ -230,7 +243,7 @@ NAME = Annotated[
 
 def _identifier(option: Option) -> str:
     """Return the name of a command's parameter for an option: `save_policy_` for --save-policy, no keyword of Python."""
-    return option.flags.split("/")[0].removeprefix("--").replace("-", "_") + "_"
+    return option.name.replace("-", "_") + "_"
 
 
 def _parameter(option: Option) -> inspect.Parameter:

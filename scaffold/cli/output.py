@@ -71,9 +71,7 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except (ScaffoldError, OSError) as error:
-            # The parameter is called `format_` in most commands, `format` in those of `rules`.
-            asked = options.get("format_", options.get("format"))
-            if asked == "json" and not _of_output(error):
+            if options.get("format_") == "json" and not _of_output(error):
                 show_refusal(as_ours(error))
             raise
 

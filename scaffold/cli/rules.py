@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.options import FORMATS, PYTHON, check_format, format_help
+from scaffold.cli.options import FORMAT, PYTHON, check_format
 from scaffold.cli.output import TERMINAL, say_error, show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean, why_unread
 from scaffold.files import read_text
@@ -38,18 +38,17 @@ FILE = Annotated[
         metavar="[FILE]", help="A table (default: those of the configuration)."
     ),
 ]
-FORMAT = Annotated[str, typer.Option("--format", help=format_help(FORMATS))]
 
 
 @rules.command("list")
-def list_rules(format: FORMAT = "text") -> None:
+def list_rules(format_: FORMAT = "text") -> None:
     """List the primitives that have a rule: name, category, how it is spelled."""
     table = _table()
-    check_format(format)
+    check_format(format_)
     named = [table.rule(name) for name in dict.fromkeys(table.names())]
     # Such a rule serves only formulas of others: no user would look for it.
     found = [rule for rule in named if rule.category != "backward"]
-    if format == "json":
+    if format_ == "json":
         show_object({"rules": [_as_data(table, rule) for rule in found]})
         return
     width = max(len(rule.name) for rule in found)
@@ -59,15 +58,15 @@ def list_rules(format: FORMAT = "text") -> None:
 
 
 @rules.command("show")
-def show_rule(name: NAME, format: FORMAT = "text") -> None:
+def show_rule(name: NAME, format_: FORMAT = "text") -> None:
     """Show a rule as a table has it: spellings, formulas, domain, samples."""
     table = _table()
-    check_format(format)
+    check_format(format_)
     if name not in table:
         hint = did_you_mean(name, table.names()) or "see: scaffold rules list"
         raise ScaffoldError(f"no rule '{name}'", Location("NAME"), hint)
     data = _as_data(table, table.rule(name))
-    if format == "json":
+    if format_ == "json":
         show_object({"rules": [data]})
         return
     typer.echo(f"[{name}]")
@@ -78,16 +77,16 @@ def show_rule(name: NAME, format: FORMAT = "text") -> None:
 
 
 @rules.command("check")
-def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> None:
+def check(file: FILE = None, python: PYTHON = None, format_: FORMAT = "text") -> None:
     """Check a table: its form, and each formula against PyTorch's autograd on each sample."""
     from scaffold.cli.output import show_notes
     from scaffold.project.interpreter import need_interpreter
     from scaffold.verify.rule_checks import check_rules
 
-    check_format(format)
+    check_format(format_)
     before, files = _files(file)
     interpreter = need_interpreter(python, "check")
-    if format != "json":
+    if format_ != "json":
         show_notes(interpreter.note("checked"))
     wrong = False
     results = []
@@ -99,9 +98,9 @@ def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> 
             found = check_rules(below, python=interpreter.path)
         wrong |= bool(found.problems or found.died)
         results.append({"file": one.path, **_verdict(found)})
-        if format != "json":
+        if format_ != "json":
             _show_verdict(one, found)
-    if format == "json":
+    if format_ == "json":
         show_object({"python": interpreter.path, "files": results})
     if wrong:
         sys.exit(WRONG)

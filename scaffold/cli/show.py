@@ -10,7 +10,14 @@ Invariant: the picture loads nothing, nothing but its file is written, and an ex
 
 from typing import TYPE_CHECKING
 
-from scaffold.cli.op_options import NAME, SHOW, make_command, split_settings
+from scaffold.cli.op_options import (
+    NAME,
+    PICTURES,
+    SHOW,
+    make_command,
+    split_settings,
+    typed_sizes,
+)
 from scaffold.cli.options import check_choice
 from scaffold.cli.output import Showing, put, show_object
 from scaffold.errors import ScaffoldError, raise_all
@@ -30,7 +37,6 @@ Example: scaffold show swish --forward 'x * torch.sigmoid(x)'
 
 Example: scaffold show gate --inputs 'x[N, D], y[N, D]' --forward 'x * torch.sigmoid(y)' --format mermaid --stdout
 """
-FORMATS = ("svg", "mermaid", "json")
 SUFFIXES = {"svg": "svg", "mermaid": "mmd"}
 
 
@@ -42,7 +48,7 @@ def _run(name: str, given: "Values") -> None:
     format_ = settings.get("format", "svg")
     policy = settings.get("on-conflict", "ask")
     raise_all(
-        check_choice("--format", format_, FORMATS)
+        check_choice("--format", format_, PICTURES)
         + check_choice("--on-conflict", policy, POLICIES)
     )
     found, notes = _drawn(name, values, settings)
@@ -65,16 +71,12 @@ def _drawn(
     """Return the diagram of an op, with bytes of its saved values (for the sizes of --sizes), and notes; raise its errors together."""
     from scaffold.derive import derive
     from scaffold.derive.diagram import diagram
-    from scaffold.project.explanation import bytes_in, read_sizes
+    from scaffold.project.explanation import bytes_in
     from scaffold.project.rendering import inferred_note, notes_of
     from scaffold.project.specification import specified
 
     problems: list[ScaffoldError] = []
-    sizes = {}
-    try:
-        sizes = dict(read_sizes(settings.get("sizes", "")))
-    except ScaffoldError as error:
-        problems.append(error)
+    sizes = typed_sizes(settings, problems)
     found = specified(name, values, settings, problems)
     derivation = derive(found.spec)
     notes = (*inferred_note(found), *notes_of(found.spec, derivation))

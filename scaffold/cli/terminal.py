@@ -8,6 +8,7 @@ avoided: help needs colours too.
 """
 
 import os
+import re
 import sys
 from typing import TextIO
 
@@ -33,6 +34,7 @@ VERBS = {
     "conflict": "error",
 }
 WIDE = 24  # the cells of a bar
+WORD = re.compile(r"""((?<!\w)(['"`]).*?\2 | [^ ])+""", re.VERBOSE)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -101,21 +103,8 @@ def wrapped(line: str, width: int) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a line; text in quotes is one word. A single quote without a partner is an apostrophe."""
-    found, open_ = [""], ""
-    # Each letter with the one before it: a quotation begins after no letter.
-    for before, letter in zip(f" {line}", line, strict=False):
-        if letter == " " and not open_:
-            found.append("")
-            continue
-        found[-1] += letter
-        if open_:
-            open_ = "" if letter == open_ else open_
-        elif letter in "'\"`" and not before.isalnum():
-            open_ = letter
-    if open_:  # an apostrophe, not a quotation
-        return line.split(" ")
-    return [word for word in found if word]
+    """Return the words of a line; text in quotes is one word. A quote without a partner, or after a letter, is an apostrophe."""
+    return [word[0] for word in WORD.finditer(line)]
 
 
 def difference(text: str, stream: TextIO | None) -> str:

@@ -32,9 +32,8 @@ from scaffold.project.interpreter import OPTION, Interpreter, need_interpreter
 from scaffold.verify import processes_for
 from scaffold.verify.suites import Report, Suite, run_suites
 
-if (
-    TYPE_CHECKING
-):  # modules that render ops are imported only by a run, not to show help
+# Modules that render ops are imported only by a run, not to show help.
+if TYPE_CHECKING:
     from scaffold.project.file_status import Checked
     from scaffold.project.project import Project
 
@@ -112,8 +111,7 @@ def verify(
     # Only faults of Functions have a line to annotate.
     words = (*FORMATS, "github") if functions else FORMATS
     problems = check_choice("--format", format_, words)
-    # Without --limit there is nothing to check: any valid number will do.
-    problems += _numbers(1 if limit is None else limit, jobs)
+    problems += _numbers(limit, jobs)
     problems += _mixed(
         names, functions, [key for key, value in options.items() if value]
     )
@@ -173,16 +171,18 @@ def _mixed(
     ]
 
 
-def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
-    """Return the problems of --limit and --jobs: each is at least 1."""
-    found = []
-    if limit < 1:
-        message = f"'{limit}' is not a number of seconds"
-        found.append(ScaffoldError(message, Location("--limit"), "write: --limit 600"))
-    if jobs is not None and jobs < 1:
-        message = f"'{jobs}' is not a number of processes"
-        found.append(ScaffoldError(message, Location("--jobs"), "write: --jobs 1"))
-    return found
+def _numbers(limit: int | None, jobs: int | None) -> list[ScaffoldError]:
+    """Return the problems of --limit and --jobs: each is at least 1, if it is given."""
+    rows = (("--limit", limit, "seconds", 600), ("--jobs", jobs, "processes", 1))
+    return [
+        ScaffoldError(
+            f"'{number}' is not a number of {things}",
+            Location(option),
+            f"write: {option} {valid}",
+        )
+        for option, number, things, valid in rows
+        if number is not None and number < 1
+    ]
 
 
 def _interpreter(python: str | None) -> Interpreter:

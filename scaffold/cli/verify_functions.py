@@ -26,15 +26,13 @@ from scaffold.project.hand_written import find_functions
 from scaffold.verify import Verdict, processes_for
 from scaffold.verify.prover import Checked
 
-STATUSES = ("passed", "failed", "not judged")
+UNCALLED = "not judged"
+STATUSES = ("passed", "failed", UNCALLED)
 SUBJECTS = {
     "inputs": "refuses all inputs that were tried: ",
     "module": "its module ",
 }
 DECLARE = "give its inputs: --inputs 'x[N, D], eps: float = 1e-6', or --samples '@file.py:make'"
-
-
-UNCALLED = "not judged"
 REFUSES = "backward refuses"
 NESTED = "which is defined inside a function"
 BASE = "whose backward only raises NotImplementedError"
@@ -64,9 +62,9 @@ class Judged(NamedTuple):
     @property
     def status(self) -> str:
         """Return one of STATUSES."""
-        if self.verdict.failure is not None or self.words.startswith(UNCALLED):
-            return STATUSES[2]
-        return STATUSES[bool(self.failed)]  # "passed" or "failed"
+        if self.words.startswith(UNCALLED):
+            return UNCALLED
+        return "failed" if self.failed else "passed"
 
     @property
     def words(self) -> str:
@@ -74,7 +72,7 @@ class Judged(NamedTuple):
         failure = self.verdict.failure
         if failure is not None:
             subject = SUBJECTS.get(failure.subject, "")
-            return f"not judged: {subject}{failure.words}"
+            return f"{UNCALLED}: {subject}{failure.words}"
         if not self.verdict.checks:
             return UNCALLED
         # Every check was skipped: the first says why.
@@ -223,7 +221,7 @@ def _annotations(judged: Sequence[Judged]) -> Iterator[str]:
             yield annotation("error", path, item.line, 1, words, title="verify")
         for note in one.verdict.notes:
             yield annotation("notice", path, line, 1, f"{one.name}: {note}", "verify")
-        if one.status == STATUSES[2]:
+        if one.status == UNCALLED:
             words = f"{one.name}: {one.words}"
             yield annotation("warning", path, line, 1, words, title="verify")
 
@@ -233,5 +231,5 @@ def _exit(judged: Sequence[Judged]) -> None:
     statuses = {one.status for one in judged}
     if "failed" in statuses:
         sys.exit(ConflictError.exit_code)
-    if "not judged" in statuses or not judged:
+    if UNCALLED in statuses or not judged:
         sys.exit(ScaffoldError.exit_code)

@@ -8,7 +8,7 @@ from typer.core import TyperOption
 from typer.main import get_command
 
 from scaffold.cli.app import application
-from scaffold.cli.help import COMMANDS, EXAMPLES, PANELS, SHARED, TABLES, first_page
+from scaffold.cli.help import COMMANDS, EXAMPLES, INPUTS, PANELS, SHARED, first_page
 from scaffold.errors import Location
 from scaffold.spec import TensorInput
 from scaffold.spec.build import build
@@ -69,7 +69,7 @@ def test_panels_name_options_that_are_there() -> None:
 
 
 def test_the_forms_of_inputs_are_inputs() -> None:
-    for form in TABLES["new-op"]["How --inputs are written"]:
+    for form in INPUTS:
         found = build(
             "op", {"inputs": f"first, {form}"}, lambda *_, **__: Location("help")
         )
