@@ -556,7 +556,7 @@ BUDGET = {
     "formula": 7389,  # the Python of forwards: functions, modules, loops, branches, changes in place
     "inspect": 3727,  # hand-written Functions; arguments for them, sizes that constant indices tell; tuples on ctx, changes in place
     "lint": 4695,  # 47 rules, --fix, output formats
-    "primitives": 856,  # the reader of the table: rules and facts, as signs, bounds and dtypes
+    "primitives": 831,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 2998,  # row programs, and their printer for Triton
     "project": 5385,  # inputs and sizes inferred from a forward, adopted Functions, updates
     "render": 6145,  # files of ops, tests and kernels

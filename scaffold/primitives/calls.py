@@ -11,8 +11,8 @@ Invariant: several primitives may share a word, as `torch.max(x)` and `torch.max
 them, "may" for at least one. An unknown word has no facts.
 """
 
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from scaffold.primitives.facts import MOVING, Facts, Memory, facts_of
@@ -27,7 +27,7 @@ def facts_of_call(word: str) -> tuple[Facts, ...]:
     return (*built_in_primitives().called(word), *((other,) if other else ()))
 
 
-@lru_cache(maxsize=1)
+@cache
 def functions() -> Mapping[str, Facts]:
     """Return the facts of functions without a section in the table of primitives, by name."""
     import tomllib
@@ -38,6 +38,12 @@ def functions() -> Mapping[str, Facts]:
         for section in tomllib.loads(text).values()
         for name in section["names"].split()
     }
+
+
+def _always(word: str, holds: Callable[[Facts], bool]) -> bool:
+    """Return whether something holds of each function of this name; False for an unknown word, of which nothing is sure."""
+    known = facts_of_call(word)
+    return bool(known) and all(map(holds, known))
 
 
 def is_in_place(word: str) -> bool:
@@ -75,9 +81,7 @@ def is_unbatched(word: str) -> bool:
 @cache
 def has_shape(word: str, shape: str) -> bool:
     """Return whether the result of a call always has a shape of this word of the table: "reshaped" for `view`."""
-    # `all()` of no facts would be True: of an unknown word nothing is sure.
-    known = facts_of_call(word)
-    return bool(known) and all(facts.shape == shape for facts in known)
+    return _always(word, lambda facts: facts.shape == shape)
 
 
 @cache
@@ -89,8 +93,7 @@ def draws_random(word: str) -> bool:
 @cache
 def rearranges(word: str) -> bool:
     """Return whether a call always only rearranges the elements of a tensor: `transpose`, `reshape`."""
-    known = facts_of_call(word)
-    return bool(known) and all(facts.category == "view" for facts in known)
+    return _always(word, lambda facts: facts.category == "view")
 
 
 @cache
@@ -115,8 +118,7 @@ def may_be_argument(word: str) -> bool:
 @cache
 def is_one_tensor(word: str) -> bool:
     """Return whether a call always returns one tensor."""
-    known = facts_of_call(word)
-    return bool(known) and all(facts.is_one_tensor for facts in known)
+    return _always(word, lambda facts: facts.is_one_tensor)
 
 
 @cache
@@ -125,16 +127,14 @@ def is_several_tensors(word: str) -> bool:
 
     `max` does only with a dim.
     """
-    known = facts_of_call(word)
     # No results in the table (`results = []`): one tensor or several, as the caller asks; so not always several.
-    return bool(known) and all(f.results and not f.is_one_tensor for f in known)
+    return _always(word, lambda f: bool(f.results) and not f.is_one_tensor)
 
 
 @cache
 def is_tuple(word: str) -> bool:
     """Return whether a call always returns a tuple of a requested number of tensors: `chunk`, `unbind`."""
-    known = facts_of_call(word)
-    return bool(known) and all(f.results[:1] and f.results[0][0] == "*" for f in known)
+    return _always(word, lambda facts: "".join(facts.results).startswith("*"))
 
 
 @cache
@@ -159,16 +159,13 @@ def by_shape(word: str, creates: bool) -> str:
 @cache
 def has_memory(word: str, memory: Memory) -> bool:
     """Return whether a call always returns one tensor with this memory: `fresh`, or a `view`."""
-    return is_one_tensor(word) and all(
-        facts.memory == memory for facts in facts_of_call(word)
-    )
+    return _always(word, lambda f: f.is_one_tensor and f.memory == memory)
 
 
 @cache
 def is_constant(word: str) -> bool:
     """Return whether a call has a zero or no gradient everywhere: `argmax`, `zeros_like`."""
-    known = facts_of_call(word)
-    return bool(known) and all(facts.category == "constant" for facts in known)
+    return _always(word, lambda facts: facts.category == "constant")
 
 
 @cache
@@ -180,22 +177,19 @@ def is_made_of_numbers(word: str) -> bool:
 @cache
 def is_whole(word: str) -> bool:
     """Return whether a call always returns integers or booleans."""
-    known = facts_of_call(word)
-    return bool(known) and all({*facts.kinds} <= {"int", "bool"} for facts in known)
+    return _always(word, lambda facts: {*facts.kinds} <= {"int", "bool"})
 
 
 @cache
 def moves(word: str) -> bool:
     """Return whether a call always returns elements of its arguments, unchanged, in whatever order: `view`, `cat`, `gather`."""
-    known = facts_of_call(word)
-    return bool(known) and {facts.category for facts in known} <= MOVING
+    return _always(word, lambda facts: facts.category in MOVING)
 
 
 @cache
 def is_mask(word: str) -> bool:
     """Return whether a call always returns booleans: `isnan`, `gt`."""
-    known = facts_of_call(word)
-    return bool(known) and all({*facts.kinds} == {"bool"} for facts in known)
+    return _always(word, lambda facts: {*facts.kinds} == {"bool"})
 
 
 @cache
@@ -220,9 +214,7 @@ def singularities(word: str, constants: frozenset[str]) -> frozenset[str]:
 @cache
 def computes_in_given_dtype(word: str) -> bool:
     """Return whether a call with a `dtype` computes as if its tensor had it: sums, cumulative sums, softmax."""
-    known = facts_of_call(word)
-    categories = {facts.category for facts in known}
-    return bool(known) and categories <= {"reduction", "same_shape"}
+    return _always(word, lambda facts: facts.category in ("reduction", "same_shape"))
 
 
 @cache
@@ -253,7 +245,6 @@ def constant_tensors(word: str) -> frozenset[tuple[int, str]]:
     return frozenset.intersection(*several) if several else frozenset()
 
 
-@cache
 def name_alone(name: str) -> str:
     """Return the equivalent of a function for one argument: `nonzero` for `torch.where(mask)`."""
     return {"where": "nonzero"}.get(name, name)

@@ -178,7 +178,9 @@ BOUND = re.compile(r"\bnot [a-z]")  # another argument is where an element has a
 
 def _flags(section: Section, category: str) -> Iterator[str]:
     """Yield the true flags of a section, and `bounded` if an elementwise function has a kink where one argument equals another."""
-    yield from (x for x in FLAGS if section.get(x, _default_flag(x, category)))
+    # Of a view the elements are those of its argument, if it does not say otherwise.
+    usual = {"moves"} if category == "view" else set()
+    yield from (flag for flag in FLAGS if section.get(flag, flag in usual))
     domains = " ".join(section.get("domain", {}).values())
     # A domain such as "any; not min_val": the kink of `clamp` lies at the bound.
     if category == "elementwise" and BOUND.search(domains):
@@ -232,11 +234,6 @@ def _operator(call: str) -> str:
     """Return the Python operator that a primitive is written as; "" if none."""
     key = key_of(call, call)
     return key[1] if key and key[0] == "operator" else ""
-
-
-def _default_flag(flag: str, category: str) -> bool:
-    """Return the default of a flag in a category, False but for `moves`, elements of the arguments, which is true of views."""
-    return flag == "moves" and category == "view"
 
 
 def _memory(section: Section) -> Memory:

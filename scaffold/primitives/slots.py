@@ -9,13 +9,12 @@ tests, `x[3, 4], dim=1`: they show which parameters are tensors; *given* are the
 """
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import filterfalse
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from scaffold.primitives.facts import Facts, Section
 from scaffold.primitives.sections import Primitives, built_in_primitives
-from scaffold.primitives.spelling import is_bar, is_bare
+from scaffold.primitives.spelling import Parameter, all_parameters, is_bare, parameters
 
 Taken = Literal["tensor", "positions", "mask", "value", "either"]
 Argument = int | str  # a position, or a keyword
@@ -63,19 +62,8 @@ def _known_keywords(
     table: Primitives, known: Iterable[tuple[str, str]], keywords: Collection[str]
 ) -> list[str]:
     """Return the keywords that one of these primitives, `known`, has a parameter for."""
-    parameters = {
-        item.name for name, _ in known for item in _parameters(table.heads[name][0])
-    }
-    return [word for word in keywords if word in parameters]
-
-
-class _Parameter(NamedTuple):
-    """A parameter in a spelling of a primitive."""
-
-    name: str
-    keyword: bool  # written `name=default`
-    default: ast.expr | None = None  # `...`: it must be given, by keyword
-    starred: bool = False  # it takes several arguments
+    names = {word for name, _ in known for word in parameters(table.heads[name][0])}
+    return [word for word in keywords if word in names]
 
 
 def _slots(
@@ -87,14 +75,14 @@ def _slots(
     """
     call = table.heads[primitive][0]
     # A bare head, such as "method", has the parameters of `call`.
-    own = list(_parameters(call if is_bare(head) else head))
+    own = list(all_parameters(call if is_bare(head) else head))
     positional = [item for item in own if not _only_by_keyword(item)]
     by_name = {item.name: item for item in own}
     starred = bool(positional) and positional[-1].starred
     if count > len(positional) and not starred or not {*keywords} <= by_name.keys():
         return None
     # Arguments beyond the last parameter are its own: it has a star, as the sizes of `x.view(n, -1)`.
-    given: dict[Argument, _Parameter] = {
+    given: dict[Argument, Parameter] = {
         at: positional[min(at, len(positional) - 1)] for at in range(count)
     }
     given |= {word: by_name[word] for word in keywords}
@@ -145,32 +133,12 @@ def _tensors(value: ast.expr) -> bool:
     return isinstance(value, ast.Subscript)
 
 
-def _only_by_keyword(item: _Parameter) -> bool:
+def _only_by_keyword(item: Parameter) -> bool:
     """Return whether a parameter must be given by keyword: its default is `...`."""
     return isinstance(item.default, ast.Constant) and item.default.value is ...
 
 
-def _parameters(call: str) -> Iterator[_Parameter]:
-    """Yield the parameters of a primitive's spelling, in order: of `x.sum(dim)` x and dim, of `x + y` x and y."""
-    tree = ast.parse(call, mode="eval").body
-    if not isinstance(tree, ast.Call):
-        names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-        # `ast.walk` goes by depth; the parameters of `x + y` are in the order of the text.
-        for node in sorted(names, key=lambda node: node.col_offset):
-            yield _Parameter(node.id, False)
-        return
-    match tree.func:
-        # A method: its receiver is the first parameter.
-        case ast.Attribute(ast.Name(owner)) if owner not in ("torch", "F", "math"):
-            yield _Parameter(owner, False)
-    for item in filterfalse(is_bar, tree.args):
-        starred = isinstance(item, ast.Starred)
-        yield _Parameter(ast.unparse(item).lstrip("*"), False, None, starred)
-    for word in tree.keywords:
-        yield _Parameter(str(word.arg), True, word.value)
-
-
-def _types(own: list[_Parameter], samples: list[Given]) -> dict[str, str]:
+def _types(own: list[Parameter], samples: list[Given]) -> dict[str, str]:
     """Return the type of each parameter that takes a Python value, by the first sample with one, else by its default: `dim` -> "int"."""
     defaults = [(item.name, item.default) for item in own if item.default is not None]
     found: dict[str, str] = {}
@@ -194,7 +162,7 @@ def _type_of(value: ast.expr) -> str:
 
 def _samples(section: Section) -> list[Given]:
     """Return the arguments of each sample of a section, each with the name of its parameter."""
-    own, found = [item.name for item in _parameters(section["call"])], []
+    own, found = parameters(section["call"]), []
     for sample in section.get("samples", ()):
         call = ast.parse(f"f({sample})", mode="eval").body
         assert isinstance(call, ast.Call)

@@ -12,7 +12,9 @@ Invariant: arguments are not matched to parameters here; `scaffold.derive` does 
 
 import ast
 import re
-from typing import Literal
+from collections.abc import Iterator
+from itertools import filterfalse
+from typing import Literal, NamedTuple
 
 Kind = Literal["function", "method", "attribute", "operator", "subscript"]
 Key = tuple[Kind, str]
@@ -66,24 +68,39 @@ def _operator_or_subscript(head: str) -> Key | None:
     return ("operator", found[1]) if found else None
 
 
+class Parameter(NamedTuple):
+    """A parameter in a spelling of a primitive."""
+
+    name: str
+    keyword: bool = False  # written `name=default`
+    default: ast.expr | None = None  # `...`: it must be given, by keyword
+    starred: bool = False  # it takes several arguments
+
+
 def parameters(call: str) -> tuple[str, ...]:
     """Return the names of the parameters in a spelling, in order: of `x.sum(dim)` x and dim, of `x + y` x and y."""
-    match ast.parse(call, mode="eval").body:
-        # One dot: `torch.exp(x)`, or a method, `x.exp()`, whose receiver is the first parameter.
-        case ast.Call(ast.Attribute(ast.Name(name)), args, keywords):
-            first = [] if name in ROOTS else [name]
-        # No dot or several, `torch.linalg.norm(x)`: no method.
-        case ast.Call(_, args, keywords):
-            first = []
-        # An operator, an attribute or a subscript; sorted, since `ast.walk` goes by depth.
-        case tree:
-            nodes = sorted(
-                (node for node in ast.walk(tree) if isinstance(node, ast.Name)),
-                key=lambda node: node.col_offset,
-            )
-            return tuple(node.id for node in nodes)
-    plain = [ast.unparse(item).lstrip("*") for item in args if not is_bar(item)]
-    return (*first, *plain, *(str(item.arg) for item in keywords))
+    return tuple(item.name for item in all_parameters(call))
+
+
+def all_parameters(call: str) -> Iterator[Parameter]:
+    """Yield the parameters of a spelling, in order."""
+    tree = ast.parse(call, mode="eval").body
+    # An operator, an attribute or a subscript.
+    if not isinstance(tree, ast.Call):
+        names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+        # `ast.walk` goes by depth; the parameters of `x + y` are in the order of the text.
+        for node in sorted(names, key=lambda node: node.col_offset):
+            yield Parameter(node.id)
+        return
+    match tree.func:
+        # A method: its receiver is the first parameter. `torch.exp(x)` and `torch.linalg.norm(x)` are none.
+        case ast.Attribute(ast.Name(owner)) if owner not in ROOTS:
+            yield Parameter(owner)
+    for item in filterfalse(is_bar, tree.args):
+        starred = isinstance(item, ast.Starred)
+        yield Parameter(ast.unparse(item).lstrip("*"), starred=starred)
+    for word in tree.keywords:
+        yield Parameter(str(word.arg), True, word.value)
 
 
 def is_bar(item: ast.expr) -> bool:
