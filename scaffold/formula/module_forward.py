@@ -1288,17 +1288,15 @@ class _Sizes:
         """
         match node:
             case ast.Name(name):
-                # Assigned again further down, the name has another value at the end.
-                is_last = self.last.get(name, _place(node)) <= _place(node)
-                return name if is_last else ""
+                # Assigned again further down, the name has another value at the end. A parameter is in no line, (0, 0).
+                return "" if self.last.get(name, (0, 0)) > _place(node) else name
             case ast.Attribute(ast.Name("self"), name):
-                values = self.values.get(name, ())
+                values = self.values.get(name, [])
                 if len(values) != 1:  # never set, or set to several values
                     return ""
-                (value,) = values
                 # `self.hidden = 4 * dim` gives the name `hidden`, unless a parameter or a local has it already.
-                plain = isinstance(value, ast.Name) or name in self.names
-                return self._size_name(value) if plain else name
+                plain = isinstance(values[0], ast.Name) or name in self.names
+                return self._size_name(values[0]) if plain else name
             case ast.Attribute(ast.Name(owner), name) if owner in self.names:
                 return "" if name in self.names or owner in self.last else name
             case ast.Constant(int(value)):

@@ -386,15 +386,13 @@ class StatementParser:
         known = self.scope.names | self.locals
         own = self.scope.tensors | self.locals
         # The module has a plain form (PLAIN_FORMS), though it may be imported.
-        is_module = node.id == "itertools" and node.id not in own
-        if node.id in known and not is_module:
+        if node.id in known and (node.id in own or node.id != "itertools"):
             return
         if node.id in self.scope.hidden:
             message = f"'{node.id}' is imported, and the name of a gradient"
             self.fail(node, message, f"import it under another name: {node.id} as ...")
             return
-        targets = self.scope.targets or ()
-        if node.id in targets:
+        if node.id in (self.scope.targets or ()):
             self.fail(node, f"'{node.id}' is read before it is assigned")
             return
         if node.id in self.program.others:
@@ -422,10 +420,8 @@ class StatementParser:
         if not known:
             return "no size is declared: x[N, D] declares two"
         hint = f"known here: {', '.join(sorted(known))}"
-        of_backward = any(name.startswith("grad_") for name in known)
-        of_sizes = bool(known & self.scope.sizes.keys())  # a condition on sizes
-        # In these a new input would not help.
-        if of_backward or of_sizes:
+        # In a backward, or in a condition on sizes, a new input would not help.
+        if several or known & self.scope.sizes.keys():
             return hint
         return f"{hint}; if '{node.id}' is an input, name it among the inputs"
 

@@ -13,13 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scaffold.derive import (
-    Derivation,
-    Saved,
-    are_several,
-    facet_of,
-    variadic_names,
-)
+from scaffold.derive import Derivation, Saved, are_several, facet_of, variadic_names
 from scaffold.derive.library import forward_leaves
 from scaffold.formula import Lines, emit, emit_lines, written
 from scaffold.render.autocast import kept_autocast, under_autocast

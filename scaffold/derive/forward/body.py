@@ -98,12 +98,11 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
         if isinstance(item, If):
             numbers_before, kinds_before = {*numbers}, {**kinds.names}
             body = tuple(map(one, item.body))
-            after_body, numbers = numbers, numbers_before
-            kinds.names = {**kinds_before}  # each branch begins with those before it
+            # Each branch begins with what holds before the `if`.
+            after_body, numbers, kinds.names = numbers, numbers_before, {**kinds_before}
             orelse = tuple(map(one, item.orelse))
-            numbers &= after_body
-            kinds.names = kinds_before
-            kinds.after((item,))  # what the whole `if` leaves
+            numbers, kinds.names = numbers & after_body, kinds_before
+            kinds.after((item,))
             return replace(item, body=body, orelse=orelse)
         update = item.operator and item.target.kind == "name"
         if update and item.target.label in numbers and kinds.of(item.value) == "scalar":
