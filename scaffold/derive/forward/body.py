@@ -113,8 +113,7 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
         kinds.after((item,))
         if _is_list(value) or value.label in lists:
             lists.update(names)
-        # A name rebound to another value is no number any more.
-        numbers -= names
+        numbers -= names  # rebound to another value
         # `m = n`, of a number: `m += 1` leaves n as it is, so both may be rebound.
         if scalar and value.kind == "name" and value.label not in lists:
             numbers |= {*names, value.label}
