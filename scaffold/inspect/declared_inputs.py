@@ -114,7 +114,7 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
             "weight": f"{weight}, {kernel}",
             "bias": bias,
         }
-        # Numbers get dims too, which `Entry.text` does not show.
+        # Arguments that are no tensors get dims too, which `Entry.text` does not show.
         yield tuple(one._replace(dims=dims[role_of(one.name)]) for one in way)
 
 

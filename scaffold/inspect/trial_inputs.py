@@ -173,6 +173,7 @@ def is_plain(facts: Facts) -> bool:
         return False
     calls = [n for n in nodes if isinstance(n, ast.Call)]
     simple = all(_is_simple(call, facts, contexts) for call in calls)
+    # A constant index, `x[5]`, must fit the first shape that is tried.
     return simple and least_size(facts) <= min(ALIKE[0])
 
 

@@ -63,7 +63,7 @@ class Known:
 
     def keep(self) -> None:
         """Store this run's answers beside those of earlier ones, if any of them is new; instead of them if there are too many."""
-        # A run without answers has nothing to store, and need not read the file.
+        # A run without answers has nothing to store, and need not read the file: then both sets are empty.
         known = self._read() if self._met else self._met
         if not self._met <= known:
             both = known | self._met
