@@ -43,7 +43,7 @@ def test_of_a_product() -> None:
 
 
 def test_a_scalar_is_one_element() -> None:
-    assert drawn("x[N, D]", "x / x.norm()").eager == "4 * (2*N*D + 1)"
+    assert drawn("x[N, D]", "x / x.norm()").eager == "4 * (N*D + 1)"
 
 
 def test_what_is_kept_of_a_shape_is_read_on_ctx() -> None:

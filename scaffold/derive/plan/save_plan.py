@@ -25,7 +25,7 @@ from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import is_recorded
 from scaffold.derive.graph.op import Op, down_to, unlisted
-from scaffold.derive.lower.autograd_saved import retained
+from scaffold.derive.lower.autograd_saved import retained, storage
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_dear, is_free
@@ -99,8 +99,15 @@ def held_for_backward(backward: BackwardGraph, returns: bool) -> Mapping[Op, str
 
 
 def _cut(backward: BackwardGraph) -> "Cut":
-    """Choose the values of the forward worth keeping, among those that can have a name."""
-    costs = Costs(backward.applier.table)
+    """Choose the values of the forward worth keeping, among those that can have a name.
+
+    Where that takes more memory than autograd's own values, those of elementwise ops that autograd computes again are not saved: of
+    `x.sin()` and `x.cos()`, whose gradients read one another, it keeps x.
+    """
+    table = backward.applier.table
+    costs, results = Costs(table), backward.lowered.results
+    ops = {op for result in results for op in result.walk()}
+    autograd = {storage(table, one) for op in ops for one in retained(table, op)}
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)
 
@@ -117,7 +124,24 @@ def _cut(backward: BackwardGraph) -> "Cut":
         return op in named and not op.facts.takes_no_memory
 
     below = _below(backward, side=1)
-    return minimum_cut(costs, backward.lowered.results, below, can_be_saved)
+    cut = minimum_cut(costs, results, below, can_be_saved)
+    if _memory(costs, cut.kept) <= _memory(costs, autograd):
+        return cut
+
+    def is_saved_by_autograd(op: Op) -> bool:
+        """Return whether a forward value that can be saved is one of autograd's, or dearer to compute than an elementwise one."""
+        return can_be_saved(op) and (
+            op in autograd or op.facts.category != "elementwise"
+        )
+
+    smaller = minimum_cut(costs, results, below, is_saved_by_autograd)
+    return min(cut, smaller, key=lambda one: _memory(costs, one.kept))
+
+
+def _memory(costs: Costs, kept: Iterable[Op]) -> int:
+    """Return what it costs to keep the values, a view's base in its place."""
+    bases = {storage(costs.table, op) for op in kept}
+    return sum(costs.keep(op, leaf=False) for op in bases)
 
 
 def _below(backward: BackwardGraph, side: int) -> set[Op]:

@@ -12,6 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from scaffold.derive import Derivation, derive
 from scaffold.derive.plan.save_plan import Flow
+from scaffold.verify.child.measuring import saved_bytes
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import (
     backward_of,
@@ -601,6 +602,24 @@ def test_an_output_that_autograd_does_not_keep_is_not_kept(
     found = torch.autograd.grad(y.sum(), given)
     wanted = reference(names, forward)(*given)
     torch.testing.assert_close(found, torch.autograd.grad(2 * wanted.sum(), given))
+
+
+@pytest.mark.parametrize(
+    ("forward", "kept"),
+    [
+        ("p = x @ w.t()\nreturn torch.cat([p.sin(), p.cos()], -1)", "p"),
+        # The product keeps both, for a gradient each.
+        ("p = x @ w.t()\nreturn p.sin() * p.cos()", "sin"),
+    ],
+)
+def test_no_more_memory_is_taken_than_by_autograd(forward: str, kept: str) -> None:
+    """Autograd computes a sine and a cosine again, of the one tensor it keeps."""
+    assert kept in saved("x[N, D], w[M, D]", forward)
+    op = load(op_text("x[N, D], w[M, D]", forward=forward)).some_op
+    given = [tensor(2, 3).requires_grad_(), tensor(5, 3).requires_grad_()]
+    plain = reference(["x", "w"], forward)
+    assert saved_bytes(op, given) <= saved_bytes(plain, given)
+    assert gradcheck(op, given) and gradgradcheck(op, given)
 
 
 def test_a_quotient_computed_again_stays_whole() -> None:
