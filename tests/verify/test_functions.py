@@ -420,3 +420,87 @@ def test_what_its_forward_was_not_meant_for_is_noted(tmp_path: Path) -> None:
         failed = [x for x in verdict.checks if x.status == "failed"]
         assert verdict.failure is None and not failed
         assert NOTED[question.function.name] in verdict.notes
+
+
+SAMPLED = """
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+
+class Permuted(Function):
+    @staticmethod
+    def forward(ctx, x, index, inverse):
+        ctx.save_for_backward(inverse)
+        return x.index_select(-1, index)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (inverse,) = ctx.saved_tensors
+        return grad.index_select(-1, inverse), None, None
+
+
+class Energy(Function):
+    @staticmethod
+    def forward(ctx, matrix, x):
+        ctx.save_for_backward(x, matrix @ x)
+        return (x * (matrix @ x)).sum(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, product = ctx.saved_tensors
+        return x @ (grad[:, None] * x.mT), 2 * product * grad
+
+
+class InBuffer(Function):
+    @staticmethod
+    def forward(ctx, x):
+        total = x.sum(-1, keepdim=True)
+        parts = torch.zeros_like(x)
+        parts[:] = x
+        parts.div_(total + 1e-5)
+        root = parts * total.sqrt()
+        ctx.save_for_backward(x, total)
+        return parts.copy_(root)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, total = ctx.saved_tensors
+        below = total + 1e-5
+        of_sum = (grad * x).sum(-1, keepdim=True)
+        slope = (0.5 / total.sqrt() - total.sqrt() / below) / below
+        return grad * total.sqrt() / below + of_sum * slope
+
+
+def order():
+    return torch.randn(3, 4), torch.tensor([2, 0, 3, 1]), torch.tensor([1, 3, 0, 2])
+
+
+def symmetric():
+    matrix = torch.randn(3, 3)
+    return matrix + matrix.mT, torch.randn(3, 2)
+
+
+def positive():
+    return (0.5 + torch.rand(3, 4),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [("Permuted", "order"), ("Energy", "symmetric"), ("InBuffer", "positive")],
+)
+def test_other_values_keep_the_kind_of_the_samples(
+    tmp_path: Path, name: str, calls: str
+) -> None:
+    """A permutation stays one, a symmetric matrix stays symmetric, and at the edge of the domain a gradient may be NaN."""
+    path = tmp_path / "sampled.py"
+    path.write_text(SAMPLED)
+    (meant,) = find_functions((f"{path}:{name}",)).meant
+    stated = Stated(samples=f"@{path}:{calls}")
+    questions = [Question(meant, function, stated) for function in meant.functions]
+    (verdict,) = judge(questions, sys.executable, LIMIT, 1)
+    assert verdict.failure is None
+    assert not [one.words for one in verdict.checks if one.status == "failed"]

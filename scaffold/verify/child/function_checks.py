@@ -35,7 +35,12 @@ from scaffold.verify.child.function_questions import (
     is_lost,
     needing,
 )
-from scaffold.verify.child.further_questions import other_values, values_by_differences
+from scaffold.verify.child.further_questions import (
+    STEP,
+    is_symmetric,
+    other_values,
+    values_by_differences,
+)
 from scaffold.verify.child.hand_written import PERMUTED, SEEDS, Subject, Weights
 from scaffold.verify.child.refusals import first_line, raised
 from scaffold.verify.child.shared_questions import questions_of
@@ -430,9 +435,8 @@ def check_values(subject: Subject) -> None:
             # `numbers` equals what was returned, but for NaNs: these alone differ.
             numbers = [torch.where(x.isnan(), 0, x) for x in returned]
             lost = any(bool(x.isnan().any()) for x in returned)
-            if lost and not exact and is_lost(subject.function, inputs):
-                where = words.format("no gradient, as autograd of the forward has none")
-                subject.note(where)
+            if lost and not exact and (reason := _undefined(subject, inputs)):
+                subject.note(words.format(f"no gradient, as {reason}"))
                 continue
             expected = subject.expected(inputs, contiguous) if exact else numbers
             compare(subject, inputs, returned, expected, words, exact=False)
@@ -449,6 +453,28 @@ def check_values(subject: Subject) -> None:
         subject.note(f"{words}, as backward clamps values, and forward does not")
 
 
+def _undefined(subject: Subject, inputs: Sequence[Any]) -> str:
+    """Return the reason why a gradient is no number; "" if it should be one."""
+    if is_lost(subject.function, inputs):
+        return "autograd of the forward has none"
+    for step in (STEP, -STEP):
+        # Towards one side, and towards the other: the weights are random, but the same.
+        moved = [
+            x.detach() + step * contiguous(x) if needs_gradient(x) else x
+            for x in inputs
+        ]
+        if not subject.takes(moved):
+            return "the forward is not defined on both sides"
+    return ""
+
+
+def is_permutation(value: Tensor) -> bool:
+    """Return whether a tensor has each whole number from 0 on once."""
+    numbers = value.flatten().sort().values
+    order = torch.arange(len(numbers))
+    return value.dtype == torch.long and torch.equal(numbers, order)
+
+
 def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     """Yield inputs with a row of zeros, equal to another input's, or left out by an argument such as `ignore_index`.
 
@@ -459,8 +485,11 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     for at, (name, value) in enumerate(pairs):
         if not (isinstance(value, Tensor) and value.ndim and len(value) > 1):
             continue
+        if value.ndim == 2 and is_symmetric(value):  # not with another row
+            continue
         # By words: values whose first row replaces that of the input. 0 twice is no permutation.
-        rows = {} if PERMUTED.fullmatch(name) else {"0": torch.zeros_like(value)}
+        is_order = PERMUTED.fullmatch(name) or subject.samples and is_permutation(value)
+        rows = {} if is_order else {"0": torch.zeros_like(value)}
         for other, x in pairs:
             alike = needs_gradient(x) and x.shape == value.shape
             if alike and x.dtype == value.dtype and x is not value:

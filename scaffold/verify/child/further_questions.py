@@ -417,11 +417,24 @@ def _large(checks: Any, inputs: Sequence[Any]) -> dict[int, Tensor]:
 
 
 def _replaced(inputs: Sequence[Any], changed: dict[int, Tensor]) -> tuple[Any, ...]:
-    """Return the inputs with some replaced, by position; a new one requires grad if the old one did."""
+    """Return the inputs with some replaced, by position; a new one requires grad if the old one did.
+
+    In place of a symmetric matrix stands one, as a formula may count on that: (new + new^T) / 2.
+    """
+
+    def kept(new: Tensor, old: Tensor) -> Tensor:
+        new = (new + new.mT) / 2 if is_symmetric(old) else new
+        return new.requires_grad_(old.requires_grad)
+
     return tuple(
-        changed[at].requires_grad_(x.requires_grad) if at in changed else x
-        for at, x in enumerate(inputs)
+        kept(changed[at], x) if at in changed else x for at, x in enumerate(inputs)
     )
+
+
+def is_symmetric(value: Tensor) -> bool:
+    """Return whether a tensor of real matrices with several rows equals its transpose."""
+    square = value.ndim > 1 and value.shape[-1] == value.shape[-2] > 1
+    return square and value.is_floating_point() and torch.equal(value, value.mT)
 
 
 def _is_at_kink(checks: Any, inputs: Sequence[Any], name: str) -> bool:

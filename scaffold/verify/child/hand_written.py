@@ -193,12 +193,13 @@ class Subject:
         """Return the value of the input `name` in the kind tried: in the dtype `self.dtype`, between 0.1 and 0.9 if `self.inside` says so.
 
         `most` is the largest rank of all inputs: tensors of fewer dims are parameters. A permutation gets its indices, a binary label 0
-        and 1.
+        and 1. The user's samples keep their indices and range.
         """
         if not isinstance(value, Tensor):
             # tanh stands for a function: for this one several tensors will do, too.
             return of_all if value is torch.tanh else value
-        if value.dtype == torch.long and PERMUTED.fullmatch(name) and value.ndim == 1:
+        is_order = value.ndim == 1 and PERMUTED.fullmatch(name) and not self.samples
+        if value.dtype == torch.long and is_order:
             return torch.arange(len(value)).roll(1)
         if not value.is_floating_point():
             return value
@@ -206,7 +207,7 @@ class Subject:
             return (value > 0).to(self.dtype)
         way, first = INSIDE.index(self.inside), name == self.names[0]
         # Of a complex kind, `inside` also says which are complex: all inputs, the first alone, or the others.
-        is_inside = (False, value.ndim < most, True)[way]
+        is_inside = (False, value.ndim < most, True)[way] and not self.samples
         is_complex = self.dtype.is_complex and (True, first, not first)[way]
         real = 0.1 + 0.8 * value.sigmoid() if is_inside else value
         if is_complex:
