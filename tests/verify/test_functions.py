@@ -474,6 +474,38 @@ class InBuffer(Function):
         return grad * total.sqrt() / below + of_sum * slope
 
 
+class Sparse(Function):
+    @staticmethod
+    def forward(ctx, sparse, x):
+        ctx.save_for_backward(sparse)
+        return sparse @ x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (sparse,) = ctx.saved_tensors
+        return None, sparse.t() @ grad
+
+
+class Sinc(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.where(x == 0, torch.ones_like(x), x.sin() / x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * (x * x.cos() - x.sin()) / (x * x)
+
+
+def plain(x):
+    return torch.sinc(x / torch.pi)
+
+
+def sparse():
+    return torch.randn(3, 3).to_sparse(), torch.randn(3, 2, requires_grad=True)
+
+
 def order():
     return torch.randn(3, 4), torch.tensor([2, 0, 3, 1]), torch.tensor([1, 3, 0, 2])
 
@@ -490,17 +522,37 @@ def positive():
 
 @pytest.mark.parametrize(
     ("name", "calls"),
-    [("Permuted", "order"), ("Energy", "symmetric"), ("InBuffer", "positive")],
+    [
+        *(("Permuted", "order"), ("Energy", "symmetric"), ("InBuffer", "positive")),
+        ("Sparse", "sparse"),
+    ],
 )
 def test_other_values_keep_the_kind_of_the_samples(
     tmp_path: Path, name: str, calls: str
 ) -> None:
-    """A permutation stays one, a symmetric matrix stays symmetric, and at the edge of the domain a gradient may be NaN."""
-    path = tmp_path / "sampled.py"
+    """A permutation stays one, a symmetric matrix symmetric, a sparse one itself; at the edge of the domain a gradient may be NaN."""
+    assert not failures_of(tmp_path, name, samples=calls)
+
+
+def test_a_gradient_is_no_nan_where_the_references_is_a_number(tmp_path: Path) -> None:
+    """Without a reference that is a note, as autograd of the forward gives a NaN, too."""
+    assert not failures_of(tmp_path, "Sinc")
+    (failed,) = failures_of(tmp_path, "Sinc", reference="plain")
+    assert failed.startswith("grad_x: not finite: nan")
+
+
+def failures_of(
+    directory: Path, name: str, samples: str = "", reference: str = ""
+) -> list[str]:
+    """What failed of a Function of SAMPLED."""
+    path = directory / "sampled.py"
     path.write_text(SAMPLED)
     (meant,) = find_functions((f"{path}:{name}",)).meant
-    stated = Stated(samples=f"@{path}:{calls}")
+    stated = Stated(
+        samples=f"@{path}:{samples}" if samples else None,
+        reference=f"{path}:{reference}" if reference else None,
+    )
     questions = [Question(meant, function, stated) for function in meant.functions]
     (verdict,) = judge(questions, sys.executable, LIMIT, 1)
     assert verdict.failure is None
-    assert not [one.words for one in verdict.checks if one.status == "failed"]
+    return [one.words for one in verdict.checks if one.status == "failed"]
