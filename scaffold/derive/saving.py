@@ -50,7 +50,6 @@ from scaffold.formula import (
 )
 from scaffold.formula.names import take
 from scaffold.primitives.calls import casts_like, rearranges
-from scaffold.primitives.python_values import METADATA
 from scaffold.spec import OpSpec, Output, TensorInput, leading
 from scaffold.spec.maths import NEEDS
 
@@ -124,7 +123,7 @@ class Origins(NamedTuple):
     described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> an output of the same shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely present
-    vectors: frozenset[str] = frozenset()  # vectors and scalars
+    vectors: frozenset[str] = frozenset()  # vectors and scalars, too small for a test
     incoming: IncomingGradients = PLAIN_GRADIENTS
 
 
@@ -147,7 +146,7 @@ def transfer(
     _refuse_changed(spec, data, place)
 
     def always(name: str, serves: frozenset[str]) -> bool:
-        """Return whether to save a tensor without a test of the gradients that read it."""
+        """Return whether to save a tensor without a test of the gradients that read it: most do, or it is a small vector."""
         return name in origins.vectors or is_for_most(spec, serves)
 
     tensors = (
@@ -589,22 +588,21 @@ class _Rewriter:
         return name in self.coming and name not in self.assigned
 
     def _saved_with(self, read: Read, serves: frozenset[str]) -> str | None:
-        """Return a saved tensor surely with the same shape (and dtype, device, if these are read); None without one.
+        """Return a saved tensor surely with the same shape, and of the same dtype if more is read; None without one.
 
-        It must be available wherever the line runs, for all gradients in `serves`.
+        It must be available wherever the line runs, for all gradients in `serves`. `Traits` have no device: all tensors
+        of an op are taken to be on one, except scalars, which PyTorch may take from the CPU; a sure scalar has no traits.
         """
-        own, facets = self.origins.traits.get(read.name), {*read.facets}
-        # An input or output, of the same shape all along.
-        steady = read.name not in self.assigned and not read.element
-        if own is None or not (steady and facets <= METADATA):
+        own = self.origins.traits.get(read.name)
+        # The traits are those of the forward, and of a whole tensor.
+        if own is None or read.name in self.assigned or read.element:
             return None
+        of_shape = set(read.facets) <= {"shape", "ndim"}
         for name, gradients in self.there.items():
             other = self.origins.traits.get(name)
-            alike = other is not None and other.shape == own.shape
-            # A dtype or a device is read as well.
-            if facets - {"shape", "ndim"}:
-                alike = other == own
-            if alike and serves <= gradients:
+            if other is None or not serves <= gradients:
+                continue
+            if other == own or of_shape and other.shape == own.shape:
                 return name
         return None
 

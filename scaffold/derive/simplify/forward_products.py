@@ -52,28 +52,25 @@ def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     one, two = make.products.of(a), make.products.of(b)
     whole = one.times(two) if rule == "mul" else one.over(two)
     for op, term in reversed(tuple(make.forward_products.items())):
-        if whole.holds(term):
-            found = _replaced(make, whole, op, term)
-        else:
-            found = _absorbed(make, whole, op, term)
+        reuse = _replaced if whole.holds(term) else _absorbed
+        found = reuse(make, whole, op, term)
         if found is not None and found.shape == shapes.broadcast(a.shape, b.shape):
             return found
     return None
 
 
-def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
-    """Return the product `whole` with the forward's `op` in place of its factors `term`, at the place of the first one."""
+def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op:
+    """Return the product `whole` with the forward's `op` in place of its factors `term`, at the place of the first one.
+
+    `whole` has them all. At least one stands above the line of a fraction, as in any product or quotient of tensors (`_factors`).
+    """
     rest = whole.without(term)
     if not rest.has_factors:
-        return (
-            op
-            if rest.number == 1
-            else make.products.op(Product(rest.number, (), (op,)))
-        )
+        return make.products.op(Product(rest.number, (), (op,)))
+    # What stands before the first factor of `term` is still there in `rest`.
     at = min(whole.tensors.index(item) for item in term.tensors)
     tensors = list(rest.tensors)
-    # Fewer factors may be left than stood before it.
-    tensors.insert(min(at, len(tensors)), op)
+    tensors.insert(at, op)
     return make.products.op(rest._replace(tensors=tuple(tensors)))
 
 
@@ -101,9 +98,7 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
         if not all(shapes.fits(item.shape, outer.shape) for item in factors):
             continue
         product = _replaced(make, inner.times(outside), op, term)
-        if product is None or product.shape != summed.shape:
-            continue
-        if product.kind != summed.kind:
+        if (product.shape, product.kind) != (summed.shape, summed.kind):
             continue
         reduced = make(outer.rule, product, *rest)
         left = whole.without(taken)
