@@ -473,14 +473,16 @@ def _leader(
 def _least_ranks(
     known: Sequence[Known], read: Sequence[Place], least: Mapping[str, int]
 ) -> dict[str, str]:
-    """Return rank tests for inputs with perhaps fewer dims than are cut off or read; `least` are ranks PyTorch enforces.
+    """Return rank tests for inputs with perhaps fewer dims than are cut off or read: `x.ndim < 2` for `x[*batch, T, D]`.
 
-    The `shape[:-2]` of `[D]` is (), the same as with no leading dims. `read` are places that conditions read; `cut`
-    counts, for each input, the dims that must exist behind its leading ones.
+    A tensor of shape `[D]` would pass without: its `shape[:-2]` is (), as of one without leading dims. `read` are places
+    that conditions read, `least` are ranks PyTorch enforces. `cut` has the number of dims an input must have behind its
+    leading ones.
     """
     cut: dict[str, int] = {}
     for place in read:
         if leading(place.dims) and place.axis is not None:
+            # Two for `shape[-2]`; none for `shape[0]`, before leading dims.
             cut[place.item.name] = max(-place.axis, cut.get(place.item.name, 0))
     for item in known:
         for part in _compared_leading(item, known):
@@ -489,6 +491,7 @@ def _least_ranks(
     return {
         name: f"{name}.ndim < {count}"
         for name, count in cut.items()
+        # Not for one dim: PyTorch decides on a call with a scalar.
         if count > max(1, least.get(name, 0))
     }
 
@@ -582,7 +585,7 @@ def _shown(dim: Dim, size: Place | int | None) -> str:
 
 def _runs(
     known: Known, others: Sequence[Known]
-) -> Iterator[tuple[Part, Part | Place | int | None]]:
+) -> Iterator[tuple[Part, Part | Place | int]]:
     """Yield the dims to test (`known.to_test`) with their required sizes; adjacent ones together, if adjacent in another input too.
 
     `y.shape[:2] != x.shape[:2]` is one test for two dims. Leading dims come first.
@@ -603,6 +606,7 @@ def _runs(
             runs.append([at])
     for run in runs:
         part, first = Part(Place(known.item, run[0]), len(run)), known.sizes[run[0]]
+        assert first is not None  # a dim without a required size is not tested
         if len(run) > 1 and isinstance(first, Place):
             yield part, Part(first, len(run))
         else:
@@ -637,7 +641,7 @@ def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
     )
 
 
-def _test(part: Part, required: Part | Place | int | None) -> str:
+def _test(part: Part, required: Part | Place | int) -> str:
     """Return the test of a part against the required sizes: `y.shape[0] != x.shape[0]`, `y.shape[:2] != x.shape[:2]`."""
     if isinstance(required, Part):
         return f"{part.shape} != {required.shape}"

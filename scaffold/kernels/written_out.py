@@ -4,7 +4,8 @@ In: an `OpSpec`. Out: the op with `F.layer_norm(x, ...)` as its formula, and wit
 both compute the same; a call with arguments that no formula stands for is left as it is.
 
 Words: a call is *bound* if the rule table knows it: its arguments are then *given* by name, as text; *steps* are assignments before a line,
-for values that a formula reads twice; the `Total` of an op is the mean or sum at its end.
+for values that a formula reads twice; the `Total` of an op is the mean or sum of everything at its end, and its *losses* are the numbers
+that this reduces, whatever the op is for.
 """
 
 import re
@@ -355,11 +356,12 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
 def _counts(spec: OpSpec, graph: Graph, node: Node) -> bool:
     """Return whether a divisor is `x.shape[0]` or arithmetic on sums of inputs without a gradient, like `mask.sum()`.
 
-    These are the same for all losses, so that a sum divided by one is their mean.
+    These are the same for all losses, so that a sum divided by one is their mean. The x must have as many dims as any input: the launch
+    of the kernel reads `shape[0]` of its first tensor instead, and a `weight[D]` has another one.
     """
-    longest = max(len(item.dims or ()) for item in spec.tensors)
-    whole = (item.name for item in spec.tensors if len(item.dims or ()) == longest)
-    if emit(node) in {f"{name}.shape[0]" for name in whole}:
+    most = max(len(item.dims or ()) for item in spec.tensors)
+    largest = (item.name for item in spec.tensors if len(item.dims or ()) == most)
+    if emit(node) in {f"{name}.shape[0]" for name in largest}:
         return True
     inputs = {x.name for x in spec.tensors} - {x.name for x in spec.differentiable}
 
