@@ -127,17 +127,16 @@ def _star_targets(
 ) -> slice | None:
     """Return the slice of targets filled by `*x.shape` in `b, t, n = *x.shape, 2`: here the first two.
 
-    None if the assignment cannot be split by `_split_star`: if not exactly one value has a star, if a value reads an assigned
-    name, or if the order of the values matters.
+    None if the assignment cannot be split by `_split_star`: if not exactly one value has a star, or it would fill no target; if a
+    target is no name, as in `v[0], n = *x.shape, 2`; if a value reads an assigned name, or the order of the values matters.
     """
     stars = [at for at, one in enumerate(values) if isinstance(one, ast.Starred)]
-    plain = all(isinstance(one, ast.Name) for one in targets)
+    if len(stars) != 1 or not all(isinstance(one, ast.Name) for one in targets):
+        return None
     # The star stands for this many values and one more.
     more = len(targets) - len(values)
-    if len(stars) != 1 or len(values) < 2 or more < 0 or not plain:
-        return None
     # `x, n = *x.shape, x.ndim`: the second of two assignments would read another x.
-    if names_in(targets) & names_in(values) or not is_pure(values):
+    if more < 0 or names_in(targets) & names_in(values) or not is_pure(values):
         return None
     return slice(stars[0], stars[0] + more + 1)
 

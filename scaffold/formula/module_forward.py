@@ -562,7 +562,7 @@ class _Converter:
         """Prepare to convert the methods of `owner`; `name` is its class name, or `Mlp.up` for a module inside `Mlp`."""
         self.owner, self.file, self.name, self.inputs = owner, file, name, inputs
         self.methods, self.init = _methods(owner), _init_of(owner)
-        self.attributes = dict(_attributes(owner, self.init))
+        self.attributes = _attributes(owner, self.init)
         self.own = frozenset(self.attributes)  # without those of inner modules
         # Of `__init__`, read by inner modules.
         self.arguments: dict[str, Attribute] = {}
@@ -1018,13 +1018,19 @@ def _rename_locals(
 
 
 def _attributes(
-    owner: ast.ClassDef, init: ast.FunctionDef | None, sizes: "_Sizes | None" = None
-) -> Iterator[tuple[str, Attribute]]:
-    """Yield the name of each attribute with the class's statements about it: in its body, and in `__init__`.
+    owner: ast.ClassDef, init: ast.FunctionDef | None
+) -> dict[str, Attribute]:
+    """Return the class's statements about each attribute, by its name: in its body, and in `__init__`."""
+    return _attributes_and_relations(owner, init)[0]
 
-    Of several assignments the last counts, but None only marks the attribute as possibly None. `sizes` names the sizes of
-    tensors. `unlike`: the module has been changed since its call, so it is marked as possibly None too: the call no longer
-    describes it.
+
+def _attributes_and_relations(
+    owner: ast.ClassDef, init: ast.FunctionDef | None
+) -> tuple[dict[str, Attribute], dict[str, str]]:
+    """Return the attributes of a class, and the relations between the sizes in their annotations: `{'dim_4': 'dim * 4'}`.
+
+    Of several assignments the last counts, but None only marks the attribute as possibly None. `unlike`: the module has
+    been changed since its call, so it is marked as possibly None too: the call no longer describes it.
     """
     found: dict[str, Attribute] = {}
     for item in owner.body:
@@ -1038,7 +1044,7 @@ def _attributes(
         {item.arg: item.annotation for item in parameters(given)} if given else {}
     )
     values = defaults(given) if given else {}
-    sizes = sizes or _Sizes(init)
+    sizes = _Sizes(init)
     changed = set(_changed(init)) if init else set[str]()
     last_value = dict[str, ast.expr]()
     for node in ast.walk(init) if init else ():
@@ -1059,7 +1065,8 @@ def _attributes(
                 optional=optional, annotation=facts.annotation or known.annotation
             )
     found.setdefault("training", Attribute(ast.Name("bool", ast.Load())))
-    yield from found.items()
+    # Each annotation has given its relations by now (`_Sizes.owned`).
+    return found, sizes.relations
 
 
 def _in_init_order(names: list[str], init: ast.FunctionDef | None) -> list[str]:
@@ -1173,13 +1180,11 @@ def size_relations(
 
     `dim_4` is the name given to the size `4 * dim`. `deep` counts the modules around this one.
     """
-    init = _init_of(owner)
-    sizes = _Sizes(init)
-    attributes = dict(_attributes(owner, init, sizes))
-    found = dict(sizes.relations)
+    attributes, found = _attributes_and_relations(owner, _init_of(owner))
     for name in attributes if deep < DEEPEST else ():
-        below = member_of(owner, attributes, name, file)
-        found |= size_relations(below, file, deep + 1) if below else {}
+        layer = member_of(owner, attributes, name, file)
+        # `dim_4` says the same in all modules: the sizes of inner ones are in the words of `owner`.
+        found |= size_relations(layer, file, deep + 1) if layer else {}
     return found
 
 
@@ -1202,7 +1207,7 @@ def constructor_names(owner: ast.ClassDef) -> tuple[str, ...]:
 
 def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
     """Return the attributes a class declares, not the ones of inner modules (`up_weight`)."""
-    return frozenset(dict(_attributes(owner, _init_of(owner))))
+    return frozenset(_attributes(owner, _init_of(owner)))
 
 
 def member_of(
@@ -1368,8 +1373,8 @@ def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, st
     reader.run("__init__")
     found |= {name: _only(texts) for name, texts in reader.made.items()}
     for touched in reader.touched:  # these parameters may be refilled
-        below = f"{touched}_" if touched else ""  # `up` touches `up_weight`, "" all
-        names = [name for name in found if name == touched or name.startswith(below)]
+        start = f"{touched}_" if touched else ""  # `up` touches `up_weight`, "" all
+        names = [name for name in found if name == touched or name.startswith(start)]
         found |= dict.fromkeys(names, OTHERWISE)
     # Last: a fill goes before whatever else touched the parameter.
     found |= {name: _only(texts) for name, texts in reader.filled.items()}
@@ -1399,7 +1404,7 @@ class _Starts(ast.NodeVisitor):
         self.methods = _methods(owner)
         init = _init_of(owner)
         self.methods |= {"__init__": init} if init else {}
-        self.attributes = dict(_attributes(owner, init))
+        self.attributes = _attributes(owner, init)
         self.running: list[str] = []
         self.tests: list[ast.expr] = []
         self.made: dict[str, set[str]] = {}
@@ -1519,11 +1524,11 @@ def _member_starts(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str
 
     `deep` counts the modules around this one, so that a module inside itself comes to an end.
     """
-    attributes = dict(_attributes(owner, _init_of(owner)))
+    attributes = _attributes(owner, _init_of(owner))
     found = dict[str, str]()
     for name in attributes:
-        below = member_of(owner, attributes, name, file)
-        inner = starts(below, file, deep + 1) if below else {}
+        layer = member_of(owner, attributes, name, file)
+        inner = starts(layer, file, deep + 1) if layer else {}
         found |= {f"{name}_{one}": start for one, start in inner.items()}
     return found
 

@@ -165,12 +165,12 @@ def _spec(
 def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
     """Return whether nobody chose a style: the op may then get a combined forward, which `derive` chooses if it is faster.
 
-    It is if the forward can save what the backward reads, so only under the policy `balanced`.
+    A combined forward is faster as it saves locals without returning them, so only under the policy `balanced`: under
+    `recompute` the op saves no locals.
     """
-    # A project's "setup-context" may be the default, so it counts as nobody's choice.
+    # A project's style is no choice for this op: "setup-context" may be the default, and "combined" stays anyway.
     stated = "style" in raw or configuration.style == "library"
-    # Forward mode needs a Function that torch.func accepts; a combined one is not
-    # accepted.
+    # Forward mode and kernels need the style `setup-context` (`_conflicts`).
     fixed = stated or raw.get("forward-ad", False) or raw.get("kernels")
     return not fixed and raw["save-policy"] == "balanced"
 

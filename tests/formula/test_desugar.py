@@ -38,6 +38,7 @@ CASES = [
     ("k, *b, n = 2, *x.shape, y.shape[0]", "k, *b, n = 2, *x.shape, y.shape[0]"),
     ("k, b, t, n = 2, *x.shape, y.shape[0]", "k = 2\nb, t = x.shape\nn = y.shape[0]"),
     ("b, t, n = *x.shape, b", "b, t, n = *x.shape, b"),
+    ("b, t = (*x.shape,)", "b, t = x.shape"),
     ("if t:\n    v[0], w = x\n", "if t:\n    v_part, w = x\n    v[0] = v_part"),
 ]
 

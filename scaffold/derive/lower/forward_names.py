@@ -11,12 +11,11 @@ call with several results is unpacked on one line, which names all of them. `her
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.op import Op
-from scaffold.formula import Assign, Graph, Node, Statement, rewritten
+from scaffold.formula import Assign, Graph, If, Node, Statement, rewritten
 
 
 class Place(NamedTuple):
@@ -65,7 +64,7 @@ def named_apart(
         if item is None:
             results = tuple(_changed(graph, node, change) for node in results)
         elif not _is_named_with_its_call(item, change):
-            lines.append(_renewed(graph, item, change))
+            lines.append(_with_names(graph, item, change))
     return forward._replace(statements=tuple(lines), results=results)
 
 
@@ -123,18 +122,19 @@ def _target(statement: Statement) -> str | None:
     return target.label if target is not None and target.kind == "name" else None
 
 
-def _renewed(graph: Graph, item: Statement, change: Mapping[Node, str]) -> Statement:
-    """Return a statement with the expressions in `change` replaced by their names; the target stays as it is."""
+def _with_names(graph: Graph, item: Statement, change: Mapping[Node, str]) -> Statement:
+    """Return a statement with the expressions in `change` replaced by their names, but no target: `h[0] = h[0].exp()` -> `h[0] = a.exp()`."""
     if isinstance(item, Assign):
         return replace(item, value=_changed(graph, item.value, change))
-    # An `if`: its test, and all statements inside.
-    return rewritten(graph, (item,), partial(_name, graph, change))[0]
+    body = tuple(_with_names(graph, line, change) for line in item.body)
+    orelse = tuple(_with_names(graph, line, change) for line in item.orelse)
+    return If(_changed(graph, item.test, change), body, orelse, item.comments)
 
 
 def _changed(graph: Graph, node: Node, change: Mapping[Node, str]) -> Node:
-    """Return an expression with values replaced by their names; `change` has the name of each expression."""
-    return graph.rewrite(node, partial(_name, graph, change))
+    """Return an expression with those in `change` replaced by their names, the largest ones where one is within another."""
 
+    def named(part: Node) -> Node | None:
+        return graph.name(change[part]) if part in change else None
 
-def _name(graph: Graph, change: Mapping[Node, str], node: Node) -> Node | None:
-    return graph.name(change[node]) if node in change else None
+    return graph.rewrite(node, named)

@@ -218,8 +218,9 @@ def check_case(
     refused = refusal(checks, case, layout)
     if refused.words:
         run.skipped.append(title)
-        if not (case.further or words and checks.CONTIGUOUS):  # as of `x.view(-1)`
-            run.refusals.append((case.name, refused))  # others may be refused
+        may_be_refused = case.further or words and checks.CONTIGUOUS  # `x.view(-1)`
+        if not may_be_refused:
+            run.refusals.append((case.name, refused))
         return
     inputs = make_inputs(checks, case, layout)
     run.cases += 1
@@ -241,18 +242,17 @@ def check_case(
             continue  # the needed input is absent
         fault = _attempt(partial(judge, inputs), "backward")
         run.cases += 1
-        if fault is not None and fault.raised and _is_no_fault(checks, case, fault):
-            silent = run.notes or _has_another_number(case) and fault.subject == OWN
-            run.notes += [] if silent else _note(checks, case, fault, inputs)
-            return  # one note is enough, and none for PyTorch's error of another `dim`
-        if noted := _only_noted(checks, case, inputs, fault):
-            run.notes += [] if run.notes else _note(checks, case, noted, inputs)
-            return
-        if fault is not None:
+        if fault is None:
+            run.proven = run.proven or _have_elements(inputs)
+            continue
+        noted = _only_noted(checks, case, inputs, fault)
+        if noted is None:
             fault = _due_to_layout(checks, case, layout, needs, fault, judge)
             run.failure = _failure(checks, fault, title, inputs, needs)
-            return
-        run.proven = run.proven or _have_elements(inputs)
+        # One note is enough, and none if PyTorch's own backward refuses another `dim`.
+        elif not (noted.subject == OWN and _has_another_number(case)):
+            run.notes = run.notes or [_note(checks, case, noted, inputs)]
+        return
 
 
 def _due_to_layout(
@@ -296,14 +296,20 @@ def ask_further(checks: Any, run: Run) -> None:
 
 
 def _only_noted(
-    checks: Any, case: Case, inputs: Sequence[Any], fault: Fault | None
+    checks: Any, case: Case, inputs: Sequence[Any], fault: Fault
 ) -> Fault | None:
-    """Return the finding if it is to be noted instead of reported; None if it is a failure, or if nothing was found.
+    """Return the finding if it is noted and fails no op, since the call decides nothing; None if it is a failure of the op.
 
-    Noted: the call is outside the forward's domain; or finite differences confirm the op, not autograd, in a case beyond the generated tests.
+    An exception is noted if a shape in the call was a guess of ours, the reference's backward raises too, a matrix has no inverse, or a dim
+    of fixed size was set to 1. A wrong gradient is noted if the call is outside the forward's domain, or finite differences confirm the op,
+    not autograd, in a case beyond the generated tests.
     """
-    if fault is None or fault.raised:
-        return None
+    if fault.raised:
+        if case.guessed or fault.subject in (OWN, ORIGINAL_OWN):
+            return fault
+        singular = fault.words.startswith(SINGULAR)
+        excused = case.further and (singular or is_bound(checks, case))
+        return fault if excused else None
     if is_outside(checks, case, inputs):
         return fault
     if not case.further or not _is_pytorch_wrong(checks, inputs):
@@ -340,17 +346,6 @@ OWN = "PyTorch's own backward"
 ORIGINAL_OWN = "its own backward"
 
 
-def _is_no_fault(checks: Any, case: Case, fault: Fault) -> bool:
-    """Return whether an exception in the backward is no fault of the op.
-
-    The shape was a guess of ours, the reference's backward raises too, a matrix has no inverse, or a dim of fixed size was set to 1.
-    """
-    singular = case.further and fault.words.startswith(SINGULAR)
-    if case.guessed or singular or fault.subject in (OWN, ORIGINAL_OWN):
-        return True
-    return case.further and is_bound(checks, case)
-
-
 def _failure(
     checks: Any, fault: Fault, title: str, inputs: Sequence[Any], needs: Needs
 ) -> dict[str, Any]:
@@ -364,13 +359,13 @@ def _failure(
     }
 
 
-def _note(checks: Any, case: Case, fault: Fault, inputs: Sequence[Any]) -> list[str]:
-    """Return a note on an unsupported or undecided call, as a list of one; if its shapes were guessed, with advice to declare them."""
+def _note(checks: Any, case: Case, fault: Fault, inputs: Sequence[Any]) -> str:
+    """Return a note on an unsupported or undecided call; if its shapes were guessed, with advice to declare them."""
     call = describe(value_names(checks, len(inputs)), inputs)
     # It is the op that fails, not PyTorch's own backward, or that of the adopted Function.
     ours = fault.subject not in (OWN, ORIGINAL_OWN)
     mend = "; declare the shapes" * (case.guessed and ours)
-    return [f"not for {call}: {fault.subject} {fault.words}{mend}"]
+    return f"not for {call}: {fault.subject} {fault.words}{mend}"
 
 
 def _attempt(call: Callable[[], Fault | None], subject: str) -> Fault | None:

@@ -234,7 +234,8 @@ def compared_tangents(
     ]
     if not any(tangent is not None for tangent in tangents):
         return []
-    actual = pushed(checks.OPERATOR, given, tangents)  # this may raise
+    # What the op raises here is a finding of the caller's (`checking._attempt`).
+    actual = pushed(checks.OPERATOR, given, tangents)
     expected = _expected(checks.REFERENCE, given, tangents)
     if expected is None:
         return []
