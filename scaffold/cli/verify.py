@@ -378,7 +378,7 @@ def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
         for item in found:
             runs = item.test is not None and item.there
             report = next(reports) if runs else None
-            line.clear(done=runs)
+            line.clear(ended=1 if runs else 0)
             yield Proof(item, report)
     finally:
         line.clear()
@@ -404,9 +404,9 @@ class _Line:
             text = bar(self.done, self.files, said) if self.files > 1 else said
             typer.echo(f"\r{text}", nl=False, err=True)
 
-    def clear(self, done: bool = False) -> None:
-        """Clear the line, to print a result in its place."""
-        self.done += done
+    def clear(self, ended: int = 0) -> None:
+        """Clear the line, to print a result in its place; so many more files have ended."""
+        self.done += ended
         if self.shown:
             self.tests = -1
             typer.echo("\r\033[K", nl=False, err=True)

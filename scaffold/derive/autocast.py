@@ -30,7 +30,7 @@ from scaffold.formula import (
     nodes,
 )
 from scaffold.primitives import Facts, built_in_primitives
-from scaffold.primitives.calls import facts_of_call, is_whole, moves
+from scaffold.primitives.calls import facts_of_call, is_discrete, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
 
 # Calls of these compute no tensor, or one that autocast leaves alone (`x.max()`).
@@ -205,6 +205,6 @@ def _is_integer(node: Node, names: Collection[str]) -> bool:
             return all(arg.label.isdigit() or _is_integer(arg, names) for arg in args)
         case Node("call"):
             word, operands = callee(node) or "", _operands(node)
-            kept = moves(word) and bool(operands) and _is_integer(operands[0], names)
-            return kept or is_whole(word)
+            moved = moves(word) and bool(operands) and _is_integer(operands[0], names)
+            return moved or is_discrete(word)
     return False

@@ -18,8 +18,8 @@ from typing import Literal
 from scaffold.formula.definitions import dotted_name
 from scaffold.primitives.calls import (
     has_shape,
+    is_discrete,
     is_mask,
-    is_whole,
     kinds,
     mask_positions,
 )
@@ -131,7 +131,7 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
 def _of_word(word: str) -> Elements:
     """Return the kind of elements a dtype, or a cast to it, says: "int" for `int64` and `long`."""
     word = word.removeprefix("u").rstrip("0123456789")  # `uint8` -> `int`
-    return "bool" if is_mask(word) else "int" if is_whole(word) else ""
+    return "bool" if is_mask(word) else "int" if is_discrete(word) else ""
 
 
 def _dtype(node: ast.expr) -> str:

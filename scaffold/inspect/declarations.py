@@ -20,7 +20,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.trial_inputs import CODES, NUMERIC, USUAL_VALUES
-from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
+from scaffold.primitives.calls import is_discrete, is_mask, takes_index, takes_mask
 from scaffold.spec.names import check_name
 
 TYPES = {"int", "float", "bool", "str"}
@@ -236,7 +236,7 @@ def _is_index(facts: Facts, name: str) -> bool:
     return any(
         isinstance(item.node, ast.Call)
         and isinstance(item.node.func, ast.Attribute)
-        and is_whole(item.node.func.attr)
+        and is_discrete(item.node.func.attr)
         and not is_mask(item.node.func.attr)
         for item in facts.outputs
     )

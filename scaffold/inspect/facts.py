@@ -282,20 +282,18 @@ class Facts:
         values = self.values(method)
         count = how_many(values, node, step)
         shown = node
-        while isinstance(shown, ast.Name):
-            found = method.flow.sole_value(shown.id, step)
-            # Without a count the value may have grown since: its text does not list all.
-            if found is None or count is None:
-                break
-            if not isinstance(found[0], ast.Tuple | ast.Name):
+        # Without a count the value may have grown since: its text does not list all.
+        while count is not None and isinstance(shown, ast.Name):
+            found = method.flow.sole_value(shown.id, step)  # at an earlier step
+            if found is None or not isinstance(found[0], ast.Tuple | ast.Name):
                 break
             shown, step = found
         elements = _elements(shown)
         if elements is not None:
             return Returned(step, tuple(elements), count, node)
         # One value that is no tuple: `return y`.
-        single = shown is not None and count == 1
-        return Returned(step, (shown,) if single and shown else None, count, node)
+        single = (shown,) if shown is not None and count == 1 else None
+        return Returned(step, single, count, node)
 
     @cached_property
     def gradients(self) -> tuple[Returned, ...]:

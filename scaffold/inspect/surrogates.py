@@ -18,7 +18,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.pure_torch import reached
 from scaffold.inspect.trial_inputs import CODES
 from scaffold.inspect.vocabulary import creates
-from scaffold.primitives.calls import draws_random, has_memory, is_constant, is_whole
+from scaffold.primitives.calls import draws_random, has_memory, is_constant, is_discrete
 
 # Calls that pass a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
@@ -74,7 +74,7 @@ def _is_constant(name: str) -> bool:
 def _rounds(facts: Facts, node: ast.AST) -> bool:
     """Return whether a node is a call with steps and values of the tensor's own type: `x.round()`, not `x.argmax()`."""
     name = torch_call(node, facts.names) or method_call(node, facts.names)
-    return _is_constant(name) and not is_whole(name)
+    return _is_constant(name) and not is_discrete(name)
 
 
 def _is_no_value(node: ast.expr) -> bool:

@@ -122,7 +122,6 @@ class Printer:
         given = [x for x in words if x in texts and not _names_in([x]) & self.computed]
         self.complements = {x: fresh(words[x], self.taken) for x in given}
         self.taken |= {*self.complements.values()}
-        # Triton would divide a number by the row's size in float32.
         self.shares = {x for x in texts - {*given} if x.endswith(over)}
         self.rounded = {x for value in self.every for x in self._rounded(value)}
 
@@ -135,15 +134,16 @@ class Printer:
         if (known := self.named.get(_key(value))) is not None:
             return _parsed(known)
         match value:
+            # A number divided by the row's size, in the kernel's dtype: Triton would take float32.
             case Number(text) if text in self.shares:
                 width = _parsed(f"tl.cast({self.program.width}, {self.own.DTYPE})")
                 return _filled(
                     _parsed(text), self.constants | {self.program.width: width}
                 )
             case Name(text) | Number(text):
-                return _filled(
-                    _parsed(self.complements.get(text, text)), self.constants
-                )
+                # `1 - alpha` is a parameter of the kernel, if it is one of `complements`.
+                written = self.complements.get(text, text)
+                return _filled(_parsed(written), self.constants)
             case Column():
                 return _parsed(self.own.cols)
             case Reduce():

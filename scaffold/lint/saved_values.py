@@ -23,7 +23,7 @@ from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Edit, span
 from scaffold.lint.questions import ATTRIBUTES, inserted_first
-from scaffold.primitives.calls import is_constant, is_whole
+from scaffold.primitives.calls import is_constant, is_discrete
 
 
 def outputs_on_ctx(facts: Facts, saver: Method) -> Iterator[Kept]:
@@ -79,7 +79,7 @@ def _is_whole(node: ast.expr | None) -> bool:
     if isinstance(node, ast.Compare):
         return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return is_whole(node.func.attr) or _is_whole(node.func.value)
+        return is_discrete(node.func.attr) or _is_whole(node.func.value)
     return False
 
 
@@ -165,7 +165,7 @@ def carries_gradient(
         name = torch_call(node, facts.names) or method_call(node, facts.names)
         # A detached value has the input's values all the same, and AF07 is to see it.
         if name != "detach" and (
-            is_constant(name) or is_whole(name) or creates(name) or is_metadata(node)
+            is_constant(name) or is_discrete(name) or creates(name) or is_metadata(node)
         ):
             return False
         # `x.exp()` depends on x; of `torch.exp(x)` the owner is a module, which carries nothing.

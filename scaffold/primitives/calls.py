@@ -175,7 +175,7 @@ def is_made_of_numbers(word: str) -> bool:
 
 
 @cache
-def is_whole(word: str) -> bool:
+def is_discrete(word: str) -> bool:
     """Return whether a call always returns integers or booleans."""
     return _always(word, lambda facts: {*facts.kinds} <= {"int", "bool"})
 

@@ -187,17 +187,18 @@ def _has_branches(forward: Formula) -> bool:
 
 
 def enlarged(spec: OpSpec) -> tuple[str, ...]:
-    """Return the differentiable inputs to try with larger values: the tests' may stay within a limit, of a clamp for instance."""
-    several = spec.samples is not None or any(item.variadic for item in spec.tensors)
-    limits = any(
-        node.kind == "call" and may_be(node.args[0].label, "limited")
-        for node in _nodes(spec)
-    )
-    return tuple(
-        item.name
-        for item in spec.differentiable
-        if limits and not several and item.dtype == "float" and item.domain == "normal"
-    )
+    """Return the differentiable inputs to try with larger values: the tests' may stay within a limit, of a clamp for instance.
+
+    () for an op with `samples`, as its calls are the user's choice; and for one with a variadic input, as tests find the value to
+    enlarge by the place of its name among the inputs, where such an input has several values.
+    """
+    if spec.samples is not None or any(item.variadic for item in spec.tensors):
+        return ()
+    callees = (node.args[0] for node in _nodes(spec) if node.kind == "call")
+    if not any(may_be(callee.label, "limited") for callee in callees):
+        return ()
+    normal = [item for item in spec.differentiable if item.domain == "normal"]
+    return tuple(item.name for item in normal if item.dtype == "float")
 
 
 def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:

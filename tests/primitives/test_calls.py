@@ -21,11 +21,11 @@ from scaffold.primitives.calls import (
     functions,
     has_memory,
     is_constant,
+    is_discrete,
     is_in_place,
     is_mask,
     is_one_tensor,
     is_several_tensors,
-    is_whole,
     kinds,
     may_be,
     may_be_argument,
@@ -153,7 +153,7 @@ def test_zero_gradients_that_autograd_records() -> None:
 
 
 def test_a_word_that_nobody_knows_is_nothing() -> None:
-    for ask in (is_one_tensor, is_constant, is_whole, is_mask, may_share_memory):
+    for ask in (is_one_tensor, is_constant, is_discrete, is_mask, may_share_memory):
         assert not ask("no_such_thing")
 
 
@@ -179,8 +179,8 @@ def test_what_changes_no_element(word: str) -> None:
 
 def test_kinds() -> None:
     assert is_mask("isnan") and is_mask("greater") and not is_mask("argmax")
-    assert is_whole("argmax") and is_whole("gt") and is_whole("nonzero")
-    assert not is_whole("amax") and not is_whole("zeros_like")
+    assert is_discrete("argmax") and is_discrete("gt") and is_discrete("nonzero")
+    assert not is_discrete("amax") and not is_discrete("zeros_like")
 
 
 KINDS: list[tuple[str, Callable[[Tensor], Tensor]]] = [

@@ -304,10 +304,12 @@ def item_of(
 
 def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
     """Return the shape of a part of a tensor split along a dim: `unbind` removes the dim, `chunk` and `split` shorten it."""
-    x, dim, several = op.args[0], literal(op.args[-1]), op.args[1:-1]
+    # Of `unbind(x, dim)`, and of `chunk(x, count, dim)` or `split(x, lengths, dim)`.
+    x, *count_or_lengths, dim_op = op.args
+    dim = literal(dim_op)
     if not isinstance(dim, int):
         return None
-    if not several:  # each part is at one index
+    if not count_or_lengths:  # each part is at one index
         return shapes.reduced(x.shape, (dim,), False)
     whole = shapes.size(x.shape, dim)
     if whole is None:

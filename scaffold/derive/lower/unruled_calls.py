@@ -19,8 +19,8 @@ from scaffold.formula import Graph, Node, is_of_module, keywords
 from scaffold.primitives.calls import (
     changed_tensors,
     draws_random,
+    is_discrete,
     is_made_of_numbers,
-    is_whole,
     kinds,
     may_be_argument,
     name_alone,
@@ -105,7 +105,9 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     name = node.args[0].label
     first = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
-    whole = dtype is None and (is_whole(name) or _is_made_of_ints(program, name, first))
+    whole = dtype is None and (
+        is_discrete(name) or _is_made_of_ints(program, name, first)
+    )
     kind: Kind = "int" if whole else "real"
     # `dtype=torch.long` is known by its name, `dtype=x.dtype` by what is noted of it (below).
     kind = DTYPES.get(dtype.label, kind) if dtype is not None else kind

@@ -22,7 +22,8 @@ DERIVATIVES = ("backward", "vjp", "jvp")
 # With symbolic it stands for an operator of ONNX, never differentiated.
 OTHER_USES = (*DERIVATIVES, "symbolic")
 
-WHOLE = re.compile(r"\b(Bool|Byte|Char|Int|Long|Short)Tensor\(")
+# Tensors without a fraction, and so without a gradient: `torch.LongTensor([0, 1])`.
+INTEGERS = re.compile(r"\b(Bool|Byte|Char|Int|Long|Short)Tensor\(")
 
 
 @for_own("forward")
@@ -56,8 +57,9 @@ def _has_gradient(facts: Facts, forward: Method, node: ast.expr, at: Step) -> bo
     bindings = forward.flow.bindings.items()
     sole = {name: b[0] for name, b in bindings if len(b) == 1 and b[0].element is None}
     known = {name: bound.value for name, bound in sole.items() if bound.value}
-    whole = elements_of(node, known) or WHOLE.search(ast.unparse(node))
-    return facts.values(forward).is_tensor(node, at) and not whole
+    # `elements_of` gives "" for floats.
+    discrete = elements_of(node, known) or INTEGERS.search(ast.unparse(node))
+    return facts.values(forward).is_tensor(node, at) and not discrete
 
 
 RULE = Rule(
