@@ -6,7 +6,7 @@ the gradients, and one of further questions (`stub_questions`):
     def scale_arguments(): return [(tensor(3, 4), 0.5)]        def scale_asked(case): return Asked(load("Scale").apply, ...)
     def test_scale_gradients(case, needed): ...                def test_scale_in_training(case, question): ...
 
-Words: a test is *ready* if the text states all arguments, *tried* if it takes the first of several guesses (`choices`) that fit,
+Words: a test is *ready* if the text states all arguments, *tried* if it takes those of several guesses (`choices`) that fit,
 *waiting* if it is skipped until the user writes what it *needs*; *recorded* arguments are of calls in the project's own tests;
 *rough* is a surrogate, a gradient meant to differ from the derivative; *stem* is the name for a Function in the file, `scale`.
 
@@ -186,10 +186,19 @@ def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
     yield ("\n\n" + _asked(facts, stem, call))
     rough = not call.waits and is_rough(facts)
     yield from _head(call, stem, "shapes" if rough else "gradients", _subsets(call))
-    yield from _body(stem, call, rough)
+    if call.choices:
+        yield "    def question(asked: Asked) -> None:"
+        yield from (f"    {line}" for line in _body(call, rough))
+        yield f"\n    ask_each({stem}_asked(), question)"
+    else:
+        yield f"    asked = {stem}_asked(case)"
+        yield from _body(call, rough)
     asked = f"[{', '.join(questions_of(facts, rough, compiled))}]"
     yield from _head(call, stem, "in_training", ("question", asked, "Question"))
-    yield f"    question({_asked_call(stem, call)})"
+    if call.choices:
+        yield f"    ask_each({stem}_asked(), question)"
+    else:
+        yield f"    question({stem}_asked(case))"
 
 
 def _head(
@@ -198,7 +207,7 @@ def _head(
     """Yield the decorators and the `def` line of a test; `parameter` is the name, the values and the type of its parameter.
 
     The test is `test_{stem}_{what}`, skipped if it waits for arguments. It has a parameter `case` too, the number of a call, unless
-    arguments are guessed: then the first that fit are the case.
+    arguments are guessed: then those that fit are the cases.
     """
     name, values, kind = parameter
     yield from ("", "")
@@ -212,24 +221,16 @@ def _head(
     yield f"def test_{stem}_{what}({', '.join(parameters)}) -> None:"
 
 
-def _asked_call(stem: str, call: Call) -> str:
-    """Return the test's call of the function that `_asked` writes: `scale_asked(case)`."""
-    return f"{stem}_asked({'' if call.choices else 'case'})"
-
-
 def _asked(facts: Facts, stem: str, call: Call) -> str:
     """Return the text of the test file's function to make an `Asked`, the object of all questions: `scale_asked(case)`.
 
-    That has the arguments and what the questions must know of the Function: `changed`, it changes an input in place; `searched`, its
-    arguments are found by trying; `limits`, arguments that clamp; `further`, other values of arguments.
+    Of guessed arguments it makes one for each of the shapes that fit: `scale_asked()`. It has the arguments and what the questions
+    must know of the Function: `changed`, it changes an input in place; `searched`, its arguments are found by trying; `limits`,
+    arguments that clamp; `further`, other values of arguments.
     """
     names = [item.name or f"argument {place}" for place, item in enumerate(call.given)]
-    parameter, case = "case: int", "case"
-    if call.choices:
-        needs = call.needs or "other shapes"  # for the skip, if no guess fits
-        parameter, case = "", f"fitting(apply, {stem}_arguments, {needs!r})"
     function = f"load({facts.function.qualname!r})"
-    given = f"apply, {stem}_arguments, {case}, {', '.join(names)!r}, {function}"
+    given = f"apply, {stem}_arguments, case, {', '.join(names)!r}, {function}"
     # None, unknown, counts as changed, too.
     if facts.marked("mark_dirty") != frozenset():
         given += ", changed=True"
@@ -238,11 +239,12 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
     given += f", limits={limits}" if limits else ""
     further = [] if call.recorded else _further(facts, call.given)
     given += f", further={further}" if further else ""
-    return (
-        f"def {stem}_asked({parameter}) -> Asked:\n"
-        f"    apply = {_callee(facts)}\n"
-        f"    return Asked({given})"
-    )
+    head, made = f"def {stem}_asked(case: int) -> Asked:", f"Asked({given})"
+    if call.choices:
+        needs = call.needs or "other shapes"  # for the skip, if no guess fits
+        head = f"def {stem}_asked() -> list[Asked]:"
+        made = f"[{made} for case in fitting(apply, {stem}_arguments, {needs!r})]"
+    return f"{head}\n    apply = {_callee(facts)}\n    return {made}"
 
 
 def _further(facts: Facts, given: Sequence[Argument]) -> list[tuple[str, Any]]:
@@ -279,7 +281,7 @@ def _cases(stem: str, call: Call) -> str:
     """
     comma = "," if len(call.given) == 1 else ""
     if call.choices:
-        doc = "Arguments of several shapes: the first that fit are used, the right ones go in their place."
+        doc = "Arguments of several shapes: those that fit are used, the right ones go in their place."
         shown = [_tried(way, shapes) for way, shapes in call.choices]
     elif call.recorded:
         doc = "Arguments laid out as in recorded calls, with values of a fixed seed."
@@ -371,9 +373,8 @@ def _wrapper(function: Function) -> str:
     return ""
 
 
-def _body(stem: str, call: Call, rough: bool) -> Iterator[str]:
-    """Yield the lines of the test of gradients; `rough` ones are surrogates, so they are only asked to be finite."""
-    yield f"    asked = {_asked_call(stem, call)}"
+def _body(call: Call, rough: bool) -> Iterator[str]:
+    """Yield the lines that ask for gradients; `rough` ones are surrogates, so they are only asked to be finite."""
     yield "    given = asked.inputs(needs=[asked.names[place] for place in needed])"
     # A case that leaves an optional tensor out may leave out the one to differentiate by.
     if not call.choices and call.cases > 1:
@@ -411,15 +412,16 @@ def tensor(*shape: int) -> torch.Tensor:
 '''
 FITTING = '''
 
-def fitting(apply: Callable[..., Any], make: Callable[[], list[tuple[Any, ...]]], needs: str) -> int:
-    """Which arguments forward and backward take, else forward; skip where it takes none.
+@cache
+def fitting(apply: Callable[..., Any], make: Callable[[], list[tuple[Any, ...]]], needs: str) -> list[int]:
+    """The first arguments that forward and backward take, else forward, and a few of other shapes; skip where it takes none.
 
     Shapes may broadcast by chance. So those whose output has more dims than any input come second; and a gradient of another shape
     than its input counts only if forward takes twice the sizes, too. Of one element a gradient has any shape: that comes last.
     """
     torch.manual_seed(0)
-    reason, ranked = "", []
-    for case, given in enumerate(make()):
+    made, reason, ranked = make(), "", []
+    for case, given in enumerate(made):
         copies = [x.clone() if isinstance(x, Tensor) else x for x in given]
         rank = 4
         try:
@@ -433,12 +435,13 @@ def fitting(apply: Callable[..., Any], make: Callable[[], list[tuple[Any, ...]]]
             reason = f"{type(error).__name__}: {error}".split("\\n")[0]
             chance = "invalid gradient" in reason and not takes_twice(apply, given)
             rank = 4 if chance or "non-complex" in reason else rank
-        if not rank:
-            return case
         ranked.append((rank, case))
-    if min(ranked)[0] == 4:
+    rank, first = min(ranked)
+    if rank == 4:
         pytest.skip(f"needs {needs}: nothing that was tried fits ({reason})")
-    return min(ranked)[1]
+    fits = [case for rank, case in ranked if not rank]
+    others = of_other_shapes(made[first], [made[case] for case in fits])
+    return [first, *(fits[at] for at in others)]
 
 
 def takes_twice(apply: Callable[..., Any], given: tuple[Any, ...]) -> bool:
@@ -448,6 +451,24 @@ def takes_twice(apply: Callable[..., Any], given: tuple[Any, ...]) -> bool:
     except Exception:
         return False
     return True
+
+
+# These questions try further shapes themselves.
+RESHAPING = {"other_ranks", "other_sizes", "empty_inputs"}
+
+
+def ask_each(several: list["Asked"], question: "Question") -> None:
+    """Ask of each of the shapes that fit; a failure names them."""
+    for place, asked in enumerate(several[:1] if question.__name__ in RESHAPING else several):
+        try:
+            question(asked)
+        except pytest.skip.Exception:
+            if not place:
+                raise
+        except (Exception, pytest.fail.Exception) as error:
+            pairs = zip(asked.names, asked.inputs())
+            call = ", ".join(f"{name} {tuple(x.shape)}" for name, x in pairs if isinstance(x, Tensor))
+            raise AssertionError(f"called with {call}: {error}") from error
 '''
 RECORDED = '''
 
@@ -514,7 +535,7 @@ def write_stub(
     texts = [FITTING] * ("fitting(" in body)
     # Behind a comma, or first in its row; `my_recorded(x)` is another function.
     texts += [RECORDED] * (" recorded(" in body or "(recorded(" in body)
-    asked = definitions(questions, f"{ASKED}\n{body}")
+    asked = definitions(questions, "\n".join([*texts, ASKED, body]))
     head = HEAD.format(module=source.module, path=_path(source))
     parts = [head, *texts, ASKED, asked, body]
     text = "\n\n\n".join(part.strip("\n") for part in parts)

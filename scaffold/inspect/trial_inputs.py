@@ -218,9 +218,10 @@ CODES = re.compile(
 )
 WEIGHT = re.compile(r"(^|_)(w|weight|kernel|filter)s?\d*$", re.IGNORECASE)
 BIAS = re.compile(r"(^|_)(b|bias)\d*$", re.IGNORECASE)
-# Shapes of layers, by role: linear, square linear, convolution.
+# Shapes of layers, by role: linear, of batches, square, convolution.
 LAYERS: tuple[dict[str, Shape], ...] = (
     {"input": (3, 4), "weight": (5, 4), "bias": (5,)},
+    {"input": (2, 3, 4), "weight": (5, 4), "bias": (5,)},
     {"input": (3, 4), "weight": (4, 4), "bias": (4,)},
     {"input": (2, 3, 6, 6), "weight": (4, 3, 3, 3), "bias": (4,)},
 )
@@ -236,6 +237,7 @@ LEADING: tuple[tuple[Shape, Shape], ...] = (
     ((3, 4), (4, 5)),
     ((2, 3, 4), (2, 4, 5)),
     ((2, 3, 4, 4), (3,)),
+    ((3, 4), (5, 4)),
 )
 
 

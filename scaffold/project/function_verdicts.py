@@ -27,6 +27,7 @@ from scaffold.inspect.declared_inputs import (
 )
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.surrogates import says_so
+from scaffold.inspect.trial_inputs import shapes_for, with_vectors
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import Meant, dotted
 from scaffold.project.specification import read_options
@@ -179,7 +180,7 @@ def _request(
     facts, path = Facts(function, meant.module), meant.path
     problems: list[ScaffoldError] = []
     rendered: list[Verification] = []
-    names = _names(facts, stated)
+    names, declared = _names(facts, stated), bool(stated.inputs or stated.samples)
     for way in ways:
         try:
             rendered.append(_rendered(*way))
@@ -200,7 +201,8 @@ def _request(
         arguments=other_arguments(facts, ways_to_declare(facts)[-1]),
         surrogate_stated=says_so(facts),
         searched=searched,
-        declared=bool(stated.inputs or stated.samples),
+        shapes=() if declared else (*with_vectors(names), *shapes_for(names)),
+        declared=declared,
         compiled=stated.compiled,
         questions=op_testing_draft(PLAIN),
     )

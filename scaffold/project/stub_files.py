@@ -14,6 +14,7 @@ from scaffold.spec import Import
 ALSO = (
     Import("importlib", "import_module"),
     Import("operator", "attrgetter"),
+    Import("functools", "cache"),
     Import("functools", "partial"),
     Import("contextlib", "suppress"),
     Import("inspect", "unwrap"),

@@ -117,6 +117,7 @@ class HandWritten(NamedTuple):
     surrogate_stated: bool  # the gradient is no derivative, by its text
     declared: bool  # its inputs are as the user says
     searched: bool  # the shapes of its inputs were found by running it
+    shapes: Sequence[Sequence[Sequence[int]]]  # further ones to try for all inputs
     compiled: bool
     questions: str  # the text of op_testing.py
 

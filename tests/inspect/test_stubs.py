@@ -465,3 +465,81 @@ def test_an_import_that_fails_in_any_way_is_a_skip(
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
     (tmp_path / "ops.py").write_text(f"{line}\n{HEAD}{SCALE}")
     assert pytest_says(tmp_path, suites) == "21 skipped"
+
+
+PAIRS = """
+class Pairs(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x @ y.t() / y.shape[0]
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        g = grad_output / x.shape[0]
+        return g @ y, g.t() @ x
+"""
+SQUARE = """
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight / weight.shape[1]
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        g = grad_output / weight.shape[0]
+        return g @ weight.t(), x.t() @ g
+"""
+VIEWED = """
+class Viewed(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        rows = grad_output.view(-1, weight.shape[0])
+        return grad_output @ weight, rows.t() @ x.reshape(-1, weight.shape[1])
+"""
+CHANCE = """
+class Chance(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return (x - y).pow(2).sum() / x.numel()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        g = 2 * (x - y) * grad_output / y.numel()
+        return g, -g.sum_to_size(y.shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "shapes"),
+    [
+        (PAIRS, "called with x (3, 4), y (5, 4): the gradient"),
+        (SQUARE, "called with x (3, 4), weight (4, 5): the gradient"),
+        (VIEWED, "called with x (2, 3, 4), weight (5, 4): view size"),
+        (CHANCE, ""),
+    ],
+    ids=["equal sizes", "a square", "a batch", "broadcast"],
+)
+def test_all_is_asked_of_further_shapes_that_fit(
+    tmp_path: Path, code: str, shapes: str, suites: Suites
+) -> None:
+    """A fault may need other shapes than the first that fit; a broadcast by chance is none."""
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    verdict = scaffold(tmp_path, "verify", "ops.py")
+    assert verdict.code == bool(shapes), verdict.out
+    assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
+    chosen = "gradients or strided_grad" if shapes else "gradients or two_calls"
+    report = suites.run(tmp_path, "-q", "-rsf", "-k", chosen)
+    assert bool(report.named("failed")) == bool(shapes), report.output
+    assert report.named("passed") and shapes in report.output

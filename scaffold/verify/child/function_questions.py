@@ -549,6 +549,31 @@ def other_sizes(asked: Asked) -> None:
         asked.skip("it takes no other sizes")
 
 
+MOST = 2  # further shapes to ask of: each takes as long as the first
+SMALL = 80  # elements of their tensors, as finite differences move each one
+
+
+def of_other_shapes(usual: Sequence[Any], fits: Sequence[Sequence[Any]]) -> list[int]:
+    """Return the places in `fits` of inputs to ask about, too: the first small ones of each pattern of equal sizes.
+
+    Not those that may not be meant: tensors that broadcast, and data of fewer dims. Of a tensor without a gradient nothing is known.
+    """
+    if not all(x.requires_grad for x in usual if isinstance(x, Tensor)):
+        return []
+    tried = [[x.shape for x in y if isinstance(x, Tensor)] for y in (usual, *fits)]
+    rank, patterns = max(map(len, tried[0])), dict[tuple[int, ...], int]()
+    for at, shapes in enumerate(tried):
+        sizes = [n for shape in shapes for n in shape]
+        most = max(shapes, key=len)
+        inner = [most[len(most) - len(shape) :] == shape for shape in shapes]
+        chance = len({*shapes}) > 1 and all(inner) or len(most) < rank
+        if not at or not chance and sum(shape.numel() for shape in shapes) <= SMALL:
+            # The ranks, and where each size stands first: equal sizes have one place.
+            pattern = (*map(len, shapes), *map(sizes.index, sizes))
+            patterns.setdefault(pattern, at)
+    return [at - 1 for at in patterns.values() if at][:MOST]
+
+
 def empty_inputs(asked: Asked) -> None:
     """Empty inputs may be refused; what raises in backward alone is worth a note."""
     tried = False

@@ -37,7 +37,9 @@ from scaffold.verify.child.function_questions import (
     NOTICED,
     computes_in_single,
     contiguous,
+    drawn,
     needing,
+    of_other_shapes,
     with_layout,
 )
 from scaffold.verify.child.further_questions import Limits, Reductions
@@ -93,6 +95,7 @@ class Asked(NamedTuple):
     surrogate_stated: bool = False  # the user says its gradient is no derivative
     declared: bool = False  # the user declared its inputs
     searched: bool = False  # the shapes were found by running it
+    shapes: Sequence[Sequence[Sequence[int]]] = ()  # further ones to try
     compiled: bool = False
     questions: str = ""  # the text of op_testing.py
 
@@ -130,6 +133,8 @@ class Subject:
         self.surrogate = self.random = False
         self.symmetric = False  # its gradient is a symmetric matrix's
         self.binary: tuple[str, ...] = ()  # inputs with values 0 and 1 alone
+        # Other shapes than those of the module of checks, by input.
+        self.shapes: Mapping[str, Sequence[int]] = {}
         self.samples = samples
         if samples:
             _take_samples(checks, samples)
@@ -153,7 +158,7 @@ class Subject:
         @wraps(made)
         def make(**arguments: Any) -> dict[str, Any]:
             """Return the inputs of the op's tests by name, each in the kind tried (`_typed`)."""
-            values = made(**arguments)
+            values = self._reshaped(made(**arguments))
             ranks = [x.ndim for x in values.values() if isinstance(x, Tensor)]
             most = max(ranks, default=0)
             return {name: self._typed(name, values[name], most) for name in self.names}
@@ -176,6 +181,13 @@ class Subject:
         checks.FORWARD = checks.OWN_FORWARD = checks.OWN_GRADIENT = None
         # VALUES and SCALED are filled by `look`; no formula of the user's is known.
         checks.VALUES, checks.SCALED, checks.ASKED_MORE = {}, (), False
+
+    def _reshaped(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs by name, the tensors in their other shapes, if there are any."""
+        for name, shape in self.shapes.items():
+            if isinstance(values[name], Tensor):
+                values[name] = drawn(values[name], (*shape,))
+        return values
 
     def _settle(self) -> None:
         """Rebuild the functions and names of the module of checks derived from its class of tests, after a change of the class."""
@@ -325,6 +337,24 @@ class Subject:
         # `...`: backward returned too few; another check reports that.
         return [name for name in needed if gradients.get(name, ...) is not None]
 
+    def with_other_shapes(self) -> Iterator[None]:
+        """Give the inputs each of some other shapes that the Function takes, one after the other."""
+        usual, fits, known = self.inputs(), list[Sequence[Any]](), []
+        for shapes in self.asked.shapes:
+            # Of `*tensors` there may be more names, and `zip` raises.
+            with suppress(Exception):
+                self.shapes = dict(zip(self.names, shapes, strict=True))
+                inputs = self.inputs()
+                _accept(self, True, *inputs)
+                # If it reduces a dim by its number, it is not meant for more dims.
+                if not self.reduces_last(inputs, usual):
+                    fits.append(inputs)
+                    known.append(self.shapes)
+        for at in of_other_shapes(usual, fits):
+            self.shapes = known[at]
+            yield
+        self.shapes = {}
+
     def copy_inputs(self) -> None:
         """Give every call copies of its inputs, since the Function changes them."""
         # The class of tests has one name for all of `*tensors`.
@@ -383,19 +413,19 @@ class Subject:
             backpropagate(outputs, inputs)
         return backward.clamps and not forward.clamps
 
-    def reduces_last(self, inputs: Sequence[Any]) -> bool:
+    def reduces_last(self, inputs: Sequence[Any], usual: Any = None) -> bool:
         """Return whether the forward reduces, for these inputs of another rank, the dim with the number of the usual inputs' last one.
 
         `x.sum(1)` of a forward for matrices: with one dim more, 1 is no longer the last dim, and the Function is not meant for that rank.
         """
         ranks = [
             max(x.ndim for x in given if isinstance(x, Tensor))
-            for given in (self.inputs(), inputs)
+            for given in (usual or self.inputs(), inputs)
         ]
         seen = Reductions(ranks[1], ranks[0] - 1)
         with seen:
             self.call(inputs)
-        return seen.reduced
+        return seen.reduced and ranks[0] != ranks[1]
 
     def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
         """Return whether the forward only passes inputs on, as a gradient reversal does: each output with a gradient equals an input."""
@@ -696,36 +726,36 @@ OF_CODE = (  # errors of a backward whatever its inputs
 )
 
 
+def _accept(subject: Subject, backward: bool, *inputs: Any) -> tuple[Tensor, ...]:
+    """Call the Function, and its backward if it has to accept the shapes; raise if they are accepted by accident."""
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    # Even the largest input has a dim of size 1, or none: it may broadcast by accident.
+    if min(max(tensors, key=Tensor.numel).shape, default=1) == 1:
+        raise RuntimeError("of one element, whose gradient has any shape")
+    with torch.enable_grad():
+        given = [x.detach().requires_grad_() if _is_inexact(x) else x for x in inputs]
+        outputs = subject.call(given)
+        if backward:
+            backpropagate(outputs, given)
+            if widened := _widened(subject, given):
+                raise RuntimeError(widened)
+        if not subject.is_stable(given):
+            raise RuntimeError(UNSTABLE)
+    return outputs
+
+
+def _is_inexact(x: Any) -> bool:
+    """Return whether a value is a tensor that may have a gradient."""
+    return isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
+
+
 def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
     """Search for shapes of the subject's undeclared inputs; return them, or how far the Function came; None if all are declared.
 
     `backward`: its backward has to accept them, too. The search needs a module of checks: `seen` is one, with the Function as the forward.
     """
 
-    def run(*inputs: Any) -> tuple[Tensor, ...]:
-        """Call the Function, and its backward if it has to accept the shapes; raise if they are accepted by accident."""
-        tensors = [x for x in inputs if isinstance(x, Tensor)]
-        # Even the largest input has a dim of size 1, or none: it may broadcast by accident.
-        if min(max(tensors, key=Tensor.numel).shape, default=1) == 1:
-            raise RuntimeError("of one element, whose gradient has any shape")
-        with torch.enable_grad():
-            given = [
-                (
-                    x.detach().requires_grad_(x.is_floating_point() or x.is_complex())
-                    if isinstance(x, Tensor)
-                    else x
-                )
-                for x in inputs
-            ]
-            outputs = subject.call(given)
-            if backward:
-                backpropagate(outputs, given)
-                if widened := _widened(subject, given):
-                    raise RuntimeError(widened)
-            if not subject.is_stable(given):
-                raise RuntimeError(UNSTABLE)
-        return outputs
-
+    run = partial(_accept, subject, backward)
     checks = subject.checks
     seen = SimpleNamespace(
         OWN_FORWARD=run,

@@ -63,6 +63,9 @@ OF_NO_CHANCE = (
 )
 OF_LAYOUT = ("gradient of a strided grad_output", "gradient of an expanded grad_output")
 
+# What depends on shapes: asked of other ones, too; all checks would take too long.
+OF_SHAPES = ("gradient", *OF_LAYOUT, "second derivative")
+
 # Checks of transforms: a Function supports them only if it says so (`subject.maps`).
 CLAIMED = ("torch.func.grad", "torch.func.jacrev", "vmap of torch.func.grad")
 
@@ -146,6 +149,7 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(found, Subject):
         return {**NOTHING, "chosen": at, **found._asdict()}
     results = [*_results(found, given["lines"])]
+    _ask_more(found, results, given["lines"])
     return {
         "cases": sum(one.status != "skipped" for one in results),
         "failure": None,
@@ -225,6 +229,23 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
             why |= dict.fromkeys(DERIVED, "its input is symmetric")
         if result.status == "failed":
             why |= dict.fromkeys(*_made_redundant(subject, name))
+
+
+def _ask_more(subject: Subject, results: list[Result], lines: dict[str, int]) -> None:
+    """Ask the checks in OF_SHAPES that passed of other shapes, too; put those that fail into `results`, with the call in their words.
+
+    Not if the gradient failed, is random or a surrogate.
+    """
+    passed = {x.name: at for at, x in enumerate(results) if x.status == "passed"}
+    if "gradient" not in passed or subject.surrogate or subject.random:
+        return
+    for _ in subject.with_other_shapes():
+        for name in filter(passed.__contains__, OF_SHAPES):
+            found = ask(subject, name, lines)
+            if found.status == "failed":
+                call = describe(subject.names, subject.inputs())
+                words = f"{found.words}, called with {call}"
+                results[passed.pop(name)] = found._replace(words=words)
 
 
 def _refuses(subject: Subject) -> str:
