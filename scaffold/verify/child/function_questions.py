@@ -556,7 +556,8 @@ SMALL = 80  # elements of their tensors, as finite differences move each one
 def of_other_shapes(usual: Sequence[Any], fits: Sequence[Sequence[Any]]) -> list[int]:
     """Return the places in `fits` of inputs to ask about, too: the first small ones of each pattern of equal sizes.
 
-    Not those that may not be meant: tensors that broadcast, and data of fewer dims. Of a tensor without a gradient nothing is known.
+    Not those that may not be meant: tensors that broadcast, and data of fewer dims; `other_ranks` asks about more dims of all tensors
+    alike. Of a tensor without a gradient nothing is known.
     """
     if not all(x.requires_grad for x in usual if isinstance(x, Tensor)):
         return []
@@ -566,7 +567,8 @@ def of_other_shapes(usual: Sequence[Any], fits: Sequence[Sequence[Any]]) -> list
         sizes = [n for shape in shapes for n in shape]
         most = max(shapes, key=len)
         inner = [most[len(most) - len(shape) :] == shape for shape in shapes]
-        chance = len({*shapes}) > 1 and all(inner) or len(most) < rank
+        chance = all(inner) if len({*shapes}) > 1 else len(most) > rank
+        chance = chance or len(most) < rank
         if not at or not chance and sum(shape.numel() for shape in shapes) <= SMALL:
             # The ranks, and where each size stands first: equal sizes have one place.
             pattern = (*map(len, shapes), *map(sizes.index, sizes))
