@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from scaffold.derive.derivation import RealInputs
 from scaffold.derive.gradients import Differentiated
-from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.op import Op, tensors
 from scaffold.primitives import Facts
 from scaffold.spec import OpSpec
 
@@ -31,7 +31,7 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
         return None
     program, results = found.walked.applier.program, found.walked.lowered.results
     assumed_real = _complex_inputs(program.real, found.walked.cotangents)
-    assumed_real -= _refused_by_pytorch(program)
+    assumed_real -= _refused_by_pytorch(results)
     assumed_real |= _complex_inputs(program.real_in_calls)
     shown = _complex_inputs(results)  # if complex, they make a result complex
     if shown:  # the imaginary part of a real value's incoming gradient would be dropped
@@ -115,8 +115,20 @@ def _refuses(op: Op) -> bool:
     return not known and "takes_complex" not in facts.flags
 
 
-def _refused_by_pytorch(program: Program) -> frozenset[str]:
-    """Return the inputs that raise in the forward if complex; none if the forward has branches: they may avoid the call."""
-    if any(op.rule == "cond" for op in program.ops):
+def _refused_by_pytorch(results: Iterable[Op]) -> frozenset[str]:
+    """Return the inputs that raise in the forward if complex; none if the forward has branches: they may avoid the call.
+
+    A call of the backward that would raise is no check: it may never run, as it is for the gradient of another input.
+    """
+    ops = {op for result in results for op in result.walk()}
+    if any(op.rule == "cond" for op in ops):
         return frozenset()
-    return _complex_inputs(arg for op in program.ops if _refuses(op) for arg in op.args)
+    return _complex_inputs(arg for op in ops if _raises(op) for arg in op.args)
+
+
+def _raises(op: Op) -> bool:
+    """Return whether a call of the forward raises for complex arguments: by itself, or as another one is real, `probs @ value`."""
+    others = tensors(op.args) if op.facts.dtype == "uniform" else ()
+    return _refuses(op) or any(
+        arg.kind != "complex" and not _complex_inputs((arg,)) for arg in others
+    )

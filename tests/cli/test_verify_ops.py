@@ -90,7 +90,7 @@ def test_a_terminal_sees_how_far_it_is() -> None:
         line = _Line(3)
         line.show(17)
         assert seen.read(100).endswith(b"] 0/3 files, 17 tests")
-        line.clear(done=True)
+        line.clear(ended=1)
         assert seen.read(100) == b"\r\x1b[K"
         line.show(17)
         assert seen.read(100).endswith(b"] 1/3 files, 17 tests")

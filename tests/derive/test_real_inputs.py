@@ -82,6 +82,9 @@ def check(text: str, plain: Any, values: list[Any]) -> None:
         ("x, y", "x.to(torch.float32) + y", "x and y"),
         ("x[...], c[...; const]", "x * c", "c"),
         ("*tensors", "torch.stack(tensors).square().sum(0)", "tensors"),
+        # The backward of w's part refuses complex numbers, and runs only where w's gradient is asked for.
+        ("x[N, K], w[K]", "x * x * torch.softmax(w, -1)", "x"),
+        ("x[N, K], w[K]", "x.square() * torch.relu(w)", "x"),
     ],
 )
 def test_a_complex_input_of_wrong_gradients_is_named(
@@ -126,6 +129,15 @@ def test_gradients_that_are_right_have_no_line(forward: str) -> None:
     assert "must be real" not in text
     values = [as_complex(torch.randn(3, 4).double()) for _ in range(2)]
     check(text, reference(["x", "y"], forward), values)
+
+
+def test_a_product_of_a_real_and_a_complex_matrix_has_no_line() -> None:
+    """PyTorch's own error comes first, in the forward."""
+    text = op_text("x[N, K], v[K, D]", forward="torch.softmax(x, -1) @ v")
+    assert "must be real" not in text
+    v = torch.randn(3, 2, dtype=torch.cdouble)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        load(text).some_op(torch.randn(4, 3, dtype=torch.double), v)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
 
 
 def held_for_backward(backward: BackwardGraph, returns: bool) -> Mapping[Op, str]:
-    """Return the named values of the forward, without results that cost less to compute again than to keep.
+    """Return the named values of the forward, without results cheaper to compute again than to keep.
 
     Of `x / y` plain autograd keeps x and y, and not the quotient. All of them where nothing is saved by cost: `returns` says
     whether forward returns what it saves. An input that is changed in place is no more what a result is computed from.
@@ -129,7 +129,7 @@ def _cut(backward: BackwardGraph) -> "Cut":
         return cut
 
     def is_saved_by_autograd(op: Op) -> bool:
-        """Return whether a forward value that can be saved is one of autograd's, or dearer to compute than an elementwise one."""
+        """Return whether a forward value can be saved, and is one of autograd's or dearer to compute than an elementwise one."""
         return can_be_saved(op) and (
             op in autograd or op.facts.category != "elementwise"
         )
@@ -139,7 +139,7 @@ def _cut(backward: BackwardGraph) -> "Cut":
 
 
 def _memory(costs: Costs, kept: Iterable[Op]) -> int:
-    """Return what it costs to keep the values, a view's base in its place."""
+    """Return the cost of keeping the values, a view's base in its place."""
     bases = {storage(costs.table, op) for op in kept}
     return sum(costs.keep(op, leaf=False) for op in bases)
 
@@ -359,7 +359,7 @@ SOURCE, SINK = "source", "sink"
 
 
 class Cut(NamedTuple):
-    """The forward's values that the backward needs, in order of computation: those to keep, inputs and outputs among them, and the others."""
+    """The forward's values needed by the backward, in order of computation: kept ones, inputs and outputs among them, and the others."""
 
     kept: list[Op]
     recomputed: list[Op]
