@@ -561,7 +561,7 @@ BUDGET = {
     "project": 5388,  # shapes to try for a Function; inputs and sizes inferred from a forward, adopted Functions, updates
     "render": 6138,  # files of ops, tests and kernels
     "spec": 4661,  # options, keys, `--inputs`, conditions on sizes
-    "verify": 7183,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric
+    "verify": 7194,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric
     "workspace": 1996,  # records, merges of statements, transactions
 }
 

@@ -502,8 +502,30 @@ def plain(x):
     return torch.sinc(x / torch.pi)
 
 
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        root = x.abs().sqrt()
+        ctx.save_for_backward(x, y, root)
+        return root * y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, y, root = ctx.saved_tensors
+        return grad * y * x.sign() / (2 * root), grad * x.abs() / root
+
+
+def plain_scaled(x, y):
+    return x.abs().sqrt() * y
+
+
 def sparse():
     return torch.randn(3, 3).to_sparse(), torch.randn(3, 2, requires_grad=True)
+
+
+def sparse_rows():
+    return torch.randn(3, 3).to_sparse_csr(), torch.randn(3, 2, requires_grad=True)
 
 
 def order():
@@ -524,7 +546,7 @@ def positive():
     ("name", "calls"),
     [
         *(("Permuted", "order"), ("Energy", "symmetric"), ("InBuffer", "positive")),
-        ("Sparse", "sparse"),
+        *(("Sparse", "sparse"), ("Sparse", "sparse_rows")),
     ],
 )
 def test_other_values_keep_the_kind_of_the_samples(
@@ -539,6 +561,9 @@ def test_a_gradient_is_no_nan_where_the_references_is_a_number(tmp_path: Path) -
     assert not failures_of(tmp_path, "Sinc")
     (failed,) = failures_of(tmp_path, "Sinc", reference="plain")
     assert failed.startswith("grad_x: not finite: nan")
+    # The reference's gradient of x is a NaN there; that of y is 0.
+    (failed,) = failures_of(tmp_path, "Scaled", reference="plain_scaled")
+    assert failed.startswith("grad_y: not finite: nan")
 
 
 def failures_of(

@@ -430,14 +430,15 @@ def check_values(subject: Subject) -> None:
     checks = subject.checks
     for words, inputs, exact in _degenerate(subject):
         if subject.takes(inputs):
-            returned = gradients(subject, inputs)
+            returned: Sequence[Tensor] = gradients(subject, inputs)
+            if not exact and any(bool(x.isnan().any()) for x in returned):
+                reason, returned = _undefined(subject, inputs, returned)
+                if reason:
+                    subject.note(words.format(f"no gradient, as {reason}"))
+                    continue
             # Unless finite differences exist (`exact`), only a NaN is a fault.
             # `numbers` equals what was returned, but for NaNs: these alone differ.
             numbers = [torch.where(x.isnan(), 0, x) for x in returned]
-            lost = any(bool(x.isnan().any()) for x in returned)
-            if lost and not exact and (reason := _undefined(subject, inputs)):
-                subject.note(words.format(f"no gradient, as {reason}"))
-                continue
             expected = subject.expected(inputs, contiguous) if exact else numbers
             compare(subject, inputs, returned, expected, words, exact=False)
     question = values_by_differences if checks.REFERENCE is None else other_values
@@ -453,13 +454,20 @@ def check_values(subject: Subject) -> None:
         subject.note(f"{words}, as backward clamps values, and forward does not")
 
 
-def _undefined(subject: Subject, inputs: Sequence[Any]) -> str:
-    """Return the reason why a gradient is no number; "" if it should be one, as the reference has one."""
+def _undefined(
+    subject: Subject, inputs: Sequence[Any], returned: Sequence[Tensor]
+) -> tuple[str, Sequence[Tensor]]:
+    """Return the reason why gradients are no numbers, and the gradients, with 0 for a NaN of the reference.
+
+    The reason is "" if they should be numbers, as the reference has some in their place.
+    """
     if subject.checks.REFERENCE is not None:
-        known = subject.expected(inputs, contiguous)
-        return "the reference has none" if any(x.isnan().any() for x in known) else ""
+        pairs = zip(returned, subject.expected(inputs, contiguous), strict=True)
+        left = [torch.where(known.isnan(), 0, x) for x, known in pairs]
+        lost = any(bool(x.isnan().any()) for x in left)
+        return "" if lost else "the reference has none", left
     if is_lost(subject.function, inputs):
-        return "autograd of the forward has none"
+        return "autograd of the forward has none", returned
     for step in (STEP, -STEP):
         # Towards one side, and towards the other: the weights are random, but the same.
         moved = [
@@ -467,8 +475,8 @@ def _undefined(subject: Subject, inputs: Sequence[Any]) -> str:
             for x in inputs
         ]
         if not subject.takes(moved):
-            return "the forward is not defined on both sides"
-    return ""
+            return "the forward is not defined on both sides", returned
+    return "", returned
 
 
 def is_permutation(value: Tensor) -> bool:
@@ -488,7 +496,7 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
         if not (isinstance(value, Tensor) and value.ndim and len(value) > 1):
             continue
         # A sparse one has no rows to replace, and a symmetric one is none with another row.
-        if value.is_sparse or value.ndim == 2 and is_symmetric(value):
+        if value.layout != torch.strided or value.ndim == 2 and is_symmetric(value):
             continue
         # By words: values whose first row replaces that of the input. 0 twice is no permutation.
         is_order = PERMUTED.fullmatch(name) or subject.samples and is_permutation(value)

@@ -140,7 +140,8 @@ def as_type(value: Any, dtype: torch.dtype) -> Any:
 
 def with_layout(value: Any, layout: Callable[[Tensor], Tensor]) -> Any:
     """Lay out a tensor with strides; else return the value."""
-    if not isinstance(value, Tensor) or value.is_sparse or not value.numel():
+    dense = isinstance(value, Tensor) and value.layout == torch.strided
+    if not dense or not value.numel():
         return value
     return layout(value.detach()).requires_grad_(value.requires_grad)
 
@@ -213,7 +214,11 @@ def check_unchanged(
 ) -> None:
     """Compare inputs with copies that were made before a pass."""
     for at, (name, one) in enumerate(zip(asked.names, inputs, strict=True)):
-        if not isinstance(one, Tensor) or one.is_sparse or STATE.match(name):
+        if (
+            not isinstance(one, Tensor)
+            or one.layout != torch.strided
+            or STATE.match(name)
+        ):
             continue
         pair = (one.detach().nan_to_num(), before[at].detach().nan_to_num())
         if not (torch.equal(*pair) or is_average(asked, before, at)):

@@ -434,7 +434,8 @@ def _replaced(inputs: Sequence[Any], changed: dict[int, Tensor]) -> tuple[Any, .
 def is_symmetric(value: Tensor) -> bool:
     """Return whether a tensor of real matrices with several rows equals its transpose."""
     square = value.ndim > 1 and value.shape[-1] == value.shape[-2] > 1
-    return square and value.is_floating_point() and torch.equal(value, value.mT)
+    dense = value.is_floating_point() and value.layout == torch.strided
+    return square and dense and torch.equal(value, value.mT)
 
 
 def _is_at_kink(checks: Any, inputs: Sequence[Any], name: str) -> bool:
