@@ -12,7 +12,7 @@ calls are the same; a sum is fused if it is written as one call of `torch.addcmu
 
 import re
 from ast import literal_eval
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import may_be_number
@@ -46,13 +46,12 @@ class Way(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """The spellings used in a forward, for the backward to copy; the sums written as `torch.addcmul`, and what is written as a whole."""
+    """The spellings used in a forward, for the backward to copy, and the sums written as `torch.addcmul`."""
 
     by_keyword: bool = False  # `x.sum(dim=-1)`
     from_start: bool = False  # `x.sum((2, 3))`
     ways: Mapping[str, Way] = {}  # rule -> `x.transpose(-2, -1)` of `x.mT`
     fused: Mapping[Op, tuple[Op, Op]] = {}  # a sum -> its product, its other term
-    results: Collection[Op] = ()  # of the forward, computed again
 
     def counted(self, dims: object, rank: int | None) -> object:
         """Return dims as the forward counts them; the engine counts from the end: `-1` of 3 dims stays -1, or becomes 2.

@@ -499,9 +499,9 @@ class Printer:
     def _times(self, a: Op, b: Op) -> Node:
         """Return `a * (b * c)` as `a * b * c`, unless that broadcasts earlier, and so computes on larger tensors.
 
-        A result of the forward that is computed again stays whole: in `g * x / y` a product might overflow where `x / y` does not.
+        A quotient of the forward stays whole: in `g * x / y` a product may overflow where `x / y` does not.
         """
-        whole = b in self.names or b in self.dialect.results
+        whole = b in self.names or _is_forward_quotient(b)
         if not whole and b.rule in SIGNS and self._as_cheap(a, b):
             first, last = b.args
             return self._joined(SIGNS[b.rule], self._times(a, first), self.node(last))
@@ -917,3 +917,10 @@ WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "ratio": Printer._ratio,
     "cotangent": Printer._cotangent,
 }
+
+
+def _is_forward_quotient(op: Op) -> bool:
+    """Return whether the op is a quotient of tensors, each without an incoming gradient."""
+    if op.rule != "div" or not all(arg.is_tensor for arg in op.args):
+        return False
+    return all(part.rule != "cotangent" for part in op.walk())

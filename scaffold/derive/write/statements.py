@@ -323,8 +323,7 @@ def _attempt(
     holders = Holders(applier.program, first, optional, shaped, last=last)
     handed = {g: op for op, g in backward.handed.items()}
     precision = Precision(backward.seeds) if in_place else None
-    spellings = dialect_of(applier.table, backward.forward.expressions())
-    dialect = spellings._replace(results={*lowered.results} - held.keys())
+    dialect = dialect_of(applier.table, backward.forward.expressions())
     if spec.save_policy == "balanced":
         dialect = dialect._replace(fused=fused_sums(backward.roots.values()))
     emission = Emission(
