@@ -921,6 +921,6 @@ WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
 
 def _is_forward_quotient(op: Op) -> bool:
     """Return whether the op is a quotient of tensors, each without an incoming gradient."""
-    if op.rule != "div" or not all(arg.is_tensor for arg in op.args):
+    if op.facts.operator != "/" or not all(arg.is_tensor for arg in op.args):
         return False
     return all(part.rule != "cotangent" for part in op.walk())
