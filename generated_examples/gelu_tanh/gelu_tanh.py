@@ -26,6 +26,8 @@ class GELUTanhFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        if grad_output.dtype.is_complex:
+            raise TypeError("gelu_tanh: x must be real")
         (x,) = ctx.saved_tensors
         return torch.ops.aten.gelu_backward(grad_output, x, approximate="tanh")
 
