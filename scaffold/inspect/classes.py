@@ -324,7 +324,7 @@ def _generates_vmap_rule(node: ast.ClassDef) -> bool:
 
 # A call of register_autograd, and the backward that is its argument.
 Registration = tuple[ast.Call | None, ast.expr | None]
-NONE: Registration = (None, None)
+ABSENT: Registration = (None, None)
 
 
 def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
@@ -345,7 +345,7 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
             first = decorator.args[0] if decorator.args else None
             name = str(first.value) if isinstance(first, ast.Constant) else ""
             # Registered on the function `f`, or under the operator's name, "mylib::f".
-            call, backward = registered.get(node.name) or registered.get(name, NONE)
+            call, backward = registered.get(node.name) or registered.get(name, ABSENT)
             found_backward = (
                 functions.get(backward.id) if isinstance(backward, ast.Name) else None
             )

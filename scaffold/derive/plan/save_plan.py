@@ -89,8 +89,8 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
 def held_for_backward(backward: BackwardGraph, returns: bool) -> Mapping[Op, str]:
     """Return the named values of the forward, without results cheaper to compute again than to keep.
 
-    Of `x / y` plain autograd keeps x and y, and not the quotient. All of them where nothing is saved by cost: `returns` says
-    whether forward returns what it saves. An input that is changed in place is no more what a result is computed from.
+    Of `x / y` plain autograd keeps x and y, and not the quotient. All of them if values are not saved by cost (`returns`: forward
+    returns what it saves), or if an input is changed in place: a result cannot be computed from it again.
     """
     if backward.spec.dirty or not (backward.saves or returns):
         return backward.held
@@ -101,13 +101,13 @@ def held_for_backward(backward: BackwardGraph, returns: bool) -> Mapping[Op, str
 def _cut(backward: BackwardGraph) -> "Cut":
     """Choose the values of the forward worth keeping, among those that can have a name.
 
-    Where that takes more memory than autograd's own values, those of elementwise ops that autograd computes again are not saved: of
-    `x.sin()` and `x.cos()`, whose gradients read one another, it keeps x.
+    If these take more memory than what autograd keeps, elementwise values that it computes again are recomputed here, too: of
+    `x.sin()` and `x.cos()`, whose gradients read one another, autograd keeps x.
     """
     table = backward.applier.table
     costs, results = Costs(table), backward.lowered.results
     ops = {op for result in results for op in result.walk()}
-    autograd = {storage(table, one) for op in ops for one in retained(table, op)}
+    autograd = {one for op in ops for one in retained(table, op)}
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)
 
@@ -124,17 +124,16 @@ def _cut(backward: BackwardGraph) -> "Cut":
         return op in named and not op.facts.takes_no_memory
 
     below = _below(backward, side=1)
-    cut = minimum_cut(costs, results, below, can_be_saved)
+    cut = minimum_cut(costs, results, autograd, below, can_be_saved)
     if _memory(costs, cut.kept) <= _memory(costs, autograd):
         return cut
+    bases = {storage(table, op) for op in autograd}
 
-    def is_saved_by_autograd(op: Op) -> bool:
-        """Return whether a forward value can be saved, and is one of autograd's or dearer to compute than an elementwise one."""
-        return can_be_saved(op) and (
-            op in autograd or op.facts.category != "elementwise"
-        )
+    def is_worth_its_memory(op: Op) -> bool:
+        """Return whether a forward value can be saved, and is kept by autograd or dearer to compute than an elementwise one."""
+        return can_be_saved(op) and (op in bases or op.facts.category != "elementwise")
 
-    smaller = minimum_cut(costs, results, below, is_saved_by_autograd)
+    smaller = minimum_cut(costs, results, autograd, below, is_worth_its_memory)
     return min(cut, smaller, key=lambda one: _memory(costs, one.kept))
 
 
@@ -367,22 +366,23 @@ class Cut(NamedTuple):
 
 def minimum_cut(
     costs: Costs,
-    results: Iterable[Op],
+    results: Collection[Op],
+    autograd: Collection[Op],
     backward: Collection[Op],
     can_be_saved: Callable[[Op], bool],
 ) -> Cut:
     """Choose the values to keep for the backward at minimum cost.
 
-    `results` are the forward's, `backward` the ops of the gradients; a value refused by `can_be_saved` has to be recomputed.
+    `results` are the forward's, `autograd` the values that plain autograd keeps, `backward` the ops of the gradients; a value
+    refused by `can_be_saved` has to be recomputed.
     """
-    ends = frozenset(results)
-    forward = frozenset(op for result in ends for op in result.walk())
+    forward = frozenset(op for result in results for op in result.walk())
     # Elements only the backward reads: the indices of `x.max(-1)[0]`.
     forward |= {op for op in backward if op.rule == "item" and op.args[0] in forward}
     read = sorted(_read(backward, forward), key=lambda op: op.serial)
-    # To keep another output takes memory that plain autograd does not, and refuses `y.mul_(2)` behind the op, which it allows.
-    anyway = {tensor for op in forward for tensor in retained(costs.table, op)}
-    return _Choice(costs, forward, ends & anyway, can_be_saved).cut(read)
+    # To keep another result takes memory that plain autograd does not, and refuses `y.mul_(2)` behind the op, which it allows.
+    ends = frozenset(results).intersection(autograd)
+    return _Choice(costs, forward, ends, can_be_saved).cut(read)
 
 
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
@@ -408,7 +408,7 @@ class _Choice:
         ends: frozenset[Op],
         can_be_saved: Callable[[Op], bool],
     ) -> None:
-        """Begin with the forward's ops, of which `ends` are results that autograd saves, too; `can_be_saved` refuses other values."""
+        """Begin with the forward's ops, of which `ends` are results that autograd keeps, too; `can_be_saved` refuses other values."""
         self.costs, self.ends, self.can_be_saved = costs, ends, can_be_saved
         self.ops = sorted(
             (op for op in forward if op.kind != "static"),

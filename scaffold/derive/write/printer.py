@@ -877,6 +877,13 @@ def _slice_backward(printer: Printer, op: Op) -> Node:
     return printer.function(name, printer.node(g), sizes, where, *given)
 
 
+def _is_forward_quotient(op: Op) -> bool:
+    """Return whether the op is a quotient of tensors, each without an incoming gradient."""
+    if op.facts.operator != "/" or not all(arg.is_tensor for arg in op.args):
+        return False
+    return all(part.rule != "cotangent" for part in op.walk())
+
+
 # Writers of ops without a table rule, or with another spelling than the rule's.
 WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "expanded": Printer._expanded,
@@ -917,10 +924,3 @@ WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "ratio": Printer._ratio,
     "cotangent": Printer._cotangent,
 }
-
-
-def _is_forward_quotient(op: Op) -> bool:
-    """Return whether the op is a quotient of tensors, each without an incoming gradient."""
-    if op.facts.operator != "/" or not all(arg.is_tensor for arg in op.args):
-        return False
-    return all(part.rule != "cotangent" for part in op.walk())
