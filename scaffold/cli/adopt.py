@@ -35,6 +35,8 @@ from scaffold.cli.options import (
     proofs_wanted,
 )
 from scaffold.cli.output import TERMINAL, Showing, beside, leave, put, show_notes, tell
+from scaffold.cli.verify_functions import UNCALLED as NOT_JUDGED
+from scaffold.cli.verify_functions import Judged
 from scaffold.errors import (
     ConflictError,
     Location,
@@ -55,8 +57,14 @@ from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import shapes_for
 from scaffold.project.adding import add_ops
 from scaffold.project.configuration import configuration_here
-from scaffold.project.function_verdicts import lines_of
-from scaffold.project.hand_written import dotted, find_functions
+from scaffold.project.function_verdicts import (
+    Question,
+    Stated,
+    Unwritten,
+    judged,
+    lines_of,
+)
+from scaffold.project.hand_written import Meant, dotted, find_functions
 from scaffold.project.hand_written import target as directory
 from scaffold.project.interpreter import ANOTHER, NONE_FOUND, Proving, proving
 from scaffold.project.places import Places, find_places
@@ -71,6 +79,7 @@ from scaffold.spec.keys import Style
 from scaffold.spec.op_spec import TensorInput
 from scaffold.spec.toml import read_ops
 from scaffold.verify import Failure, Original, Verdict
+from scaffold.verify.prover import Place
 
 TARGET = Annotated[
     str, typer.Argument(metavar="PATH::CLASS", help="The Function to adopt.")
@@ -141,7 +150,7 @@ def adopt(
     """Write the specification of a hand-written Function, as TOML.
 
     Its forward and backward become functions of a file, unchanged, and the op calls them. If the Function runs, the op's values
-    and gradients are compared with it; if not, a note says "not compared". A gradient unlike the derivative is an error, unless
+    and gradients are compared with it, and the checks of scaffold verify are made of both; if not, a note says "not compared". A gradient unlike the derivative is an error, unless
     the text of the Function, or --surrogate, says that it is intended.
 
     Example: scaffold adopt src/ops.py:ScaleFunction
@@ -234,7 +243,7 @@ def _run(
                 why = refusal.message.split(" adopted: ", 1)[-1]
                 rows.append((source, f"not adopted: {why}"))
                 continue
-            rows.append((source, f"adopted as {found.op.name}"))
+            rows.append((source, f"adopted as {found.op.name}{found.checks}"))
             notes = (*renamed, *found.notes, *found.op.recomputed)
             if every:
                 notes = tuple(f"{found.op.name}: {note}" for note in notes)
@@ -270,6 +279,7 @@ def _files(adoptions: "list[Adoption]", below: Path) -> dict[str, str]:
 KINDS = 12  # at most so many choices of input kinds are tried
 ORIGINAL = "the original"  # the subject of a failure to run it
 UNRUN = (ORIGINAL, "process")  # subjects of failures that say nothing about the op
+ADOPTED = "adopted_op"  # the module that the op is checked in
 SKIP = "to write it anyway: --no-verify"
 FREE = ("setup-context", "combined")  # styles to try if the user states none
 
@@ -280,6 +290,16 @@ class Adoption(NamedTuple):
     op: Adopted
     generated: Generated
     notes: tuple[str, ...] = ()
+    # Checks that failed, of the Function and of the op; None if not both were run.
+    failed: tuple[int, int] | None = None
+
+    @property
+    def checks(self) -> str:
+        """Return how many checks failed before and fail now, for the table: "; failed checks: 1, now 0"; "" if it is unknown."""
+        if self.failed is None:
+            return ""
+        before, now = self.failed
+        return f"; failed checks: {before}, now {now}"
 
 
 class Source(NamedTuple):
@@ -419,7 +439,8 @@ def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> A
     for why in verdict.notes[1:]:
         op = op.stating({"transforms": None})
         notes += (f"it does not run under torch.func and vmap: {why}",)
-    return _proven(source, found._replace(op=op, notes=notes), settings, proving)
+    adopted = found._replace(op=op, notes=notes)
+    return _checked(source, _proven(source, adopted, settings, proving), proving)
 
 
 def _without_run(source: Source, found: Adoption, settings: Values) -> Adoption:
@@ -534,6 +555,43 @@ def _checks(generated: Generated) -> Iterator[str]:
         # `conventional` are dims guessed by names; these shapes take their place.
         with_shapes = replace(spec, inputs=inputs, conventional=())
         yield verification(with_shapes, derivation, derived).checks
+
+
+def _checked(source: Source, found: Adoption, proving: Proving) -> Adoption:
+    """Return the adoption with notes on the checks of `scaffold verify FILE`, of the Function and of the op made of it.
+
+    A fault of the author's maths is in both; one of the old form, as a second derivative that is silently wrong, in one.
+    """
+    function = source.function
+    question = Question(
+        Meant(source.path, source.facts.module, (function,)), function, Stated()
+    )
+    old = Judged(question, judged(question, proving.prover))
+    notes = [f"{function.name}, by hand: {_in_words(old)}"]
+    # An op in library style has no Function.
+    if found.op.keys["style"] == "library":
+        return found._replace(notes=(*found.notes, *notes))
+    generated = found.generated
+    spec, derivation = generated.spec, generated.derivation
+    text = verification(spec, derivation, derivation.derived).op
+    request = request_of(generated, "", "")
+    modules = (*request.modules, (ADOPTED, text))
+    code, *_ = generated.companions
+    place = Place(ADOPTED, f"<{code.module}>", "", spec.function_name)
+    asked = question._replace(op=Unwritten(request._replace(modules=modules), place))
+    new = Judged(asked, judged(asked, proving.prover))
+    notes.append(f"{found.op.name}, as an op: {_in_words(new)}")
+    failed = (len(old.failed), len(new.failed))
+    are_judged = NOT_JUDGED not in (old.status, new.status)
+    return found._replace(
+        notes=(*found.notes, *notes), failed=failed if are_judged else None
+    )
+
+
+def _in_words(one: Judged) -> str:
+    """Return how many checks passed or failed, with the failed ones: "1 of 23 checks fail (second derivative)"."""
+    names = ", ".join(check.name for check in one.failed)
+    return f"{one.words} ({names})" if names else one.words
 
 
 # Weaker claims for an op that is not proven as the Function stands: key, value, and the note on it.

@@ -47,7 +47,7 @@ class Judged(NamedTuple):
     @property
     def place(self) -> str:
         """Return its file and line."""
-        meant, function, _ = self.question
+        meant, function, *_ = self.question
         return f"{meant.path}:{function.node.lineno}"
 
     @property

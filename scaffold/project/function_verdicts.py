@@ -38,7 +38,7 @@ from scaffold.spec import TensorInput, is_size_name
 from scaffold.spec.build import build
 from scaffold.spec.signature import parse_inputs
 from scaffold.verify import Failure, Request, Verdict
-from scaffold.verify.processes import ChildProcess, work_through
+from scaffold.verify.processes import ChildProcess, listen, work_through
 from scaffold.verify.prover import HandWritten, Place, Prover
 
 NAME = "verified"
@@ -55,12 +55,23 @@ class Stated(NamedTuple):
     compiled: bool = False  # check torch.compile as well
 
 
+class Unwritten(NamedTuple):
+    """An op that is not on disk yet: the texts it is imported from, and its Function among them."""
+
+    texts: Request  # its modules, and the path of those they import
+    place: Place
+
+
 class Question(NamedTuple):
-    """A Function to be judged, with its options."""
+    """A Function to be judged, with its options.
+
+    With an op made of it, that is judged in its place: its inputs are the Function's, whose text tells more about them.
+    """
 
     meant: Meant
     function: Function
     stated: Stated
+    op: Unwritten | None = None
 
 
 class Declared(NamedTuple):
@@ -77,9 +88,9 @@ class Judge:
     in place of a judgement; the Function is asked about once more, declared with them. `work_through` runs several such processes.
     """
 
-    def __init__(self, python: str, limit: float) -> None:
-        """Start nothing yet; `python` is the interpreter with torch, `limit` the seconds for each Function."""
-        self._prover = Prover(python, limit)
+    def __init__(self, prover: Prover) -> None:
+        """Take the process to ask, which may not be started yet."""
+        self._prover = prover
         self._asked: Question | None = None
         # The request now running is the second, with found shapes.
         self._searched = False
@@ -149,7 +160,16 @@ def judge(
     questions: Iterable[Question], python: str, limit: float, processes: int
 ) -> Generator[Verdict, None, None]:
     """Yield the verdicts in the order of the questions; several processes work through them, each with a time limit a question."""
-    return work_through(questions, lambda: Judge(python, limit), processes)
+    return work_through(questions, lambda: Judge(Prover(python, limit)), processes)
+
+
+def judged(question: Question, prover: Prover) -> Verdict:
+    """Return the verdict of a process on one Function; it may be asked other things afterwards."""
+    judge = Judge(prover)
+    judge.ask(question)
+    while judge.result is None:
+        listen([judge])
+    return judge.result
 
 
 def _ways(question: Question) -> tuple[tuple[Entry, ...], ...]:
@@ -176,7 +196,7 @@ def _request(
 
     Invalid ones are left out; raise their errors if none is valid. `searched`: their shapes were found by an earlier run.
     """
-    meant, function, stated = question
+    meant, function, stated, op = question
     facts, path = Facts(function, meant.module), meant.path
     problems: list[ScaffoldError] = []
     rendered: list[Verification] = []
@@ -208,7 +228,15 @@ def _request(
     )
     beside = os.path.dirname(os.path.abspath(path))
     # The checks import an op, but the Function is judged in its place: any one will do.
-    return Request(rendered[0].op, "", path=(beside,), function=known)
+    request = Request(rendered[0].op, "", path=(beside,), function=known)
+    return request if op is None else _of_op(request, op)
+
+
+def _of_op(request: Request, op: Unwritten) -> Request:
+    """Return the request to judge an op instead of the Function, by the inputs of the Function."""
+    known = request.function and request.function._replace(place=op.place)
+    path = (*op.texts.path, *request.path)
+    return request._replace(path=path, modules=op.texts.modules, function=known)
 
 
 def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:

@@ -201,15 +201,16 @@ class Proving:
             place = Location("--verify")
             found.append(ScaffoldError(NONE_FOUND, place, ANOTHER))
         if not found and not missing:
-            self._started().start()
+            self.prover.start()
         return found
 
     def prove(self, name: str, request: "Request") -> "Verdict":
         """Prove an op by its text and checks (`request`), and return the verdict; progress is shown under its `name`."""
         with self._console.proving([name], "verifying"):
-            return self._started().prove(request)
+            return self.prover.prove(request)
 
-    def _started(self) -> "Prover":
+    @property
+    def prover(self) -> "Prover":
         """Return the prover, made on first use; its process may be running already."""
         from scaffold.verify.prover import LIMIT, Prover
 

@@ -419,3 +419,40 @@ def test_a_gradient_that_is_clipped_is_adopted(clipped: str, tmp_path: Path) -> 
     made = scaffold(tmp_path, "new-op", "clip", "--spec", "clip.toml", "--verify")
     assert made.code == 0, made.err
     assert "of a surrogate are not proven" in made.proven
+
+
+VIEWS = """
+
+class {name}(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        if grad_output.dtype == torch.bfloat16:
+            raise TypeError("grad_output is bfloat16")
+        return 2 * x * grad_output.{method}(-1).view(x.shape)
+"""
+
+
+@pytest.mark.each_commit
+def test_both_the_function_and_the_op_are_checked(tmp_path: Path) -> None:
+    """A fault of the author's maths is in both, one of the old form in the Function alone; a refusal is a fault of neither."""
+    shutil.copy(OLD_OPS / "norm.py", tmp_path)
+    for method in ("view", "reshape"):
+        text = HEAD + VIEWS.format(name=method.title(), method=method)
+        (tmp_path / f"{method}.py").write_text(text)
+    found = scaffold(tmp_path, "adopt", ".", "--all", "--out-dir", "new")
+    assert found.code == 0, found.err
+    words = [line.partition("; ")[2] for line in found.out.splitlines() if "; " in line]
+    assert words == [
+        "failed checks: 1, now 0",
+        "failed checks: 0, now 0",
+        "failed checks: 1, now 1",
+    ]
+    assert "RowNorm, by hand: 1 of " in found.err
+    fails = "1 of 24 checks fail (gradient of a strided grad_output)"
+    assert f"view, as an op: {fails}" in found.err, found.err

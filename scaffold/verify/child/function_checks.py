@@ -79,11 +79,17 @@ def raised_briefly(error: Exception) -> str:
     return sentence(raised(error))
 
 
-def line_of(error: BaseException, source: str) -> int:
-    """Return the line of a file at which an error was raised; 0 if it was raised elsewhere."""
+def frame_of(error: BaseException, source: str) -> traceback.FrameSummary | None:
+    """Return the last line of a file that an error passed; None if it was raised elsewhere."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [x.lineno or 0 for x in frames if os.path.realpath(x.filename) == source]
-    return lines[-1] if lines else 0
+    own = [frame for frame in frames if os.path.realpath(frame.filename) == source]
+    return own[-1] if own else None
+
+
+def line_of(error: BaseException, source: str) -> int:
+    """Return the number of the line of a file at which an error was raised; 0 if it was raised elsewhere."""
+    frame = frame_of(error, source)
+    return frame.lineno or 0 if frame else 0
 
 
 def gradients(

@@ -8,8 +8,8 @@ fault, by its *place*: "backward", "grad_x"; `why` says by check why it is skipp
 Invariant: a check that would only repeat a reported fault is skipped, with the reason.
 """
 
-import linecache
 import os
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from inspect import unwrap
@@ -22,6 +22,7 @@ from scaffold.verify.child.function_checks import (
     CHECKS,
     Unasked,
     Wrong,
+    frame_of,
     gradients,
     line_of,
     raised_briefly,
@@ -35,7 +36,7 @@ from scaffold.verify.child.hand_written import (
     samples_of,
     with_inputs,
 )
-from scaffold.verify.child.modules import load
+from scaffold.verify.child.modules import TextLoader, load
 from scaffold.verify.child.refusals import first_line
 
 Status = Literal["passed", "failed", "skipped"]
@@ -176,6 +177,8 @@ def _accepted(subjects: Sequence[Subject]) -> tuple[int, Any]:
 
 def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
     """Yield the Function once for each possible declaration of its inputs, a module of checks."""
+    for name, text in request["modules"]:
+        load(name, text)
     given = request["function"]
     source = os.path.realpath(given["place"][1])  # (module, file, root, name)
     known = {key: given[key] for key in Asked._fields if key != "source"}
@@ -195,9 +198,15 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
 
 
 def named(place: Sequence[str]) -> Any:
-    """Import the object at a place, (module, file, root, name), and return it; raise NotLoadedError if there is none."""
+    """Import the object at a place, (module, file, root, name), and return it; raise NotLoadedError if there is none.
+
+    An op that is not written yet was loaded from its text before.
+    """
     module, file, root, name = place
+    loaded = getattr(sys.modules.get(module), "__loader__", None)
     try:
+        if isinstance(loaded, TextLoader):
+            return attrgetter(name)(sys.modules[module])
         return attrgetter(name)(import_file(module, file, root))
     except AttributeError as error:
         words = f"AttributeError: {first_line(error)}"
@@ -261,8 +270,8 @@ def _refuses(subject: Subject) -> str:
 
 def _is_on_purpose(error: Exception, subject: Subject) -> bool:
     """Return whether a `raise` of the user's file raised the error."""
-    line = line_of(error, subject.asked.source)
-    return linecache.getline(subject.asked.source, line).strip().startswith("raise")
+    frame = frame_of(error, subject.asked.source)
+    return frame is not None and (frame.line or "").startswith("raise")
 
 
 def _made_redundant(subject: Subject, failed: str) -> tuple[Sequence[str], str]:

@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 
@@ -51,11 +52,15 @@ def _loaded() -> dict[str, str]:
 
 
 def _load_questions() -> None:
-    """Import once, before the fork, the modules to judge a Function with."""
+    """Import once, before the fork, the modules to judge a Function with, and those that its checks make PyTorch import.
+
+    These take longer than all checks of a Function: for a gradient of given grad_outputs, `torch.testing` and `checkpoint`.
+    """
     import scaffold.verify.child.judging  # noqa: F401
 
-    with suppress(ImportError):  # each question reports it then
-        import pytest  # noqa: F401
+    for name in ("pytest", "torch._dynamo", "torch.distributed.tensor"):
+        with suppress(ImportError):  # each question reports it then
+            import_module(name)
 
 
 def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
