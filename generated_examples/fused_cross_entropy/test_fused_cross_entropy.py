@@ -439,15 +439,19 @@ class OpTests:
         return tuple(at for at, asked in enumerate(known) if asked)
 
     def test_vmap_of_grad(self) -> None:
+        """Over the first dim, and over the last: a vmap rule has to heed in_dims."""
         samples = [self.inputs(needs=(), seed=seed) for seed in range(3)]
         gradient = torch.func.grad(self.loss, argnums=self.argnums(samples[0]))
-        in_dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
-        columns = zip(*samples, strict=True)
-        batch = [torch.stack(x) if isinstance(x[0], Tensor) else x[0] for x in columns]
-        mapped = torch.func.vmap(gradient, in_dims, randomness="same")
         expected = zip(*(gradient(*sample) for sample in samples), strict=True)
         stacked = tuple(torch.stack(values) for values in expected)
-        self.assert_close(mapped(*batch), stacked)
+        columns = [*zip(*samples, strict=True)]
+        for dim in (0, -1):
+            in_dims = tuple(dim if isinstance(x, Tensor) else None for x in samples[0])
+            batch = [
+                torch.stack(x, dim) if isinstance(x[0], Tensor) else x[0] for x in columns
+            ]
+            mapped = torch.func.vmap(gradient, in_dims, randomness="same")
+            self.assert_close(mapped(*batch), stacked)
 
     def test_jacrev(self) -> None:
         def flat(*inputs: Any) -> Tensor:
