@@ -443,15 +443,19 @@ class OpTests:
         )
 
     def test_jacfwd(self) -> None:
-        """Forward mode has the Jacobian of reverse mode, and so has a vmap of it."""
+        """Forward mode has the Jacobian of reverse mode, of each input alone, too; and so has a vmap of it."""
 
         def flat(*inputs: Any) -> Tensor:
             return torch.cat([output.flatten() for output in self.run(*inputs)])
 
         inputs = self.inputs(needs=())
         argnums = self.argnums(inputs)
+        expected = torch.func.jacrev(flat, argnums)(*inputs)
         actual = torch.func.jacfwd(flat, argnums, randomness="same")(*inputs)
-        self.assert_close(actual, torch.func.jacrev(flat, argnums)(*inputs))
+        self.assert_close(actual, expected)
+        for position, one in zip(argnums, expected, strict=True):
+            alone = torch.func.jacfwd(flat, position, randomness="same")(*inputs)
+            self.assert_close(alone, one)
         if self.supports_double_backward:
             rows = torch.func.jacrev(torch.func.jacrev(self.loss, argnums), argnums)
             hessian = torch.func.hessian(self.loss, argnums)

@@ -69,6 +69,7 @@ from scaffold.formula import (
     Node,
     Statement,
     checked_for_none,
+    read_names,
     renaming,
     rewritten,
     written,
@@ -694,6 +695,9 @@ def _handed(
     ends = frozenset(f"grad_{name}" for name in known)
     program = without_dead(graph, program, ends, lambda node: False)
     program = _by_presence(spec, graph, program, dict(_pairs(spec, parameters)))
+    # Then PyTorch hands over None for a tangent, too, in place of zeros.
+    if found.incoming.may_be_none or not spec.materialize_grads:
+        program = (*_filled(spec, graph, program, parameters), *program)
     origins = Origins(dict(maths.origins), reuse.plan.saved)
     lines = tuple(Line(item, every) for item in program)
     names = ContextNames(spec)
@@ -718,6 +722,24 @@ def _handed(
         kept=tuple(kept.values()),
         jvp=Jvp(parameters, tuple(map(_said_of_value, statements)), results),
     )
+
+
+def _filled(
+    spec: OpSpec, graph: Graph, statements: Lines, parameters: Iterable[str]
+) -> Iterator[Statement]:
+    """Yield for each tangent read by statements `if tangent_x is None: tangent_x = torch.zeros_like(x)`.
+
+    Not for that of an optional input, whose reads ask for None, nor for a sole one: without any tangent there is no call of jvp.
+    """
+    inputs = {item.name: item for item in spec.differentiable}
+    read = read_names(*statements)
+    for name, tangent in _pairs(spec, parameters) if len(inputs) > 1 else ():
+        if tangent in read and name in inputs and not inputs[name].optional:
+            target, none = graph.name(tangent), graph.constant("None")
+            maker = graph.node("attribute", "zeros_like", (graph.name("torch"),))
+            zeros = graph.node("call", "", (maker, graph.name(name)))
+            absent = graph.node("compare", "is", (target, none))
+            yield If(absent, (Assign(target, zeros),))
 
 
 def _by_presence(

@@ -106,16 +106,17 @@ def parameters(spec: OpSpec, jvp: Jvp, body: list[str]) -> str:
     pairs = zip(spec.inputs, jvp.parameters, strict=True)
     return ", ".join(
         # The user's own lines may read any of them.
-        f"{name if name in names or jvp.missing else f'_{name}'}: {_type(item)}"
+        f"{name if name in names or jvp.missing else f'_{name}'}: {_type(item, name, body)}"
         for item, name in pairs
     )
 
 
-def _type(item: Input) -> str:
-    """Return the type of a tangent: a missing one is zeros, and inputs other than tensors have None."""
+def _type(item: Input, tangent: str, body: list[str]) -> str:
+    """Return the type of a tangent: a missing one is zeros, or None if the body fills it; inputs other than tensors have None."""
     if not isinstance(item, TensorInput):
         return "None"
-    return "Tensor | None" if item.optional else "Tensor"
+    may_be_none = item.optional or f"if {tangent} is None:" in body
+    return "Tensor | None" if may_be_none else "Tensor"
 
 
 def returns(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> str:

@@ -228,3 +228,16 @@ def test_a_number_is_taken_out_of_a_mean() -> None:
     text = text_of(spec_of("x[N, D]", forward=forward, forward_ad=True))
     assert "inner = (tangent_x * x).mean(-1, keepdim=True)\n" in text
     assert "inv_rms * (tangent_x - x * inner * inv_rms**2)\n" in text
+
+
+@pytest.mark.parametrize(
+    "forward", ["return x * y, x.sqrt()", "return x + y, x.sqrt()"]
+)
+def test_an_input_without_a_tangent_counts_as_constant(forward: str) -> None:
+    """With an output whose gradient may be None PyTorch hands over None for tangents, too."""
+    spec = spec_of("x, y", forward=forward, outputs="a, b", forward_ad=True)
+    op = load(draft_of(spec)).some_op
+    x, y = torch.rand(2, 3, dtype=torch.double) + 1
+    for position in range(2):
+        found = torch.func.jacfwd(op, position)(x, y)
+        torch.testing.assert_close(found, torch.func.jacrev(op, position)(x, y))

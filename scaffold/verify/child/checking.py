@@ -541,14 +541,25 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Fault | None:
 def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Fault | None:
     """Compare the op's tangents with its forward's in plain PyTorch; None if they agree, or if the op has no jvp.
 
-    Only for ops generated with `--forward-ad`. Differentiable inputs alone get a tangent (`chosen`), each tensor of a variadic one
-    (`tensors[0]`, `tensors[1]`) too.
+    Only for ops generated with `--forward-ad`. All differentiable inputs get a tangent, then each alone, as PyTorch may hand over None
+    for the others; each tensor of a variadic one (`tensors[0]`, `tensors[1]`) too.
     """
     if not getattr(checks.TESTS, "supports_forward_ad", False):
         return None
-    names = value_names(checks, len(inputs))
-    wanted = {name.partition("[")[0] for name in checks.DIFFERENTIABLE}
-    chosen = [name.partition("[")[0] in wanted for name in names]
+    names = [name.partition("[")[0] for name in value_names(checks, len(inputs))]
+    wanted = dict.fromkeys(name.partition("[")[0] for name in checks.DIFFERENTIABLE)
+    alone = [{name} for name in wanted] if len(wanted) > 1 else []
+    for chosen in ({*wanted}, *alone):
+        fault = _compare_tangents(checks, inputs, [name in chosen for name in names])
+        if fault is not None:
+            return fault
+    return None
+
+
+def _compare_tangents(
+    checks: Any, inputs: Sequence[Any], chosen: Sequence[bool]
+) -> Fault | None:
+    """Compare the op's tangents with the expected ones if the `chosen` inputs have a tangent; None if they agree."""
     pairs = compared_tangents(checks, inputs, chosen)
     for position, (one, two) in enumerate(pairs):
         name = f"tangent {position}" if len(pairs) > 1 else "tangent"
