@@ -412,7 +412,8 @@ class OpTests:
         for dim in (0, -1):
             in_dims = tuple(dim if isinstance(x, Tensor) else None for x in samples[0])
             batch = [
-                torch.stack(x, dim) if isinstance(x[0], Tensor) else x[0] for x in columns
+                torch.stack(x, dim) if isinstance(x[0], Tensor) else x[0]
+                for x in columns
             ]
             mapped = torch.func.vmap(gradient, in_dims, randomness="same")
             self.assert_close(mapped(*batch), stacked)

@@ -411,7 +411,8 @@ class OpTests:
         for dim in (0, -1):
             in_dims = tuple(dim if isinstance(x, Tensor) else None for x in samples[0])
             batch = [
-                torch.stack(x, dim) if isinstance(x[0], Tensor) else x[0] for x in columns
+                torch.stack(x, dim) if isinstance(x[0], Tensor) else x[0]
+                for x in columns
             ]
             mapped = torch.func.vmap(gradient, in_dims, randomness="same")
             self.assert_close(mapped(*batch), stacked)
@@ -443,7 +444,7 @@ class OpTests:
         )
 
     def test_jacfwd(self) -> None:
-        """Forward mode has the Jacobian of reverse mode, of each input alone, too; and so has a vmap of it."""
+        """Forward mode has the Jacobian of reverse mode, and so has a vmap of it."""
 
         def flat(*inputs: Any) -> Tensor:
             return torch.cat([output.flatten() for output in self.run(*inputs)])

@@ -100,6 +100,7 @@ class IncomingGradients(NamedTuple):
         return bool(self.handed or self.undefined)
 
 
+ZEROS_LIKE = "zeros_like"  # of torch
 PLAIN_GRADIENTS = IncomingGradients()  # every one is a tensor
 
 
@@ -282,4 +283,4 @@ def zero_gradients(derivation: Derivation) -> frozenset[str]:
 def _is_zeros(value: Node) -> bool:
     """Return whether a value is a call that makes zeros: `x.new_zeros(...)`, `torch.zeros_like(x)`."""
     made = value.kind == "call" and value.args[0].kind == "attribute"
-    return made and value.args[0].label in ("new_zeros", "zeros_like")
+    return made and value.args[0].label in ("new_zeros", ZEROS_LIKE)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.backward_program import Line
-from scaffold.derive.derivation import Derivation, Jvp, Maths
+from scaffold.derive.derivation import ZEROS_LIKE, Derivation, Jvp, Maths
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.gradients import (
     held_by_name,
@@ -736,7 +736,7 @@ def _filled(
     for name, tangent in _pairs(spec, parameters) if len(inputs) > 1 else ():
         if tangent in read and name in inputs and not inputs[name].optional:
             target, none = graph.name(tangent), graph.constant("None")
-            maker = graph.node("attribute", "zeros_like", (graph.name("torch"),))
+            maker = graph.node("attribute", ZEROS_LIKE, (graph.name("torch"),))
             zeros = graph.node("call", "", (maker, graph.name(name)))
             absent = graph.node("compare", "is", (target, none))
             yield If(absent, (Assign(target, zeros),))
