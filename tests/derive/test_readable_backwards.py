@@ -7,7 +7,14 @@ import torch
 
 from scaffold.render.formatting import format_source
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, load, op_text, reference
+from tests.derive.building import (
+    backward_of,
+    load,
+    op_text,
+    reference,
+    spec_of,
+    text_of,
+)
 
 
 def backward(
@@ -1492,3 +1499,64 @@ def test_a_longer_sum_and_one_that_broadcasts_stay_sums() -> None:
         ("x[N, D], b[D]", "x * torch.sigmoid(b * x)"),
     ):
         assert "addcmul" not in op_text(inputs, forward=forward, derive=True)
+
+
+def test_a_slice_that_a_condition_bounds_has_its_length() -> None:
+    """`T <= L`: no sum to the shape of a slice, for which the table would be saved."""
+    text = backward(
+        "x[B, T, D], table[L, D]",
+        "x + table[:x.shape[1]]",
+        (tensor(2, 3, 4), tensor(5, 4)),
+        (tensor(2, 3, 4), tensor(3, 4)),
+        (tensor(2, 0, 4), tensor(3, 4)),
+        require=["T <= L"],
+    )
+    assert "sum_to_size" not in text and "saved_tensors" not in text
+
+
+PARTIAL_ROTARY = """
+rotary_dim = cos.shape[-1]
+x_rot, x_pass = x[..., :rotary_dim], x[..., rotary_dim:]
+x1, x2 = x_rot.chunk(2, dim=-1)
+x_rot = x_rot * cos + torch.cat((-x2, x1), dim=-1) * sin
+return torch.cat((x_rot, x_pass), dim=-1)
+"""
+
+
+def test_a_rotation_of_the_first_channels_computes_nothing_for_a_shape() -> None:
+    text = backward(
+        "x[B, H, S, D], cos[S, R], sin[S, R]",
+        PARTIAL_ROTARY,
+        (tensor(2, 2, 3, 6), tensor(3, 4), tensor(3, 4) + 1),
+        (tensor(2, 2, 3, 4), tensor(3, 4), tensor(3, 4) + 1),
+        (tensor(2, 2, 3, 3), tensor(3, 0), tensor(3, 0) + 1),
+        require=["R % 2 == 0", "R <= D"],
+    )
+    assert "to_size" not in text and "x_rot.shape" not in text
+
+
+def test_a_size_of_a_slice_is_read_from_the_slice() -> None:
+    """The product is not computed again for its shape."""
+    text = backward(
+        "q[B, S, H, D], w[H, E, C], k: int = 1",
+        "x = torch.einsum('bshd,hec->bshec', q, w[:, k:])\nreturn x.flatten(2)",
+        (tensor(2, 3, 2, 4), tensor(2, 3, 2), 1),
+        (tensor(2, 3, 2, 4), tensor(2, 3, 2), -2),
+        (tensor(2, 0, 2, 4), tensor(2, 3, 2), 5),
+    )
+    assert "w[:, ctx.k:].shape[1]" in text and "hec->bshec" not in text
+
+
+def test_scores_are_not_saved_for_their_dtype() -> None:
+    inputs = "q[B, T, D], k[B, S, D], v[B, S, E]"
+    forward = """
+scores = q @ k.mT
+probs = F.softmax(scores.double(), dim=-1).type_as(q)
+return probs @ v
+"""
+    check_forward(
+        inputs, forward, [(tensor(2, 3, 4), tensor(2, 5, 4), tensor(2, 5, 2))]
+    )
+    text = backward_of(text_of(spec_of(inputs, forward=forward)))
+    assert text.startswith("q, k, v, probs_scores, probs = ctx.saved_tensors")
+    assert text.count(".to(probs_scores.dtype)") == 1 and "ctx.q_dtype" in text

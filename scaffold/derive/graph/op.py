@@ -358,6 +358,7 @@ class Program:
         self._operations: dict[Op, Operation] = {}  # noted by `compute`
         self._dtypes: dict[Op, Kind] = {}  # noted by `set_dtype`
         self._sizes: dict[Dim, Op] = {}  # noted by `tell_size`
+        self.nonnegative: list[Dim] = []  # differences of sizes, by conditions: `D - R`
         self._unpacked: set[Op] = set()  # noted by `unpack`
         self._facts: dict[str, Facts] = {}  # asked often about few rules
 

@@ -163,6 +163,8 @@ class Precision:
             return self._together(op.args[0].args)
         if of_default_dtype(op):
             return frozenset({op})
+        if op.rule == "cast" and op.data is None:
+            return self._of(op.args[1])
         said = op.facts.dtype
         if said in ("promoted", "uniform"):
             found = self._together(op.args)

@@ -131,12 +131,13 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
         if len(plain) == 3 and (cut := _cut_off(bounds[0], bounds[1])):
             left, none = sizes.minus(size, cut), program.const(None)
             # If x may be too short: `x[1:]` and `x[:-1]` still have one and the same `Slice`.
-            surely = sizes.is_never_negative(left)
+            surely = _in_order(program, 0, left)
             return left if surely else Slice(size, program.const(cut), none, none)
         # `x[n:m]`, if 0 <= n <= m <= size surely holds
         first = _bound(program, start, 0)
         last = _bound(program, end, size)
-        if all(map(_in_order, (0, first, last), (first, last, size))):
+        pairs = ((0, first), (first, last), (last, size))
+        if all(_in_order(program, *pair) for pair in pairs):
             return sizes.minus(last, first)
     elif bounds[1] is None and len(plain) == 3:
         # `x[1::2]`, of a size surely divisible by 2
@@ -166,9 +167,11 @@ def _bound(program: Program, bound: Op, left_out: Dim) -> Dim:
     return left_out if literal(bound) is None else program.size_of(bound)
 
 
-def _in_order(one: Dim, two: Dim) -> bool:
-    """Return whether a size is certainly not larger than another, in every call."""
-    return sizes.is_never_negative(sizes.minus(two, one))
+def _in_order(program: Program, one: Dim, two: Dim) -> bool:
+    """Return whether a size is certainly not larger than another, in every call, or by a condition of the user's (`R <= D`)."""
+    excess = sizes.minus(two, one)
+    known = (0, *program.nonnegative)
+    return any(sizes.is_never_negative(sizes.minus(excess, item)) for item in known)
 
 
 def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
@@ -389,13 +392,13 @@ def _are_complementary(one: Slice, two: Slice) -> bool:
 def einsum(program: Program, args: Args) -> Shape | None:
     """Return the shape of `einsum` by the size of each letter: "ij,jk->ik" of `[N, K]`, `[K, M]` -> `[N, M]`.
 
-    None if a letter's size is unknown or differs among operands.
+    None if the size of a letter of the result is unknown, or not surely the same in all operands.
     """
     equation, operands = literal(args["equation"]), args["operands"]
     if not isinstance(equation, str):
         return None
     inputs, result = letters_of(equation)
-    sizes: dict[str, Dim] = {}
+    sizes: dict[str, Dim | None] = {}
     leads: list[Shape] = []  # the dims of `...` in each operand
     # PyTorch refuses another number of operands than of terms in the equation.
     for letters, operand in zip(inputs, tensors((operands,)), strict=False):
@@ -408,17 +411,21 @@ def einsum(program: Program, args: Args) -> Shape | None:
     # Without `...` in the result, PyTorch sums over those dims: that is not followed here.
     if leading.dims is None or leading.dims and not dots:
         return None
-    if not {*before, *after} <= sizes.keys():  # PyTorch raises
+    known = {letter: size for letter, size in sizes.items() if size is not None}
+    # A letter that no operand has makes PyTorch raise.
+    if not {*before, *after} <= known.keys():
         return None
-    ends = [tuple(sizes[item] for item in part) for part in (before, after)]
+    ends = [tuple(known[item] for item in part) for part in (before, after)]
     return Shape((*ends[0], *leading.dims, *ends[1]))
 
 
-def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | None:
-    """Add the size of each letter of an operand to `sizes`; return the dims of its `...` as a shape.
+def _letter_sizes(
+    letters: str, shape: Shape, sizes: dict[str, Dim | None]
+) -> Shape | None:
+    """Add the size of each letter of an operand to `sizes`; return the dims of its `...` as a shape, None if they are unknown.
 
-    `letters` is the operand's part of the equation. None if a size is unknown, is a 1, or differs from the size noted
-    before: einsum broadcasts a 1, so it does not tell the size of the letter.
+    `letters` is the operand's part of the equation. The size is None if it is a 1 or differs from the size noted before: einsum
+    broadcasts a 1, so it does not tell the size of the letter.
     """
     before, dots, after = letters.partition("...")
     count = len(before) + len(after)
@@ -433,8 +440,10 @@ def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | 
     end = len(shape.dims) - len(after)
     first, last = shape.dims[: len(before)], shape.dims[end:]
     for letter, dim in zip(before + after, first + last, strict=True):
-        if shapes.is_lead(dim) or dim == 1 or sizes.setdefault(letter, dim) != dim:
+        if shapes.is_lead(dim):
             return None
+        if dim == 1 or sizes.setdefault(letter, dim) != dim:
+            sizes[letter] = None
     return Shape(shape.dims[len(before) : end])
 
 

@@ -20,7 +20,8 @@ from scaffold.spec import OpSpec, is_size_name
 def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
     """Return the value of each size name as the conditions of `require` determine it: `E == 3 * D` -> `{"E": 3*D, "D": D}`.
 
-    Int attributes count as sizes too. Without conditions the result is empty.
+    Int attributes count as sizes too. Without conditions the result is empty. A condition such as `R <= D` determines no size: the
+    program notes that `D - R` is not negative.
     """
     conditions = [item.result for item in spec.require if item.result is not None]
     if not conditions:
@@ -36,13 +37,13 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
             value = ValueOf(program.read(item.name))
             program.tell_size(value, value.op)
             known[NamedSize(item.name)] = value
-    for condition in conditions:
-        for test in _conjuncts(condition):
-            pair = _solved(test, known)
-            if pair is not None:
-                known = {
-                    name: sizes.replaced(size, *pair) for name, size in known.items()
-                }
+    tests = [test for condition in conditions for test in _conjuncts(condition)]
+    for test in tests:
+        pair = _solved(test, known)
+        if pair is not None:
+            known = {name: sizes.replaced(size, *pair) for name, size in known.items()}
+    # By the values that all equations give.
+    program.nonnegative += filter(None, (_excess(test, known) for test in tests))
     return {
         name.name: size for name, size in known.items() if isinstance(name, NamedSize)
     }
@@ -75,6 +76,19 @@ def _solved(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
                 return None
             return sizes.solved(left, right)
     return None
+
+
+def _excess(test: Node, known: Mapping[Dim, Dim]) -> Dim | None:
+    """Return the difference that a condition says is not negative: `R <= D` -> `D - R`, `R < D` -> `D - R - 1`; None for others."""
+    if test.kind != "compare" or test.label not in ("<", "<=", ">", ">="):
+        return None
+    least, most = (_as_size(side, known) for side in test.args)
+    if least is None or most is None:
+        return None
+    if test.label.startswith(">"):
+        least, most = most, least
+    strict = int(not test.label.endswith("="))
+    return sizes.minus(sizes.minus(most, least), strict)
 
 
 def _as_size(node: Node, known: Mapping[Dim, Dim]) -> Dim | None:

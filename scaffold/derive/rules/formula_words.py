@@ -21,6 +21,7 @@ from functools import partial, reduce
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Named, OfShape, Op, Program, SummedTo, literal
+from scaffold.derive.graph.precision import source_of
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.signs import is_nonnegative
@@ -303,6 +304,12 @@ def cast_as(make: Maker, g: Op, x: Op, by: Named | None = None) -> Op:
     return make.program.op(
         "cast", (g, x), by, kind=x.kind, shape=g.shape, active=g.active
     )
+
+
+@word
+def cast_back(make: Maker, g: Op, x: Op) -> Op:
+    """Return `g` in the dtype of `x`, said by the input that gives `x` its dtype, if it is one: else `x` would be saved for it."""
+    return cast_as(make, g, source_of(x) or x)
 
 
 @word

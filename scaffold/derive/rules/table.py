@@ -394,6 +394,7 @@ BUILDERS: dict[str, Builder] = {
     "expand_as": _tensor("g x", "g broadcast to x's shape"),
     "zeros": _tensor("g x", "zeros of x's shape, of the dtype and device of g"),
     "cast_as": _tensor("g x", "g in x's dtype"),
+    "cast_back": _tensor("g x", "g in x's dtype, as the gradient of a cast"),
     "widened": _tensor("x g", "x in the dtype of x and g together"),
     "count": _python("x dim", "how many elements a reduction over dim takes: an int"),
     "shape": _python("x", "x.shape"),

@@ -366,6 +366,12 @@ class Printer:
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
         """Return the expression of a shape: of a tensor in memory anyway, else of a forward value; an input `like` is preferred."""
         try:
+            return self.holders.other_shape(shape, like)
+        except UnsupportedError:
+            found = self._sizes_of_views(shape)
+        if found is not None:
+            return found
+        try:
             return self.holders.shape(shape, like)
         except UnknownShapeError:
             return self._shape_of_value(shape)
@@ -377,19 +383,58 @@ class Printer:
             case Broadcast(parts) if shape not in self.owners:
                 several = map(self.shape, parts)
                 return self.function("torch.broadcast_shapes", *several)
-        return self._attribute(self._owner(shape), "shape")
+        return self._attribute(self._value_with(shape), "shape")
 
-    def _owner(self, shape: Shape) -> Node:
-        """Return a forward value with a shape, present in this scope; best one needing the optional input whose gradient is written.
+    def _sizes_of_views(self, shape: Shape) -> Node | None:
+        """Return a shape size by size, some of them of views of inputs, `w[:, :k].shape[1]`; None if one has another source.
 
-        If there is none, make one from a value of another shape.
+        So nothing is computed for it. None, too, if a forward value has the shape that is such a view itself.
         """
+        views = [
+            (op, op.shape.dims)
+            for several in self.owners.values()
+            for op, needs in several
+            if op.shape.dims and self._is_view(op) and all(map(self._is_met, needs))
+        ]
+        if (
+            shape.dims is None
+            or shape.lead is not None
+            or shape.dims in dict(views).values()
+        ):
+            return None
+        found = []
+        for dim in shape.dims:
+            try:
+                found.append(self.holders.size(dim))
+            except UnsupportedError:
+                holding = (pair for pair in views if dim in pair[1])
+                op, dims = next(holding, (None, ()))
+                if op is None:
+                    return None
+                of_view = self._attribute(self._in_forward_names(op), "shape")
+                at = number_node(self.program, dims.index(dim))
+                found.append(self.graph.node("subscript", "", (of_view, at)))
+        return self.graph.node("tuple", "", tuple(found))
+
+    def _is_view(self, op: Op) -> bool:
+        """Return whether a forward value is an input or a view of one: its shape is read without computing anything."""
+        if op.rule == "input":
+            return True
+        return op.facts.takes_no_memory and self._is_view(op.args[0])
+
+    def _owner(self, shape: Shape) -> Op | None:
+        """Return a forward value with a shape, present in this scope; best one needing the optional input whose gradient is written."""
         several = self.owners.get(shape, ())
         for met in (self._is_current, self._is_met):
             for op, needs in several:
                 if all(map(met, needs)):
-                    return self._over_forward(op)
-        return self._by_base(shape)
+                    return op
+        return None
+
+    def _value_with(self, shape: Shape) -> Node:
+        """Return a forward value with a shape; if there is none, one made from a value of another shape."""
+        owner = self._owner(shape)
+        return self._by_base(shape) if owner is None else self._over_forward(owner)
 
     def _is_current(self, need: Need) -> bool:
         """Return whether a need is the optional input whose gradient this line computes: it is present here."""
@@ -411,11 +456,11 @@ class Printer:
             case Squeezed(base, int() as dim):
                 return self._viewed(base, "squeeze", dim)
             case Transposed(base, dims) if dims == {-2, -1}:
-                return self._attribute(self._owner(base), "mT")
+                return self._attribute(self._value_with(base), "mT")
             case Transposed(base, dims) if len(dims) == 2:
                 return self._viewed(base, "transpose", *sorted(dims))
             case Dropped(base, (int(), *_) as dims) | Kept(base, (int(), *_) as dims):
-                callee = self._attribute(self._owner(base), "sum")
+                callee = self._attribute(self._value_with(base), "sum")
                 at = self.program.const(dims[0] if len(dims) == 1 else dims)
                 keepdim = self.program.const(isinstance(shape.origin, Kept))
                 args = (callee, self.node(at), self.node(keepdim))
@@ -424,7 +469,7 @@ class Printer:
 
     def _viewed(self, base: Shape, label: str, *dims: Axis) -> Node:
         """Return a view of a value with the `base` shape: `x.unsqueeze(0)`, `label` is the method."""
-        return self.method(self._owner(base), label, *map(self._axis, dims))
+        return self.method(self._value_with(base), label, *map(self._axis, dims))
 
     def _axis(self, dim: Axis) -> Node:
         """Return a dim as an expression: a number, or a Python value that only the call tells."""
@@ -438,9 +483,13 @@ class Printer:
 
         A value without a name is asked for: it gets one in the next attempt.
         """
-        holders, owners = self.holders, self.owners
-        if op not in holders.held:
+        if op not in self.holders.held:
             self.asked.add(op)
+        return self._in_forward_names(op)
+
+    def _in_forward_names(self, op: Op) -> Node:
+        """Return a forward value as an expression over the forward's names."""
+        holders, owners = self.holders, self.owners
         common = self.applier, holders, holders.held, owners, self.asked
         printer = Printer(*common, scope=self.scope, dialect=self.dialect)
         return printer.node(op)
@@ -491,7 +540,7 @@ class Printer:
         try:
             return self.holders.of_tensor(op.asked, label)
         except UnknownShapeError:
-            found = self._attribute(self._owner(op.asked), label)
+            found = self._attribute(self._value_with(op.asked), label)
             return self.graph.node("call", "", (found,)) if label == "numel" else found
 
     # Products and new dims in their usual spelling: `2 * g * x`, `x[..., None, None]`

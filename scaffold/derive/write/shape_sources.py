@@ -65,15 +65,16 @@ class Holders:
         Values in `last` are used if no other has it.
         """
         try:
-            return self._shape(shape, like)
+            return self.other_shape(shape, like)
         except UnsupportedError:
-            for op in self.last:
-                if op in self.held and op.shape == shape:
+            # In the order of the forward, not of the set: the text is the same every time.
+            for op in self.held:
+                if op in self.last and op.shape == shape:
                     return self._attribute(self._name(op), "shape")
             raise
 
-    def _shape(self, shape: Shape, like: Op | None) -> Node:
-        """Return an expression for a shape: of the input `like`, of any tensor with the shape, or size by size."""
+    def other_shape(self, shape: Shape, like: Op | None = None) -> Node:
+        """Return an expression for a shape: of the input `like`, of any tensor not in `last`, or size by size."""
         if shape.dims == ():
             return self.graph.node("tuple")
         if like is not None and like.rule == "input":  # it has this shape

@@ -48,3 +48,14 @@ def test_what_leaves_nothing_is_a_multiple() -> None:
     whole = required_sizes(spec, program)["D"]
     assert sizes.divided(whole, 6) is not None
     assert sizes.divided(whole, 4) is None
+
+
+def test_an_inequality_tells_a_difference_that_is_not_negative() -> None:
+    spec = spec_of(
+        "x[N, D], y[R]", forward="x.sin()", require=["R < D", "N >= 2 * R", "D == N"]
+    )
+    assert spec.forward is not None
+    program = Program(spec.forward.graph, lambda _: None)
+    required_sizes(spec, program)
+    found = [sizes.said(size) for size in program.nonnegative]
+    assert found == ["(N - R - 1)", "(N - 2*R)"]
