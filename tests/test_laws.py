@@ -559,8 +559,8 @@ BUDGET = {
     "primitives": 831,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 2991,  # row programs, and their printer for Triton
     "project": 5404,  # shapes to try for a Function; inputs and sizes inferred from a forward, adopted Functions, verdicts on ops not written yet, updates
-    "render": 6139,  # files of ops, tests and kernels
-    "spec": 4661,  # options, keys, `--inputs`, conditions on sizes
+    "render": 6135,  # files of ops, tests and kernels
+    "spec": 4657,  # options, keys, `--inputs`, conditions on sizes
     "verify": 7213,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric
     "workspace": 1996,  # records, merges of statements, transactions
 }

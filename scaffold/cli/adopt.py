@@ -36,7 +36,7 @@ from scaffold.cli.options import (
 )
 from scaffold.cli.output import TERMINAL, Showing, beside, leave, put, show_notes, tell
 from scaffold.cli.verify_functions import UNCALLED as NOT_JUDGED
-from scaffold.cli.verify_functions import Judged
+from scaffold.cli.verify_functions import Judged, in_columns, show_row
 from scaffold.errors import (
     ConflictError,
     Location,
@@ -194,11 +194,9 @@ def _show_table(rows: "list[tuple[Source, str]]") -> None:
 
     Not where stdout is for texts (--stdout, --diff), or for programs.
     """
-    places = [f"{one.path}:{one.function.node.lineno}" for one, _ in rows]
-    widths = max(map(len, places)), max(len(x.function.qualname) for x, _ in rows)
-    for place, (one, words) in zip(places, rows, strict=True):
-        line = f"{place:{widths[0]}}  {one.function.qualname:{widths[1]}}  {words}"
-        typer.echo(line.encode(errors="surrogateescape"))
+    shown = in_columns([(one.path, one.function) for one, _ in rows])
+    for place_and_name, (_, words) in zip(shown, rows, strict=True):
+        show_row(place_and_name, words)
 
 
 def _next(found: "Adoption", out_dir: str | None) -> str:

@@ -451,9 +451,13 @@ def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
 
 
 def _for_people(outcome: "Outcome", diff: bool) -> None:
-    """Print an outcome as text, its notes cut to `SAID`; raise its refusal, if it has one."""
+    """Print an outcome as text; raise its refusal, if it has one. With --verbose all notes and files are shown.
+
+    A look (--dry-run) at a plan with conflicts has an `obstacle` instead: its plan is shown all the same, then that error.
+    """
     notes = (*outcome.settled.notes, *outcome.notes)
-    count = len(notes) if SAYING.get() == "much" else SAID
+    every = SAYING.get() == "much"
+    count = len(notes) if every else SAID
     more = (f"and {len(notes) - count} more",) * (len(notes) > count)
     with noting((*notes[:count], *more)):
         if outcome.settled.refusal:
@@ -462,7 +466,6 @@ def _for_people(outcome: "Outcome", diff: bool) -> None:
     if diff:
         show_diff(plan)
     else:
-        every = SAYING.get() == "much"
         shown = (item for item in plan.changes if every or item.verb != "identical")
         _show_verbs(plan, [*shown])
         files = f"{outcome.files} file{'s' * (outcome.files != 1)}"

@@ -21,6 +21,7 @@ import typer
 from scaffold.annotations import annotation
 from scaffold.cli.output import TERMINAL, say_hint, show_notes, show_object
 from scaffold.errors import ConflictError, ScaffoldError, raise_all
+from scaffold.inspect import Function
 from scaffold.project.function_verdicts import Question, Stated, judge, unnamed
 from scaffold.project.hand_written import find_functions
 from scaffold.verify import Verdict, processes_for
@@ -47,8 +48,7 @@ class Judged(NamedTuple):
     @property
     def place(self) -> str:
         """Return its file and line."""
-        meant, function, *_ = self.question
-        return f"{meant.path}:{function.node.lineno}"
+        return f"{self.question.meant.path}:{self.question.function.node.lineno}"
 
     @property
     def name(self) -> str:
@@ -116,10 +116,13 @@ def show_verdicts(
     processes = run.jobs or processes_for(len(questions))
     verdicts = judge(questions, run.python, run.limit, processes)
     judged = []
-    for one in _each(questions, verdicts):
+    shown = in_columns([(x.meant.path, x.function) for x in questions])
+    for place_and_name, one in zip(shown, _each(questions, verdicts), strict=True):
         judged.append(one)
         if format_ == "text":
-            _show(one, questions)
+            show_row(place_and_name, one.words)
+            if len(questions) == 1:
+                _show_details(one)
     if format_ == "json":
         show_object({"functions": [_as_object(one) for one in judged]})
     elif format_ == "github":
@@ -153,14 +156,16 @@ def _each(
             yield found
 
 
-def _show(one: Judged, questions: Sequence[Question]) -> None:
-    """Print one Function's result in a line, in columns as wide as all `questions` need; for a single one, the details too."""
-    places = [f"{q.meant.path}:{q.function.node.lineno}" for q in questions]
-    widths = max(map(len, places)), max(len(q.function.qualname) for q in questions)
-    line = f"{one.place:{widths[0]}}  {one.name:{widths[1]}}  {one.words}"
-    typer.echo(line.encode(errors="surrogateescape"))
-    if len(questions) == 1:
-        _show_details(one)
+def in_columns(functions: Sequence[tuple[str, Function]]) -> list[str]:
+    """Return the place and the name of each Function, padded to common widths; each comes with the path of its file."""
+    rows = [(f"{path}:{one.node.lineno}", one.qualname) for path, one in functions]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [f"{place:{widths[0]}}  {name:{widths[1]}}" for place, name in rows]
+
+
+def show_row(place_and_name: str, words: str) -> None:
+    """Print a row of `in_columns`, then words about its Function."""
+    typer.echo(f"{place_and_name}  {words}".encode(errors="surrogateescape"))
 
 
 def _show_details(one: Judged) -> None:

@@ -533,7 +533,7 @@ def _init_of(owner: ast.ClassDef) -> ast.FunctionDef | None:
             case ast.Expr(
                 ast.Call(ast.Attribute(ast.Name("self"), name), [], [])
             ) if name in methods and not stores([methods[name]]):
-                body += methods[name].body
+                body += copy.deepcopy(methods[name].body)
             case _:
                 body.append(item)
     init.body = body

@@ -201,7 +201,10 @@ def _changes(node: ast.AST) -> bool:
 
 
 def is_random(parts: Sequence[ast.AST]) -> bool:
-    """Return whether some of the syntax calls a function that draws random numbers: `torch.rand(3)`."""
+    """Return whether some of the syntax calls a function that draws random numbers: `torch.rand(3)`.
+
+    In syntax with resolved names (`definitions`) no function of PyTorch is a name alone.
+    """
     nodes = (node for part in parts for node in ast.walk(part))
     callees = (node.func for node in nodes if isinstance(node, ast.Call))
     return any(

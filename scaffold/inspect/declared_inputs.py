@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     value: str = ""  # of an argument other than a tensor
     called: bool = False  # a function, as the code calls it
     variadic: bool = False
-    dims: str | None = None
+    dims: str | None = None  # of a tensor; of another argument without any effect
 
     @property
     def is_tensor(self) -> bool:
@@ -114,7 +114,6 @@ def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, 
             "weight": f"{weight}, {kernel}",
             "bias": bias,
         }
-        # Arguments that are no tensors get dims too, which `Entry.text` does not show.
         yield tuple(one._replace(dims=dims[role_of(one.name)]) for one in way)
 
 

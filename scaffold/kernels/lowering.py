@@ -811,12 +811,15 @@ def _where(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 def factored(self: Lowering, value: Value, grad: str) -> None:
-    """Replace the line of a gradient, `grad * a - grad * b`, by `grad * (a - b)`; `grad`: the incoming gradient, a number of each row."""
+    """Replace the line of a gradient, `grad * a - grad * b`, by `grad * (a - b)`, and set the text of this product, `factored`.
+
+    So the kernel multiplies by `grad`, the incoming gradient, only once; done if that is one number of each row.
+    """
     whole = self.whole(value)
     if isinstance(value, Name) and not self.shapes.spaces[grad].has_columns:
         rest = _over(self, whole, grad)
         sums = isinstance(whole, Apply) and self.sign(whole) in ("+", "-")
-        if sums and rest is not None and rest.space == whole.space:
+        if sums and rest is not None:
             # Added terms first, so that the factor does not begin with a minus if it need not.
             (plus, rest), *terms = sorted(_terms(self, rest), key=lambda x: not x[0])
             rest = rest if plus else self.apply("neg", rest)

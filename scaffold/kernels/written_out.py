@@ -39,7 +39,7 @@ from scaffold.formula import (
 from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec, is_leading
 
-# The arguments of a call as text, without those that are None.
+# The arguments of a call as text, without those that are None; defaults are among them, except for `_reduced_loss`.
 Given = Mapping[str, str]
 Bound = tuple[str, dict[str, str]]
 FUNCTIONAL = "torch.nn.functional."
@@ -222,13 +222,14 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
 
 
 def _norm(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
-    """Return the text of the norm of each row; None for a norm over more dims."""
+    """Return the text of `F.layer_norm` or `F.rms_norm` over each row; None for a norm over more dims."""
     x, eps = f"({given['input']})", given.get("eps")
     if not _is_last(spec, given["normalized_shape"], given["input"]):
         return None
     weight = f" * ({given['weight']})" if "weight" in given else ""
     if name == "F.rms_norm":
-        if eps is None:  # its default depends on the dtype of x
+        # The default, which depends on the dtype of x; that of `layer_norm` is a number.
+        if eps is None:
             raise UnsupportedError("rms_norm without eps")
         mean = f"{x}.square().mean(-1, keepdim=True)"
         return f"{x} * {steps('rstd', f'torch.rsqrt({mean} + {eps})')}{weight}"

@@ -241,7 +241,10 @@ def _written(facts: Facts, method: Method, step: Step) -> set[str]:
 
 
 def _viewed(node: ast.expr) -> str:
-    """Return the name whose memory an expression may share, `out` of `out.view(-1).data[0]`; "" if it shares none's."""
+    """Return the name whose memory an expression may share, `out` of `out.view(-1).data[0]`; "" if it shares none's.
+
+    Functions are not looked into: `torch.flatten(out)` gives "torch", a name that no caller asks for.
+    """
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         part = node.func if isinstance(node, ast.Call) else node
         if isinstance(part, ast.Attribute):

@@ -55,7 +55,7 @@ def key_of(head: str, call: str) -> Key | None:
             return "function", name
         # A name alone, or a longer path, `a.b.f(x)`: neither a method nor an attribute of a tensor.
         if not dot or "." in root:
-            return _operator_or_subscript(head)
+            return None
         return ("method" if found[2] else "attribute"), last
     return _operator_or_subscript(head)
 

@@ -333,11 +333,10 @@ def _without_gradient(spec: OpSpec) -> list[str]:
     if len(spec.inputs) == 1 and not _variadic(spec):
         return [docstring]
     nothing = ", ".join(none_for(spec, item) for item in spec.inputs)
-    # `return *(None for ...)` alone is no Python: the stars stand in a tuple.
-    starred = _variadic(spec) and not spec.is_library
+    # `return *(None for ...)` alone is no Python: stars stand in a tuple.
     return [
         docstring,
-        f"return ({nothing},)" if starred else f"return {nothing}",
+        f"return ({nothing},)" if "*" in nothing else f"return {nothing}",
     ]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.derivation import Jvp
-from scaffold.formula import Assign, Lines, Node, emit, emit_lines, written
+from scaffold.formula import Assign, Lines, Node, emit, emit_lines
 from scaffold.formula.names import fresh
 from scaffold.render.backward import RETURN_WIDTH, names_of
 from scaffold.render.typing import annotated_body
@@ -88,16 +88,13 @@ def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
 def _inlined(statements: Lines, result: Node) -> tuple[Lines, Node]:
     """Return the statements but the last, and its value as the result: `tangent = 2 * t`, `return tangent` -> `return 2 * t`.
 
-    Both unchanged if the last statement is not just that assignment, if the name is assigned before, or if the return would be too long.
+    Both unchanged if the last statement is not just that assignment, or if the return would be too long.
     """
-    *before, last = statements
-    alone = isinstance(last, Assign) and not (last.operator or last.comments)
-    reassigned = any(result.label in written(item) for item in before)
-    if not (alone and not reassigned and isinstance(last, Assign)):
-        return statements, result
-    if last.target != result or len(emit(last.value)) > RETURN_WIDTH - len("return "):
-        return statements, result
-    return tuple(before), last.value
+    match statements:
+        case (*before, Assign(target, value, "", ())) if target == result:
+            if len(f"return {emit(value)}") <= RETURN_WIDTH:
+                return tuple(before), value
+    return statements, result
 
 
 def parameters(spec: OpSpec, jvp: Jvp, body: list[str]) -> str:

@@ -95,11 +95,10 @@ class _Reader(Cursor):
         return _Type(name, dirty, optional, size)
 
     def alias(self) -> bool:
-        """Skip the rest of `(a!)` after its bracket; return whether it marks the tensor as changed in place. Raise if it is never closed."""
+        """Skip the rest of `(a!)` after its bracket; return whether it marks the tensor as changed in place."""
         first = self.position
+        # It is closed: `split_entries` raises for brackets without a partner.
         while not self.take(")"):
-            if self.next.kind == "end":
-                raise never_closed(self.tokens[first])
             self.position += 1
         return any(token.text == "!" for token in self.tokens[first : self.position])
 
@@ -165,13 +164,8 @@ def _bracketed(
         if depth == 0:
             end = tokens[k]._replace(kind="end", text="", end=tokens[k].start)
             return [*tokens[position + 1 : k], end], list(tokens[k + 1 :])
-    raise never_closed(tokens[position])
-
-
-def never_closed(token: Token) -> ScaffoldError:
-    """Return the error for an unclosed bracket."""
     hint = "close it with ')', as in: 'scale(Tensor x, float a) -> Tensor'"
-    return ScaffoldError("'(' is never closed", token.place, hint)
+    raise ScaffoldError("'(' is never closed", tokens[position].place, hint)
 
 
 def _arguments(

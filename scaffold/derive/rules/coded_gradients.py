@@ -668,7 +668,11 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
 
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
-    """Return the cotangent of `part`, the one at index `position` of a `stack` along dim `at`; of an expanded `g`, all are equal."""
+    """Return the cotangent of `part`, the one at index `position` of a `stack` along dim `at`.
+
+    It needs no index in an expanded `g` that is the same at each: after `h.sum()`, with all elements equal, or after `h.sum(at)`,
+    whose gradient is `grad.unsqueeze(at).expand(...)`.
+    """
     if not isinstance(at, int):  # the dim is known only in the call
         taken = item_at(make, make("unbind", g, at), position)
         return make.program.shaped(taken, part.shape)

@@ -28,7 +28,8 @@ def with_casts(
 ) -> dict[Op, Op]:
     """Return the replacements of ops below the gradients with operands cast to one dtype; ops in `held` have names and stay.
 
-    `results` has the value of each cotangent; cotangents that are `known` have the dtype of their values.
+    `results` has the value of each cotangent. Cotangents in `known` surely have the dtype of their values, as those of an op that a
+    compiler traces; without `known` any of them may have another.
     """
 
     def with_cast(op: Op, of: Renewal) -> Op:
@@ -137,7 +138,10 @@ def _precision_of(op: Op) -> tuple[bool, bool, bool]:
 
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
-    """Return whether autocast may have given a value another dtype than that of the inputs it is computed from."""
+    """Return whether autocast may have given a value another dtype than that of the inputs it is computed from.
+
+    A cotangent, too, may come from autocast, unless it is in `known` (`with_casts`).
+    """
     # A view has the dtype of its first operand, a cast that of the second one.
     while op.rule == "cast" or op.facts.category == "view":
         op = op.args[1] if op.rule == "cast" else op.args[0]
