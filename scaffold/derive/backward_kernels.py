@@ -84,10 +84,9 @@ def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
     others (`joint`).
     """
     all_inputs = frozenset(item.name for item in spec.differentiable)
-    lines = tuple(line for block in derivation.blocks for line in block.statements)
     return replace(
         derivation,
-        blocks=(Block(all_inputs, lines),),
+        blocks=(Block(all_inputs, derivation.lines),),
         joint=all_inputs,
         saved=tuple(
             item._replace(serves=all_inputs, always=True) for item in derivation.saved

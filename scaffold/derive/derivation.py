@@ -253,6 +253,16 @@ class Derivation:
             item.origin for item in self.saved if item.source == "intermediate"
         )
 
+    @property
+    def lines(self) -> Lines:
+        """Return the statements of all blocks, in order."""
+        return tuple(item for block in self.blocks for item in block.statements)
+
+    @property
+    def returned_locals(self) -> tuple[str, ...]:
+        """Return the names of intermediates returned by forward beside its outputs; without `extra` it saves them itself."""
+        return self.intermediates if self.extra else ()
+
 
 class BackwardKernel(NamedTuple):
     """Lines of the backward that leave PyTorch, as an op of their own, and its name in `backward`."""
@@ -269,14 +279,12 @@ def zero_gradients(derivation: Derivation) -> frozenset[str]:
 
     A forward such as `torch.sign(x)` has one, seldom on purpose; no fused kernel is written for it.
     """
-    zeros = [
-        item
-        for block in derivation.blocks
-        for item in block.statements
-        if isinstance(item, Assign) and _is_zeros(item.value)
-    ]
     names = {f"grad_{name}": name for name in derivation.derived}
-    inputs = (names.get(one.target.label) for one in zeros)
+    inputs = (
+        names.get(item.target.label)
+        for item in derivation.lines
+        if isinstance(item, Assign) and _is_zeros(item.value)
+    )
     return frozenset(filter(None, inputs))
 
 

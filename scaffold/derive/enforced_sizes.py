@@ -109,7 +109,7 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
     users = _users(lowered)
     for op in ops:
         rule = table.rule(op.rule)
-        args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+        args = rule.by_parameter(op.args)
         # For each form of the call (a matrix or a vector) the accepted dims.
         forms = [operands(text) for text in rule.operands]
         pairs += _pairs(next((item for item in forms if _fits(item, args)), {}), args)
@@ -142,9 +142,8 @@ def _least(
         if first.shape.lead is None:  # its rank is known or tested
             continue
         rule = table.rule(op.rule)
-        names = (item.name for item in rule.parameters)
         open_ = replace(first, shape=unknown(Input(first.name)))
-        args = dict(zip(names, (open_, *op.args[1:]), strict=False))
+        args = rule.by_parameter((open_, *op.args[1:]))
         shape = infer(program, rule, args).shape
         match shape.origin if shape else None:
             case (

@@ -216,9 +216,10 @@ class TangentWalk:
         """
         if not all(name in rule.tangents for name, _, _ in pairs):
             return None
+        known = {"result": op, **self._arguments(_call_of(op), rule)}
 
         def term(name: str, tangent: Op) -> Op:
-            env = {"tangent": tangent, "result": op, **self._arguments(op, rule)}
+            env = {**known, "tangent": tangent}
             return self._value(rule, self.table.tangent(rule, name), env)
 
         return self._sum(op, pairs, term)
@@ -354,8 +355,7 @@ class TangentWalk:
 
     def _arguments(self, op: Op, rule: Rule) -> dict[str, Op]:
         """Return the values formulas may read: the arguments by parameter, and each of several results by its name, `values`."""
-        names = (item.name for item in rule.parameters)
-        found = dict(zip(names, op.args, strict=True))
+        found = rule.by_parameter(op.args)
         if len(rule.results) > 1:
             for at, name in enumerate(rule.results):
                 found[name] = item_at(self.make, op, at)
@@ -387,16 +387,8 @@ class TangentWalk:
         if rule.facts.linear:
             pushed = self._grouped(group, rule, {name: t for name, _, t in pairs})
             return self.program.over(op, (pushed,))
-        if op.position == 0 and all(name in rule.tangents for name, _, _ in pairs):
-            env = self._arguments(group, rule)
-            return self._sum(
-                op,
-                pairs,
-                lambda name, t: self._value(
-                    rule, self.table.tangent(rule, name), {**env, "tangent": t}
-                ),
-            )
-        return self._of_call(op)
+        found = self._of_formulas(op, rule, pairs) if op.position == 0 else None
+        return found or self._of_call(op)
 
     def _grouped(self, group: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
         """Apply a linear primitive with several results, as `split`, to tangents, `given` by parameter, beside its other arguments."""
@@ -412,7 +404,7 @@ class TangentWalk:
         Raise `UnsupportedError` if one of its inputs may be absent. For an item of a group, the group's call is
         differentiated.
         """
-        source = op.args[0] if op.rule == "item" else op
+        source = _call_of(op)
         rule = self.table.of_op(source.rule)
         # An argument without a gradient has no tangent: PyTorch raises.
         if rule is not None:
@@ -435,6 +427,11 @@ class TangentWalk:
             kind=op.kind,
             shape=op.shape,
         )
+
+
+def _call_of(op: Op) -> Op:
+    """Return the call with several results behind an `item`; any other op is its own call."""
+    return op.args[0] if op.rule == "item" else op
 
 
 class _Replaced:
@@ -634,12 +631,11 @@ def _ends(
     """
     pairs = zip(spec.outputs, lowered.results, strict=True)
     ends = {_stem(spec, item.name): op for item, op in pairs if item.differentiable}
-    if derivation.extra:
-        named = {name: op for op, name in held.items()}
-        for name in derivation.intermediates:
-            if name not in named:
-                raise UnsupportedError(f"'{name}' is saved for the backward")
-            ends[name] = named[name]
+    named = {name: op for op, name in held.items()}
+    for name in derivation.returned_locals:
+        if name not in named:
+            raise UnsupportedError(f"'{name}' is saved for the backward")
+        ends[name] = named[name]
     # Integers and masks have no tangent.
     return {name: op for name, op in ends.items() if op.kind in PLAIN}
 
@@ -671,10 +667,10 @@ def _seeds(
 
 def _roots(make: Maker, ends: Mapping[str, Op], found: Accumulated) -> dict[str, Op]:
     """Return the tangent of each value returned by forward, by its stem (`y` of `grad_y`); zeros if no tangent reaches it."""
-    roots = {}
-    for (name, op), tangent in zip(ends.items(), found.results, strict=True):
-        roots[name] = make.zeros(op, op.shape) if tangent is None else tangent
-    return roots
+    tangents = zip(ends.items(), found.results, strict=True)
+    return {
+        name: tangent or make.zeros(op, op.shape) for (name, op), tangent in tangents
+    }
 
 
 def _handed(
@@ -708,7 +704,7 @@ def _handed(
     extra = (item for item in handed.saved if item.name not in already_saved)
     kept = {item.name: item for item in (*found.kept, *handed.kept)}
     returned = [_stem(spec, output.name) for output in spec.outputs]
-    returned += found.intermediates if found.extra else ()
+    returned += found.returned_locals
     lines_over_ctx = tuple(line.statement for line in handed.lines)
     new_names = _tangent_names(spec, maths, lines_over_ctx, parameters)
     results = tuple(

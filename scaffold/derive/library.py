@@ -47,7 +47,7 @@ def _refuse_unsplittable(
         message = "the forward draws random numbers: each device would draw others"
         raise ScaffoldError(message, sharding.place, "leave out sharding")
     returned = [item.name for item in spec.outputs]
-    returned += derivation.intermediates if derivation.extra else ()
+    returned += derivation.returned_locals
     if len(sharding.outputs) != len(returned):
         message = f"indices are given for {len(sharding.outputs)} of {len(returned)} results of forward: {', '.join(returned)}"
         hint = "add indices for the saved tensors, or write: save-policy = 'recompute'"
@@ -64,7 +64,7 @@ def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> Non
         message = f"the forward calls code outside PyTorch, so the shape of '{derivation.intermediates[0]}', which is saved, is unknown"
         hint = "recompute it in the backward, or return it as an output with a declared shape"
         raise ScaffoldError(message, place, hint)
-    lines = [line for block in derivation.blocks for line in block.statements]
+    lines = [*derivation.lines]
     lines += [line for item in derivation.elements for line in item.statements]
     if leaves(spec, lines, (item.value for item in derivation.elements)):
         message = "the backward calls code outside PyTorch that torch.compile cannot trace: it computes more than gradients, or tensors of unknown shape"

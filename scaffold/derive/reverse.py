@@ -398,8 +398,7 @@ class Reverse:
     def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
         """Return an op's contributions by the formulas of its rule; `env` has the other names a formula reads: `grad`, `result`."""
         rule = self._rule(op)
-        names = [item.name for item in rule.parameters]
-        return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
+        return self._of_formulas(op, rule, env | rule.by_parameter(op.args))
 
     def _rule(self, op: Op) -> Rule:
         """Return the rule of a primitive, its section in the table; it has one, as the engine's own ops are handled elsewhere."""
@@ -478,8 +477,7 @@ class Reverse:
         fused = table.fused(rule, name)
         if fused is None:
             return None
-        names = (item.name for item in rule.parameters)
-        named = {"result": op, **dict(zip(names, op.args, strict=False))}
+        named = {"result": op, **rule.by_parameter(op.args)}
         # The values it would save: those not returned to be saved, with their gradient, nor read for the gradient of the op that made them.
         unread = {
             name

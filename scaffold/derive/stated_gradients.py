@@ -15,7 +15,12 @@ from dataclasses import replace
 
 from scaffold.derive.backward_program import Line
 from scaffold.derive.derivation import Element, Forward
-from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
+from scaffold.derive.forward.body import (
+    grad_name,
+    gradient_names,
+    names_of_op,
+    returned_names,
+)
 from scaffold.derive.forward.optional_branches import Unfolder
 from scaffold.derive.name_collisions import (
     apart_from,
@@ -121,11 +126,10 @@ def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
 
     No new name may be one of them.
     """
-    names = {item.name for item in (*spec.inputs, *spec.outputs)}
-    names |= {item.binding for item in spec.imports} | gradient_names(spec)
+    names = names_of_op(spec)
     if forward is not None and spec.forward is not None:
         names |= assigned(spec.forward) | written(*forward.statements)
-    return frozenset(names)
+    return names
 
 
 def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:

@@ -163,9 +163,8 @@ class Lowering:
     def given(self, op: Op) -> dict[str, Op]:
         """Return the arguments of an op by parameter; {} for an op without a section in the rule table."""
         rule = self.table.of_op(op.rule)
-        names = [item.name for item in rule.parameters] if rule else []
         # An op without a section, as `item` is, has arguments but no parameters.
-        return dict(zip(names, op.args, strict=False))
+        return rule.by_parameter(op.args) if rule else {}
 
     def applied(self, op: Op, args: Mapping[str, Op]) -> Value:
         """Return an op as its primitive, applied element by element; `args`: its arguments by parameter, translated here.

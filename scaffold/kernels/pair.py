@@ -500,7 +500,7 @@ def _gradient(
     """
     read = {f"grad_{item.name}" for item in spec.differentiable}
     graph, lines = graph_of(spec), []
-    every = [line for block in derivation.blocks for line in block.statements]
+    every = [*derivation.lines]
     known = {grad_name(spec, item.name) for item in spec.outputs} | {*saved, "torch"}
     known |= written(*every) | _locals(spec) | _names(spec)
     value = product and parsed(spec, product, known)
@@ -615,7 +615,7 @@ def _backward(
     `outputs`: the space of each output. If the op ends in a mean or sum (`total`), one incoming gradient serves all rows.
     """
     graph = graph_of(spec)
-    lines = tuple(line for block in derivation.blocks for line in block.statements)
+    lines = derivation.lines
     losses = outputs if total is not None else ()
     singles = frozenset(grad_name(spec, name) for name in losses)
     # Losses are not saved, and a saved output is rounded to its dtype, so that no value equals it: outputs are computed again for both.

@@ -150,7 +150,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
         listed.append(f"{star}{bare if read else '_' + bare}: {kind}")
     # Intermediates with an incoming gradient of their own, for second derivatives.
     handed = {name: grad for grad, name in derivation.incoming.handed}
-    for name in _extra(derivation):
+    for name in derivation.returned_locals:
         grad = handed.get(name)
         # An intermediate without a gradient, such as positions, is not in `handed`: `_grad_index`.
         listed.append(f"{grad if grad in names else f'_grad_{name}'}: {kind}")
@@ -160,12 +160,6 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
 def gradients_may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
     """Return whether an output's gradient is None if nothing has read the output."""
     return derivation.incoming.may_be_none or not spec.materialize_grads
-
-
-def _extra(derivation: Derivation) -> tuple[str, ...]:
-    """Return the names of intermediates returned by forward beside its outputs."""
-    # Without `extra` forward saves its intermediates without returning them.
-    return derivation.intermediates if derivation.extra else ()
 
 
 def _collects(spec: OpSpec, derivation: Derivation) -> bool:
@@ -197,7 +191,7 @@ def split_grads(
     name = grad_name(spec, spec.outputs[-1].name)
     if derivation.filled:
         name = _collected(derivation)
-    extra = ", ".join(f"_grad_{item}" for item in _extra(derivation))
+    extra = ", ".join(f"_grad_{item}" for item in derivation.returned_locals)
     return [f"*{name if name in names else f'_{name}'}, {extra} = grads"]
 
 
@@ -418,8 +412,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
     if spec.inputs[spec.index(names[0])] in _variadic(spec):
         return None
     # Every block serves the one gradient there is, so none of them stands under a test.
-    lines = [line for block in derivation.blocks for line in block.statements]
-    *before, last = lines
+    *before, last = derivation.lines
     if f"grad_{names[0]}" in written(*before):
         return None
     match last:
@@ -438,7 +431,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
                 *(f"# {comment}" for comment in comments),
                 *slow,
             ]
-    return _returned_at_once(spec, derivation, names[0], lines)
+    return _returned_at_once(spec, derivation, names[0], derivation.lines)
 
 
 def _returned_at_once(

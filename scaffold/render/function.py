@@ -128,9 +128,7 @@ def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
     jvp = derivation.jvp
     if jvp is None:
         return None
-    names = {name: name for name in _output_names(spec)}
-    if _returns_one(spec, derivation):
-        names[spec.outputs[0].name] = _context_output(spec, derivation)
+    names = _names_in_context(spec, derivation)
     every = frozenset(item.name for item in spec.differentiable)
     # `always`: without a test of the gradients that need it.
     wanted = [item._replace(serves=every, always=True) for item in derivation.saved]
@@ -298,11 +296,7 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """
     if derivation.style == "combined":
         return []
-    names = {name: name for name in _output_names(spec)}
-    if _returns_one(spec, derivation):
-        # One tensor is not unpacked: the parameter is the output itself.
-        names[spec.outputs[0].name] = _context_output(spec, derivation)
-    lines = _setup(spec, derivation, names)
+    lines = _setup(spec, derivation, _names_in_context(spec, derivation))
     # Such an op is registered without this function; a Function cannot do without it.
     if not lines and spec.is_library:
         return []
@@ -314,6 +308,13 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         *_unpacked_outputs(spec, derivation, text),
         *lines,
     ]
+
+
+def _names_in_context(spec: OpSpec, derivation: Derivation) -> dict[str, str]:
+    """Return the name of each output in `setup_context`: its own, but the parameter's for a sole tensor, as it is not unpacked."""
+    if _returns_one(spec, derivation):
+        return {spec.outputs[0].name: _context_output(spec, derivation)}
+    return {name: name for name in _output_names(spec)}
 
 
 def _context_output(spec: OpSpec, derivation: Derivation) -> str:

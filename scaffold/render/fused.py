@@ -79,8 +79,7 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
             serves = frozenset({sole[name].source}) if name in sole else every
             saved.append(Saved(name, source, serves, name, serves == every))  # type: ignore[arg-type]
     kept = {item.name for item in derivation.kept}
-    lines = (line for block in derivation.blocks for line in block.statements)
-    taken = written(*lines) | there
+    taken = written(*derivation.lines) | there
     # A forward that returns saved locals anyway (`extra`) is left so.
     for name in found.pair.statistics if not derivation.extra else ():
         word = f"saved_{name}" if name in taken else name  # a local's name

@@ -62,7 +62,7 @@ class KernelView(NamedTuple):
 def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryView:
     """Return the template's data for a registered op; `saves` is true if forward hands something to backward."""
     returned = [item.name for item in spec.outputs]
-    returned += derivation.intermediates if derivation.extra else ()
+    returned += derivation.returned_locals
     count = len(returned)
     lines = _vmap_lines(spec, returned) if has_vmap_rule(spec, derivation) else []
     tensors = ", ".join(["Tensor"] * count)

@@ -321,9 +321,8 @@ def _elements(spec: OpSpec, making: Making) -> int:
 
 def _nodes(derivation: Derivation) -> list[Node]:
     """Return the expressions of the backward, and those of a forward it runs as a whole (a result of the kind "body")."""
-    blocks = (item for block in derivation.blocks for item in block.statements)
     several = (item for element in derivation.elements for item in element.statements)
-    nodes = [*expressions(*blocks, *several)]
+    nodes = [*expressions(*derivation.lines, *several)]
     nodes += [element.value for element in derivation.elements]
     return nodes + [item for item in derivation.results if item.kind == "body"]
 

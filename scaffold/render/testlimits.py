@@ -30,8 +30,7 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
 
     So are dims required by PyTorch: the channels of a convolution.
     """
-    # "rank": below full rank, "length": of an empty dim, "zero".
-    limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
+    limits = _limits(spec)
     dims = [spec.tested_dims(item.name) or () for item in spec.differentiable]
     if "rank" in limits:
         return frozenset(dim for shape in dims for dim in shape if is_size_name(dim))
@@ -95,10 +94,14 @@ def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:
             yield item, limit
 
 
+def _limits(spec: OpSpec) -> set[str]:
+    """Return the places of unbounded gradients of all calls, named as in `_singular_calls`."""
+    return {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
+
+
 def full_rank(spec: OpSpec) -> int:
     """Return the least size of dims for products like `x.T @ x` to have full rank, even after subtracting a mean; 0 for any."""
-    limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
-    if "rank" not in limits:
+    if "rank" not in _limits(spec):
         return 0
     dims = (dim for item in spec.tensors for dim in spec.tested_dims(item.name) or ())
     # Of x[N, 3] 3 rows, one more for the mean, and one to spare.

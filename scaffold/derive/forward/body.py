@@ -60,7 +60,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     rebound = _with_numbers_rebound(spec, formula)
     statements, result, renamed, hiding = _isolated(rebound, spec, formula.result)
     statements = _without_constant_numbers(spec, formula.graph, statements)
-    writer = Unfolder(formula.graph, set(_taken(spec, statements)))
+    writer = Unfolder(formula.graph, {*names_of_op(spec), *written(*statements)})
     body = writer.block(statements)
     before, results = _results(spec, formula, result, writer)
     lines = (*body, *before)
@@ -69,7 +69,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
         from scaffold.derive.forward.random_draws import with_draws_apart
 
         lines, results = with_draws_apart(
-            spec, formula.graph, lines, results, set(_taken(spec, lines))
+            spec, formula.graph, lines, results, {*names_of_op(spec), *written(*lines)}
         )
     lines, own = own_results(spec, formula.graph, lines, results)
     returned: dict[str, str] = {}
@@ -209,11 +209,10 @@ def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
     return {out.name: node.label for out, node in pairs if node.kind == "name"}
 
 
-def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
-    """Return every name in use somewhere in the op: a new name must be none of these."""
+def names_of_op(spec: OpSpec) -> frozenset[str]:
+    """Return the names of inputs, outputs, imports and gradients: a new name in the op is none of these, and no local's."""
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
-    names |= {item.binding for item in spec.imports} | gradient_names(spec)
-    return written(*statements) | names
+    return gradient_names(spec).union(names, (item.binding for item in spec.imports))
 
 
 def _isolated(
@@ -225,7 +224,7 @@ def _isolated(
     of a local named like a gradient to its new one, the second from the new name of a local to the input it shadowed.
     """
     graph, statements = formula.graph, formula.statements
-    taken = set(_taken(spec, statements))
+    taken = {*names_of_op(spec), *written(*statements)}
     # A dirty input is changed under its own name: `x = x.add_(y)`.
     outer = {item.name for item in spec.inputs} - set(spec.dirty)
     outer |= {item.binding for item in spec.imports}

@@ -165,7 +165,7 @@ class ChosenSize(UnnamedSize):
     orelse: Dim
 
 
-def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
+def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool) -> Shape:
     """Return the shape of a choice between a tensor of a shape and the Python value `other`.
 
     That is the tensor's shape beside None, or (with `zeros`) beside a 0 standing for a gradient; otherwise an

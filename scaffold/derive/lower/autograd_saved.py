@@ -34,7 +34,7 @@ def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
     if rule.code is not None:
         yield from _of_code(rule, op)
         return
-    args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+    args = rule.by_parameter(op.args)
     for name, arg in args.items():
         if name not in rule.formulas or not any(
             part.active for part in tensors((arg,))

@@ -33,8 +33,7 @@ def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None
         return None
     named = keywords(call)
     end = len(call.args) - len(named)  # of the arguments by position
-    names = (item.name for item in bound.rule.parameters)
-    given = dict(zip(names, call.args[1:end])) | named
+    given = bound.rule.by_parameter(call.args[1:end]) | named
     evaluator = FormulaEvaluator(make, bound.args, table.home(bound.rule))
     try:
         return _Parts(make.program.graph, evaluator, given, {*named}).node(parts)

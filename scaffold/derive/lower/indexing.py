@@ -289,7 +289,7 @@ def item_of(
     """
     rule = applier.table.of_op(op.rule)
     assert rule is not None
-    args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+    args = rule.by_parameter(op.args)
     kind = kind_of(program, rule, args, position)
     active = op.active and kind in ("real", "complex")
     names = rule.results

@@ -269,8 +269,7 @@ def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
     has_gradient = rule is not None and view.facts.is_view and "x" in rule.formulas
     if rule is None or not has_gradient or not _is_real(value):
         raise UnsupportedError(CHANGES)
-    names = (item.name for item in rule.parameters)
-    args = dict(zip(names, view.args, strict=True))
+    args = rule.by_parameter(view.args)
     if args.get("x") is not value:
         raise UnsupportedError(CHANGES)
     grad = program.shaped(_as(make.applier, new, view), view.shape)

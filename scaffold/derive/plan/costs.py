@@ -116,8 +116,7 @@ class Costs:
     def _reduced(self, op: Op, count: int) -> int:
         """Return the estimated number of elements after a reduction of `count` of them; 1 if its dims are unknown."""
         rule = self.table.of_op(op.rule)
-        names = [item.name for item in rule.parameters] if rule else []
-        dims = dims_of(dict(zip(names, op.args, strict=False)).get("dim"))
+        dims = dims_of(rule.by_parameter(op.args).get("dim")) if rule else None
         return max(1, count // SIZE ** len(dims)) if dims else 1
 
     def compute(self, op: Op) -> int:

@@ -188,9 +188,7 @@ class FormulaEvaluator(Evaluator):
 
     def _completed(self, rule: Rule, values: list[Op]) -> dict[str, Op]:
         """Return the argument of each parameter of a rule, by name, with defaults for the missing ones."""
-        names = (item.name for item in rule.parameters)
-        given = dict(zip(names, values, strict=False))
-        whole = self.make.applier.completed(rule, given)
+        whole = self.make.applier.completed(rule, rule.by_parameter(values))
         assert whole is not None, rule.name
         return whole
 

@@ -11,9 +11,9 @@ primitive's ops have the name of its rule, but for those of a team's own rule (`
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from scaffold.derive.rules.call_bindings import Parameter, Spelling, spelling
 from scaffold.errors import Location
@@ -29,6 +29,7 @@ from scaffold.primitives import (
 from scaffold.primitives.calls import may_be
 from scaffold.primitives.facts import several
 
+Argument = TypeVar("Argument")
 Wanted = dict[str, tuple[str, ...]]  # an operand of a primitive -> its sizes
 
 _OPERAND = re.compile(r"(\w+)\[((?:\.\.\., )?\w+(?:, \w+)*)\]")
@@ -71,6 +72,10 @@ class Rule(NamedTuple):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         return self.spelled.parameters
+
+    def by_parameter(self, values: Iterable[Argument]) -> dict[str, Argument]:
+        """Map the parameters to the arguments of a call, in their order; parameters without one are left out."""
+        return dict(zip((item.name for item in self.parameters), values, strict=False))
 
     @property
     def tensors(self) -> frozenset[str]:

@@ -24,7 +24,7 @@ def with_casts(
     roots: Mapping[str, Op],
     held: Collection[Op],
     results: Mapping[Op, Op],
-    known: Collection[Op] = (),
+    known: Collection[Op],
 ) -> dict[Op, Op]:
     """Return the replacements of ops below the gradients with operands cast to one dtype; ops in `held` have names and stay.
 
