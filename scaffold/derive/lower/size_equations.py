@@ -2,8 +2,8 @@
 
 `expressions` gives inputs these sizes; gradients then need no shape that follows from another.
 
-In: an `OpSpec`. Out: named sizes as sums and products of other sizes. Invariant: if all conditions hold, the sizes are equal; other
-conditions are ignored.
+In: an `OpSpec`. Out: named sizes as sums and products of other sizes; for the program, differences that are not negative (`R <= D`).
+Invariant: this holds if all conditions do; conditions of another form are ignored.
 
 Words: `known` maps each size to its value by the conditions read so far; at first each size is its own value.
 """
