@@ -277,6 +277,7 @@ def _files(adoptions: "list[Adoption]", below: Path) -> dict[str, str]:
 KINDS = 12  # at most so many choices of input kinds are tried
 ORIGINAL = "the original"  # the subject of a failure to run it
 UNRUN = (ORIGINAL, "process")  # subjects of failures that say nothing about the op
+SECOND = "second derivative"  # the check of it
 ADOPTED = "adopted_op"  # the module that the op is checked in
 SKIP = "to write it anyway: --no-verify"
 FREE = ("setup-context", "combined")  # styles to try if the user states none
@@ -438,7 +439,8 @@ def _tried(source: Source, op: Adopted, settings: Values, proving: Proving) -> A
         op = op.stating({"transforms": None})
         notes += (f"it does not run under torch.func and vmap: {why}",)
     adopted = found._replace(op=op, notes=notes)
-    return _checked(source, _proven(source, adopted, settings, proving), proving)
+    proven = _proven(source, adopted, settings, proving)
+    return _checked(source, proven, settings, proving)
 
 
 def _without_run(source: Source, found: Adoption, settings: Values) -> Adoption:
@@ -555,20 +557,39 @@ def _checks(generated: Generated) -> Iterator[str]:
         yield verification(with_shapes, derivation, derived).checks
 
 
-def _checked(source: Source, found: Adoption, proving: Proving) -> Adoption:
+def _checked(
+    source: Source, found: Adoption, settings: Values, proving: Proving
+) -> Adoption:
     """Return the adoption with notes on the checks of `scaffold verify FILE`, of the Function and of the op made of it.
 
-    A fault of the author's maths is in both; one of the old form, as a second derivative that is silently wrong, in one.
+    A fault of the author's maths is in both; one of the old form, as a second derivative that is silently wrong, in one: an op
+    with that fault is made once differentiable.
     """
     function = source.function
     question = Question(
         Meant(source.path, source.facts.module, (function,)), function, Stated()
     )
     old = Judged(question, judged(question, proving.prover))
-    notes = [f"{function.name}, by hand: {_in_words(old)}"]
+    by_hand = f"{function.name}, by hand: {_in_words(old)}"
     # An op in library style has no Function.
     if found.op.keys["style"] == "library":
-        return found._replace(notes=(*found.notes, *notes))
+        return found._replace(notes=(*found.notes, by_hand))
+    new = _judged(question, found, proving)
+    wrong = {check.name for check in new.failed}
+    if SECOND in wrong and not found.op.keys.get("once-differentiable"):
+        once = found.op.stating({"once-differentiable": True})
+        again = found._replace(op=once, notes=(*found.notes, ONCE))
+        found = _proven(source, again, settings, proving)
+        new = _judged(question, found, proving)
+    as_op = f"{found.op.name}, as an op: {_in_words(new)}"
+    notes = (*dict.fromkeys(found.notes), by_hand, as_op)
+    if NOT_JUDGED in (old.status, new.status):
+        return found._replace(notes=notes)
+    return found._replace(notes=notes, failed=(len(old.failed), len(new.failed)))
+
+
+def _judged(question: Question, found: Adoption, proving: Proving) -> Judged:
+    """Return the verdict on the op made of the Function asked about; the op need not be written."""
     generated = found.generated
     spec, derivation = generated.spec, generated.derivation
     text = verification(spec, derivation, derivation.derived).op
@@ -577,13 +598,7 @@ def _checked(source: Source, found: Adoption, proving: Proving) -> Adoption:
     code, *_ = generated.companions
     place = Place(ADOPTED, f"<{code.module}>", "", spec.function_name)
     asked = question._replace(op=Unwritten(request._replace(modules=modules), place))
-    new = Judged(asked, judged(asked, proving.prover))
-    notes.append(f"{found.op.name}, as an op: {_in_words(new)}")
-    failed = (len(old.failed), len(new.failed))
-    are_judged = NOT_JUDGED not in (old.status, new.status)
-    return found._replace(
-        notes=(*found.notes, *notes), failed=failed if are_judged else None
-    )
+    return Judged(asked, judged(asked, proving.prover))
 
 
 def _in_words(one: Judged) -> str:

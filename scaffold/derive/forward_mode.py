@@ -693,7 +693,7 @@ def _handed(
     program = _by_presence(spec, graph, program, dict(_pairs(spec, parameters)))
     # Then PyTorch hands over None for a tangent, too, in place of zeros.
     if found.incoming.may_be_none or not spec.materialize_grads:
-        program = (*_filled(spec, graph, program, parameters), *program)
+        program = (*_filled(spec, maths, program, parameters), *program)
     origins = Origins(dict(maths.origins), reuse.plan.saved)
     lines = tuple(Line(item, every) for item in program)
     names = ContextNames(spec)
@@ -721,16 +721,21 @@ def _handed(
 
 
 def _filled(
-    spec: OpSpec, graph: Graph, statements: Lines, parameters: Iterable[str]
+    spec: OpSpec, maths: Maths, statements: Lines, parameters: Iterable[str]
 ) -> Iterator[Statement]:
     """Yield for each tangent read by statements `if tangent_x is None: tangent_x = torch.zeros_like(x)`.
 
-    Not for that of an optional input, whose reads ask for None, nor for a sole one: without any tangent there is no call of jvp.
+    Not for that of a sole input: without any tangent there is no call of jvp. Raise ScaffoldError if an input is optional: if its
+    tangent is None, it may be there all the same.
     """
-    inputs = {item.name: item for item in spec.differentiable}
+    graph = maths.graph
+    if any(item.optional for item in spec.differentiable):
+        message = "no jvp can be derived: an output's gradient may be None, and so may the tangent of an optional input that is there"
+        raise ScaffoldError(message, maths.place, HINT)
+    inputs = {item.name for item in spec.differentiable}
     read = read_names(*statements)
     for name, tangent in _pairs(spec, parameters) if len(inputs) > 1 else ():
-        if tangent in read and name in inputs and not inputs[name].optional:
+        if tangent in read and name in inputs:
             target, none = graph.name(tangent), graph.constant("None")
             maker = graph.node("attribute", ZEROS_LIKE, (graph.name("torch"),))
             zeros = graph.node("call", "", (maker, graph.name(name)))

@@ -34,6 +34,7 @@ METHODS = {
     "tolist",
 }
 # Parts of torch that need more than tensors: a device, other processes, registered kernels.
+OF_METHODS = ("staticmethod", "classmethod")
 ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
@@ -99,13 +100,15 @@ def _own(
         owners = ("cls", "self", facts.function.name)
         if function.value.id in owners:
             method = facts.function.method(function.attr)
-            return method.node if method is not None else None
+            found = method.node if method is not None else None
+            return found if found is not None and _is_bare(found, facts) else None
     return None
 
 
 def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
-    """Return whether a function has no decorators but torch's; another's, `@triton.jit`, may make something else of it."""
-    return all(name.startswith("torch.") for name in decorators(node, facts.names))
+    """Return whether a function has no decorators but torch's and those of methods; another's, `@triton.jit`, may make something else of it."""
+    names = decorators(node, facts.names)
+    return all(name.startswith("torch.") or name in OF_METHODS for name in names)
 
 
 def _is_known(

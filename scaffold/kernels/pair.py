@@ -708,6 +708,7 @@ def _of_backward(
             inputs.append(asked)
             spaces[asked.name] = shapes.spaces[asked.name]
     grads = tuple(Output(f"grad_{item.name}") for item in spec.differentiable)
+    # The forward has checked the conditions on sizes.
     back = replace(spec, inputs=(*inputs, *spec.attributes), outputs=grads, require=())
     return back, spaces
 

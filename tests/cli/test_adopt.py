@@ -438,6 +438,22 @@ class {name}(Function):
 """
 
 
+# Its second derivative is wrong, in the op, too, unless that is once differentiable.
+DETACHED = """
+
+class Exp(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.y = y.detach()
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.y
+"""
+
+
 @pytest.mark.each_commit
 def test_both_the_function_and_the_op_are_checked(tmp_path: Path) -> None:
     """A fault of the author's maths is in both, one of the old form in the Function alone; a refusal is a fault of neither."""
@@ -445,10 +461,12 @@ def test_both_the_function_and_the_op_are_checked(tmp_path: Path) -> None:
     for method in ("view", "reshape"):
         text = HEAD + VIEWS.format(name=method.title(), method=method)
         (tmp_path / f"{method}.py").write_text(text)
+    (tmp_path / "detached.py").write_text(HEAD + DETACHED)
     found = scaffold(tmp_path, "adopt", ".", "--all", "--out-dir", "new")
     assert found.code == 0, found.err
     words = [line.partition("; ")[2] for line in found.out.splitlines() if "; " in line]
     assert words == [
+        "failed checks: 1, now 0",
         "failed checks: 1, now 0",
         "failed checks: 0, now 0",
         "failed checks: 1, now 1",

@@ -1560,3 +1560,25 @@ return probs @ v
     text = backward_of(text_of(spec_of(inputs, forward=forward)))
     assert text.startswith("q, k, v, probs_scores, probs = ctx.saved_tensors")
     assert text.count(".to(probs_scores.dtype)") == 1 and "ctx.q_dtype" in text
+
+
+@pytest.mark.parametrize(
+    "forward", ["F.cross_entropy(x, t).float()", "x.prod(-1).double()"]
+)
+def test_a_cast_back_is_no_less_precise_than_autocast(forward: str) -> None:
+    """Autocast computes these in float32: a gradient of 65536 is no number of the float16 input."""
+    inputs = "x[N, V], t[N; index(V)]" if "t)" in forward else "x[N, V]"
+    text = backward_of(text_of(spec_of(inputs, forward=forward)))
+    assert "x_dtype" not in text and "(x.dtype)" not in text
+
+
+def test_a_softmax_of_a_product_has_a_backward_under_autocast() -> None:
+    """Its gradient was cast to the dtype of an input, and its probabilities were bfloat16: PyTorch's backward raised."""
+    forward = "torch.softmax(x @ v, -1).float()"
+    op = load(text_of(spec_of("x[N, D], v[D, M]", forward=forward))).some_op
+    x, v = torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = op(x, v)
+    assert all(
+        x.isfinite().all() for x in torch.autograd.grad(found.square().sum(), (x, v))
+    )

@@ -241,3 +241,11 @@ def test_an_input_without_a_tangent_counts_as_constant(forward: str) -> None:
     for position in range(2):
         found = torch.func.jacfwd(op, position)(x, y)
         torch.testing.assert_close(found, torch.func.jacrev(op, position)(x, y))
+
+
+def test_an_optional_input_whose_tangent_may_be_none_is_refused() -> None:
+    """It counted as absent: the tangent was that of the other branch."""
+    forward = "return x if b is None else x * b, y.sqrt()"
+    spec = spec_of("x, y, b?", forward=forward, outputs="u, v", forward_ad=True)
+    with pytest.raises(ScaffoldError, match="no jvp can be derived"):
+        text_of(spec)

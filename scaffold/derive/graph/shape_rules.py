@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 
 from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
@@ -169,8 +170,9 @@ def _bound(program: Program, bound: Op, left_out: Dim) -> Dim:
 
 def _in_order(program: Program, one: Dim, two: Dim) -> bool:
     """Return whether a size is certainly not larger than another, in every call, or by a condition of the user's (`R <= D`)."""
-    excess = sizes.minus(two, one)
-    known = (0, *program.nonnegative)
+    excess, told = sizes.minus(two, one), program.nonnegative
+    # `S <= D` follows from two of them, `S <= R` and `R <= D`.
+    known = [sizes.added(pair) for n in range(3) for pair in combinations(told, n)]
     return any(sizes.is_never_negative(sizes.minus(excess, item)) for item in known)
 
 
@@ -670,15 +672,17 @@ def _sizes(args: Args) -> Op:
 def _reshaped(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.reshape(sizes)`; a `-1` becomes the size left over if it can be computed.
 
-    A requested size as `n - 1` may be -1 at run time; the size left over is not computed beside it.
+    None if a requested size may be -1 at run time, as `n - 1`: then that one is the size left over.
     """
     shape = sized(program, _sizes(args), args["x"].shape)
     dims, sizes = args["x"].shape.dims, _sizes(args)
-    if shape is None or shape.dims is None or dims is None or sizes.rule != "list":
+    if shape is None or shape.dims is None or sizes.rule != "list":
         return shape
     given = [program.size_of(item) for item in sizes.args if literal(item) != -1]
     if any(_may_be_minus_one(size) for size in given):
         return None
+    if dims is None:
+        return shape
     rest = size_left(dims, given)
     if rest is None:
         return shape

@@ -518,7 +518,7 @@ class Expressions(Evaluator):
         # Of `F.relu(x, inplace=flag)` only the call tells whether x changes.
         if flag is not None and literal(self.value(flag)) is UNKNOWN:
             raise UnsupportedError(CHANGES)
-        # Nothing else sees the change: its tensor has one name, or none.
+        # Nothing else sees the change: its tensor has one name, or none. (Nothing changes with `inplace=False`.)
         if changed is None or node in self._own or not sharing(changed):
             anew = made_anew(self.program.graph, node)
         op = None if anew is None else self._plain_call(anew)
@@ -542,7 +542,7 @@ class Expressions(Evaluator):
             raise UnsupportedError(READ_LATER)
 
     def _plain_call(self, node: Node) -> Op:
-        """Return the op of a call that changes no argument.
+        """Return the op of a call as it stands, by the rule of its function or method.
 
         Raise `UnsupportedError` for a function not of PyTorch's, and for one that reads numbers out of a tensor, as `x.tolist()`.
         """

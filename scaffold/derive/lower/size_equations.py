@@ -23,13 +23,16 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
     Int attributes count as sizes too. Without conditions the result is empty. A condition such as `R <= D` determines no size: the
     program notes that `D - R` is not negative.
     """
-    conditions = [item.result for item in spec.require if item.result is not None]
-    if not conditions:
-        return {}
     dims = {dim for item in spec.tensors for dim in item.dims or ()}
     # Inputs that may be absent are left out: without one, a condition says nothing about other sizes.
     sure = [item for item in spec.tensors if not (item.optional or item.variadic)]
-    names = (dim for item in sure for dim in item.dims or () if is_size_name(dim))
+    dims_of_sure = (dim for item in sure for dim in item.dims or ())
+    names = dict.fromkeys(filter(is_size_name, dims_of_sure))
+    stated = [item.result for item in spec.require if item.result is not None]
+    # The forward checks only those that read a size of an input.
+    conditions = [result for result in stated if result.names() & names.keys()]
+    if not conditions:
+        return {}
     known: dict[Dim, Dim] = {NamedSize(name): NamedSize(name) for name in names}
     for item in spec.attributes:
         # An attribute named like a dim is that size, known already.

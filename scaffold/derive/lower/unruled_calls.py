@@ -140,11 +140,14 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
 
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
-    """Return the kind of a call's result: by its name if that decides, otherwise complex for a complex argument, or real."""
+    """Return the kind of a call's result: by its name if that decides, otherwise complex for a complex argument, or real.
+
+    Real is the safe guess: a gradient may then pass, and autograd is asked for it.
+    """
     name = node.args[0].label if node.args else ""
     # Two: the function, and its only argument. `torch.where(mask)` is another function then.
     possible = kinds(name_alone(name) if len(node.args) == 2 else name)
-    for kind in ("real", "int", "complex"):
+    for kind in ("real", "int", "bool", "complex"):
         if possible == {kind}:
             return kind
     return "complex" if any(arg.kind == "complex" for arg in args) else "real"

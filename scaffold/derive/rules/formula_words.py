@@ -308,8 +308,13 @@ def cast_as(make: Maker, g: Op, x: Op, by: Named | None = None) -> Op:
 
 @word
 def cast_back(make: Maker, g: Op, x: Op) -> Op:
-    """Return `g` in the dtype of `x`, said by the input that gives `x` its dtype, if it is one: else `x` would be saved for it."""
-    return cast_as(make, g, source_of(x) or x)
+    """Return `g` in the dtype of `x`, said by the input that gives `x` its dtype, if it is one: else `x` would be saved for it.
+
+    Not if autocast computes a value on the way in float32: a large gradient may overflow in the input's dtype. Of a product, in
+    lower precision, that dtype is at least as good.
+    """
+    in_float32 = any(op.facts.autocast not in ("", "lower") for op in x.walk())
+    return cast_as(make, g, x if in_float32 else source_of(x) or x)
 
 
 @word

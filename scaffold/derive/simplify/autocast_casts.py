@@ -63,9 +63,9 @@ def _in_one_dtype(
     fixed = [arg for arg, item in named if item.name in op.facts.indices] + statistics
     alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
-    # A first argument that is a cast was cast by the formula of the gradient; what autograd hands in has its dtype.
+    # A first argument cast to the dtype of another was cast by the formula of the gradient; what autograd hands in has that dtype.
     first = args[0].args[0] if args[0].rule == "accumulated" else args[0]
-    if not computed or first.rule == "cast":
+    if not computed or first.rule == "cast" and first.args[1] in args:
         return args
     like = min(computed, key=_precision_of)
     norm = results.get(args[0])

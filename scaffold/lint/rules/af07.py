@@ -59,7 +59,7 @@ def _saved(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]
 
 
 def _is_mask(facts: Facts, read_root: Root) -> bool:
-    """Return whether backward only compares a saved tensor, or takes its shape: no derivative goes through that.
+    """Return whether backward only compares a saved tensor, or makes another of its shape (`zeros_like`): no derivative goes through that.
 
     `read_root` is the root of its reads in backward: which saved tensor, or which attribute of ctx.
     """

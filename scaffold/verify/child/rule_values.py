@@ -132,6 +132,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {  # by word: its meaning in plain Py
     "expand_as": lambda g, x: g.expand(x.shape),
     "zeros": lambda g, x: g.new_zeros(x.shape),
     "cast_as": lambda g, x: g.to(x.dtype),
+    "cast_back": lambda g, x: g.to(x.dtype),
     "widened": lambda x, g: x.to(torch.promote_types(x.dtype, g.dtype)),
     "count": lambda x, dim: math.prod(x.shape[item] for item in reduced(x, dim)),
     "shape": lambda x: x.shape,

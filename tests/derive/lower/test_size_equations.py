@@ -59,3 +59,13 @@ def test_an_inequality_tells_a_difference_that_is_not_negative() -> None:
     required_sizes(spec, program)
     found = [sizes.said(size) for size in program.nonnegative]
     assert found == ["(N - R - 1)", "(N - 2*R)"]
+
+
+def test_a_condition_of_numbers_alone_is_not_relied_on() -> None:
+    """The forward does not check it: with k = -1 the length of x[:, :k] was taken for k."""
+    conditions = ["k > 0", "k <= D"]
+    spec = spec_of("x[N, D], k: int = 2", forward="x[:, :k]", require=conditions)
+    assert spec.forward is not None
+    program = Program(spec.forward.graph, lambda _: None)
+    required_sizes(spec, program)
+    assert len(program.nonnegative) == 1
