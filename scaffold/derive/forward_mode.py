@@ -692,7 +692,7 @@ def _handed(
     program = without_dead(graph, program, ends, lambda node: False)
     program = _by_presence(spec, graph, program, dict(_pairs(spec, parameters)))
     # Then PyTorch hands over None for a tangent, too, in place of zeros.
-    if found.incoming.may_be_none or not spec.materialize_grads:
+    if found.incoming.may_be_none:
         program = (*_filled(spec, maths, program, parameters), *program)
     origins = Origins(dict(maths.origins), reuse.plan.saved)
     lines = tuple(Line(item, every) for item in program)

@@ -87,13 +87,17 @@ def _complex_inputs(
         seen.add(op)
         if op.rule == "input":
             found.add(op.name)
-        waiting += op.args
+        # The dtype of one argument alone may decide: `y` in `x.type_as(y)`.
+        at = op.facts.dtype
+        waiting += (op.args[at],) if isinstance(at, int) else op.args
     return frozenset(found)
 
 
 def _makes_real(facts: Facts) -> bool:
-    """Return whether a result may be real though the arguments are complex: `x.abs()`, `x.to(torch.float32)`."""
-    return facts.kind() in REAL or (facts.dtype, facts.memory) == ("own", "same")
+    """Return whether a result may be real though the argument is complex: `x.abs()`, `x.to(torch.float32)`, `x.type_as(y)`."""
+    of_other = isinstance(facts.dtype, int) and facts.dtype > 0
+    is_cast = facts.memory == "same" and (facts.dtype == "own" or of_other)
+    return facts.kind() in REAL or is_cast
 
 
 def _may_be_complex(op: Op) -> bool:

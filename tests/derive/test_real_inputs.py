@@ -80,6 +80,7 @@ def check(text: str, plain: Any, values: list[Any]) -> None:
         ("x, y", "x.float() + y", "x"),
         ("x, y", "x.abs() + y", "x"),
         ("x, y", "x.to(torch.float32) + y", "x and y"),
+        ("x, y", "x.sin().type_as(y) + y", "x and y"),
         ("x[...], c[...; const]", "x * c", "c"),
         ("*tensors", "torch.stack(tensors).square().sum(0)", "tensors"),
         # The backward of w's part refuses complex numbers, and runs only where w's gradient is asked for.
