@@ -1582,3 +1582,14 @@ def test_a_softmax_of_a_product_has_a_backward_under_autocast() -> None:
     assert all(
         x.isfinite().all() for x in torch.autograd.grad(found.square().sum(), (x, v))
     )
+
+
+def test_a_resized_image_has_a_multiple_of_its_size() -> None:
+    """It was resized again in the backward, for its shape."""
+    text = backward(
+        "x[B, C, H, W]",
+        "F.interpolate(x, scale_factor=2, mode='nearest').mean((2, 3))",
+        (tensor(2, 3, 4, 5),),
+        (tensor(0, 3, 1, 5),),
+    )
+    assert "interpolate" not in text and "saved_tensors" not in text

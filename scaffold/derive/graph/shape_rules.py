@@ -1087,8 +1087,8 @@ def _given_size(
     if scale is None or known is not None:
         return Resized(own, (size,), at)
     factor = _number(scale, at)
-    if isinstance(own, int) and factor is not None:
-        return own * factor
+    if factor is not None:
+        return sizes.times(own, factor)
     return Resized(own, (scale,), at)
 
 
