@@ -150,8 +150,8 @@ def adopt(
     """Write the specification of a hand-written Function, as TOML.
 
     Its forward and backward become functions of a file, unchanged, and the op calls them. If the Function runs, the op's values
-    and gradients are compared with it, and the checks of scaffold verify are made of both; if not, a note says "not compared". A gradient unlike the derivative is an error, unless
-    the text of the Function, or --surrogate, says that it is intended.
+    and gradients are compared with it, and the checks of scaffold verify are made of both; if not, a note says "not compared".
+    A gradient unlike the derivative is an error, unless the text of the Function, or --surrogate, says that it is intended.
 
     Example: scaffold adopt src/ops.py:ScaleFunction
     """

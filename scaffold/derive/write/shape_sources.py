@@ -232,9 +232,9 @@ class Holders:
             return None
 
     def _sum(self, terms: sizes.Terms) -> Node | None:
-        """Return a sum of products of sizes, each with its count: `2 * x.shape[0] - 1`, the subtracted ones last; None without terms."""
+        """Return a sum of products of sizes, each with its count: `2 * x.shape[0] - 1`, the subtracted ones last; None if none is added."""
         if all(count < 0 for count in terms.values()):
-            return None  # of Python values, as `-k`: no size is written so
+            return None  # a negative Python value, as `-k`, is no size of a tensor
         found: Node | None = None
         for product, count in sorted(terms.items(), key=lambda item: item[1] < 0):
             # A count of 1 is left out, unless the term is that number alone.
