@@ -574,13 +574,13 @@ def _checked(
     # An op in library style has no Function.
     if found.op.keys["style"] == "library":
         return found._replace(notes=(*found.notes, by_hand))
-    new = _judged(question, found, proving)
+    new = _verdict_on_op(question, found, proving)
     wrong = {check.name for check in new.failed}
     if SECOND in wrong and not found.op.keys.get("once-differentiable"):
         once = found.op.stating({"once-differentiable": True})
         again = found._replace(op=once, notes=(*found.notes, ONCE))
         found = _proven(source, again, settings, proving)
-        new = _judged(question, found, proving)
+        new = _verdict_on_op(question, found, proving)
     as_op = f"{found.op.name}, as an op: {_in_words(new)}"
     notes = (*dict.fromkeys(found.notes), by_hand, as_op)
     if NOT_JUDGED in (old.status, new.status):
@@ -588,7 +588,7 @@ def _checked(
     return found._replace(notes=notes, failed=(len(old.failed), len(new.failed)))
 
 
-def _judged(question: Question, found: Adoption, proving: Proving) -> Judged:
+def _verdict_on_op(question: Question, found: Adoption, proving: Proving) -> Judged:
     """Return the verdict on the op made of the Function asked about; the op need not be written."""
     generated = found.generated
     spec, derivation = generated.spec, generated.derivation
