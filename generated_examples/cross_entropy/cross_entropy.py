@@ -42,8 +42,8 @@ class CrossEntropyFunction(Function):
         target, log_probs = ctx.saved_tensors
         if grad_output is None:  # a second derivative, by log_probs alone
             grad_output = log_probs.new_zeros(())
-        g = grad_output / target.numel()
-        grad_gathered = (-g).expand((log_probs.shape[0], 1))
+        scaled_grad = grad_output / target.numel()
+        grad_gathered = (-scaled_grad).expand((log_probs.shape[0], 1))
         grad_log_probs = torch.ops.aten.gather_backward(
             grad_gathered, log_probs, -1, target.unsqueeze(-1), sparse_grad=False
         )

@@ -56,13 +56,13 @@ class FocalLossFunction(Function):
             target, sigmoid, weight, logsigmoid = ctx.saved_tensors
             if grad_output is None:
                 grad_output = sigmoid.new_zeros(())
-            g = grad_output / sigmoid.numel()
+            scaled_grad = grad_output / sigmoid.numel()
             # if gamma is 0 the gradient is 0, not 0 * inf
             power = sigmoid ** (0 if ctx.gamma == 0 else ctx.gamma - 1)
-            grad_logsigmoid = -g * weight
+            grad_logsigmoid = -scaled_grad * weight
             if extra_grad_logsigmoid is not None:
                 grad_logsigmoid = grad_logsigmoid + extra_grad_logsigmoid
-            grad_weight = -g * logsigmoid
+            grad_weight = -scaled_grad * logsigmoid
             if extra_grad_weight is not None:
                 grad_weight = grad_weight + extra_grad_weight
             grad_sigmoid = ctx.gamma * grad_weight * power

@@ -79,10 +79,10 @@ class FusedCrossEntropyFunction(Function):
             kept = target != ctx.ignore_index
             index = torch.where(kept, target, 0).unsqueeze(-1)
             neg_grad_mean = torch.where(kept, ctx.smoothing * grad_output, 0)
-            g = neg_grad_mean.unsqueeze(-1) / logits.shape[-1]
+            scaled_grad = neg_grad_mean.unsqueeze(-1) / logits.shape[-1]
             grad_nll = torch.where(kept, (1 - ctx.smoothing) * grad_output, 0)
             onehot = torch.zeros_like(logits).scatter(-1, index, 1)
-            neg_grad_log_probs = g + grad_nll.unsqueeze(-1) * onehot
+            neg_grad_log_probs = scaled_grad + grad_nll.unsqueeze(-1) * onehot
             summed_grad = neg_grad_log_probs.sum(-1, keepdim=True)
             grad_logits = torch.softmax(logits, -1) * summed_grad - neg_grad_log_probs
             return grad_logits, None, None, None

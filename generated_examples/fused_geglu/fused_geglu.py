@@ -47,7 +47,7 @@ class FusedGEGLUFunction(Function):
         grad_gelu = grad_output * value
         grad_value = grad_output * F.gelu(gate, approximate="tanh")
         tanh = torch.tanh(math.sqrt(2 / math.pi) * gate * (1 + 0.044715 * gate**2))
-        product = gate * (1 - tanh**2) * (1 + 0.134145 * gate**2)
+        product = gate * (1 - tanh**2) * (1 + 3 * 0.044715 * gate**2)
         grad_gate = 0.5 * grad_gelu * (1 + tanh + math.sqrt(2 / math.pi) * product)
         return torch.cat((grad_gate, grad_value), -1)
 

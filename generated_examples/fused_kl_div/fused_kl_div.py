@@ -60,11 +60,11 @@ class FusedKlDivFunction(Function):
                     grad_p if ctx.needs_input_grad[1] else None,
                 )
             grad_log_q = grad_p = None
-            g = grad_output / p.shape[0]
+            scaled_grad = grad_output / p.shape[0]
             if ctx.needs_input_grad[0]:
-                grad_log_q = -g * p
+                grad_log_q = -scaled_grad * p
             if ctx.needs_input_grad[1]:
-                grad_p = g * (torch.log(p) - log_q + 1)
+                grad_p = scaled_grad * (torch.log(p) - log_q + 1)
             return grad_log_q, grad_p
 
 

@@ -102,9 +102,10 @@ class FusedLayerNormFunction(Function):
                 diff = x - x.mean(-1, keepdim=True)
                 x_hat = diff * rstd
             if ctx.needs_input_grad[0]:
-                g = grad_output * weight
-                inner = (g * diff).mean(-1, keepdim=True)
-                grad_x = rstd * (g - g.mean(-1, keepdim=True) - rstd * inner * x_hat)
+                scaled_grad = grad_output * weight
+                mean_grad = scaled_grad.mean(-1, keepdim=True)
+                inner = (scaled_grad * diff).mean(-1, keepdim=True)
+                grad_x = rstd * (scaled_grad - mean_grad - rstd * inner * x_hat)
             if ctx.needs_input_grad[1]:
                 grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
             if ctx.needs_input_grad[2]:

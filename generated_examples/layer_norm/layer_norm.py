@@ -78,8 +78,8 @@ class LayerNormFunction(Function):
                 grad_mean = -rstd * grad_normalized.sum(-1, keepdim=True)
                 if extra_grad_mean is not None:
                     grad_mean = grad_mean + extra_grad_mean
-                g = grad_rstd * rstd / grad_output.shape[-1]
-                grad_centred = rstd * (grad_normalized - g * normalized)
+                scaled_grad = grad_rstd * rstd / grad_output.shape[-1]
+                grad_centred = rstd * (grad_normalized - scaled_grad * normalized)
                 grad_x = grad_centred + grad_mean / grad_output.shape[-1]
             if ctx.needs_input_grad[1]:
                 grad_weight = (grad_output * normalized).sum_to_size(weight.shape)

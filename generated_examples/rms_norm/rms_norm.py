@@ -55,8 +55,8 @@ class RMSNormFunction(Function):
                 grad_rstd = (grad_x_hat * x).sum(-1, keepdim=True)
                 if extra_grad_rstd is not None:
                     grad_rstd = grad_rstd + extra_grad_rstd
-                g = grad_rstd * rstd / grad_output.shape[-1]
-                grad_x = rstd * (grad_x_hat - g * x_hat)
+                scaled_grad = grad_rstd * rstd / grad_output.shape[-1]
+                grad_x = rstd * (grad_x_hat - scaled_grad * x_hat)
             if ctx.needs_input_grad[1]:
                 grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
             return grad_x, grad_weight, None

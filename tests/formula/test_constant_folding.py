@@ -94,6 +94,7 @@ def test_a_comparison_of_different_types_is_not_known() -> None:
         ("/", 6, 3, 2.0, 2),  # as a whole number
         ("/", 1, 3, 1 / 3, None),  # it takes more digits than an author would write
         ("*", 0.5, 3, 1.5, 1.5),
+        ("*", 3, 0.044715, 0.134145, None),  # a constant that its reader knows
         ("/", 1, 0, None, None),
         ("**", 0, -1, None, None),
         ("@", 2, 3, None, None),

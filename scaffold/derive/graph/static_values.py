@@ -38,6 +38,7 @@ from scaffold.formula import (
     as_number,
     computed,
     evaluated,
+    has_many_digits,
     literal_value,
 )
 
@@ -393,8 +394,8 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
 
     None if it has no simpler form.
     """
-    factor = number(left)
-    if number(right) is not None and factor is None:
+    factor, other = number(left), number(right)
+    if other is not None and (factor is None or _stands_behind(factor, other)):
         return binary(program, "*", right, left)
     signed = _signs_out(program, left, right)
     if signed is not None:
@@ -407,8 +408,20 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
         return program.called("math.sqrt", root)
     # `a * (2 * b)` -> `2 * a * b`: the number to the front
     if right.is_python("binary", "*", "/") and is_literal(right.args[0]):
-        return _times_product(program, factor, right)
+        found = _times_product(program, factor, right)
+        if found is not None:
+            return found
+    # `3 * (0.044715 * b)` -> `3 * 0.044715 * b`
+    if factor is not None and right.is_python("binary", "*"):
+        first, rest = right.args
+        factors = binary(program, "*", left, first)
+        return program.python("binary", "*", factors, rest)
     return None
+
+
+def _stands_behind(factor: Number, other: Number) -> bool:
+    """Return whether a number of many digits has a short one behind it, `0.044715 * 3`: an author writes that first."""
+    return has_many_digits(factor) and not has_many_digits(other)
 
 
 def _under_root(op: Op) -> Op | None:

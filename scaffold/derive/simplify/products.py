@@ -208,8 +208,8 @@ class _Factors:
     def take(self, op: Op, below: bool) -> None:
         """Add the factors of an op to those found; with `below`, the op stands in the denominator."""
         value = number(op)
-        # Another number divides as a Python value, so that `1 / 3` is never computed.
-        if value is not None and (not below or value in (1, -1)):
+        # Another number divides as a Python value, so that `1 / 3` is never computed; `3 * 0.044715` is not, either.
+        if value is not None and self._folds(value) and (not below or value in (1, -1)):
             self.number = self.number * value
         elif not op.is_tensor:
             self._take_static(op, below)
@@ -234,15 +234,26 @@ class _Factors:
         else:
             self.tensor[below].append(op)
 
+    def _folds(self, value: Number) -> bool:
+        return computed("*", self.number, value, short=True) is not None
+
     def _is_power(self, op: Op) -> bool:
         return op.rule == "pow_exponent" or self.every and op.rule == "pow"
 
     def _take_static(self, op: Op, below: bool) -> None:
-        """Add a Python value, or the factors of a product of them; a product of literals, `2 * 3`, stays as the author wrote it."""
+        """Add a Python value, or the factors of a product of them; `2 * 3` stays as the author wrote it."""
         # Below, and for patterns, a product such as `2 * n` is one divisor, or one value.
         product = op.is_python("binary", "*") and not (below or self.every)
-        if product and not all(map(is_literal, op.args)):
+        if product and not _has_short_value(op):
             for part in op.args:
                 self.take(part, below)
         else:
             self.static[below].append(op)
+
+
+def _has_short_value(op: Op) -> bool:
+    """Return whether a product of Python values is one of numbers with a short value, as `2 * 3`."""
+    one, two = map(number, op.args)
+    if one is None or two is None or not all(map(is_literal, op.args)):
+        return False
+    return computed("*", one, two, short=True) is not None

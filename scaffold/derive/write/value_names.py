@@ -399,7 +399,7 @@ class Namer:
             return fixed
         if self.is_gradient(op):
             summed = op.facts.category == "reduction" and bool(op.facts.grad_words)
-            # A sum over `g * x` is an inner product.
+            # A sum over `g * x` is an inner product; over a `scaled_grad` it is none to the reader.
             if summed and self._is_unnamed_product(op.args[0]):
                 return ["inner", *_roles_of(op.facts.grad_words)]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
@@ -533,7 +533,8 @@ class Namer:
         return self.known[op]
 
     def _is_unnamed_product(self, op: Op) -> bool:
-        return op.facts.operator == "*" and op not in self.of
+        read_once = len(self._readers.get(op, ())) < 2
+        return op.facts.operator == "*" and op not in self.of and read_once
 
     def _normalized(self, op: Op) -> Op | None:
         """Return the value divided by a root or a norm: `x` of `x / x.norm()` or `x * var.rsqrt()`, for the role `x_hat`; else None."""

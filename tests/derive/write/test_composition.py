@@ -26,7 +26,7 @@ def test_what_is_read_once_stands_where_it_is_read() -> None:
         "image_features[N, D], text_features[N, D]",
         "(F.normalize(image_features, dim=-1) * text_features).sum(-1)",
     )
-    assert "grad_image_features = g / clamped" in lines
+    assert "grad_image_features = scaled_grad / clamped" in lines
     assert not [line for line in lines if "remaining_grad" in line]
 
 
