@@ -27,7 +27,6 @@ from scaffold.formula import (
     expressions,
     is_of_module,
     names_bound_to,
-    nodes,
 )
 from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_discrete, moves
@@ -51,16 +50,16 @@ def amp_of(spec: OpSpec) -> Amp:
         for item in spec.inputs
     )
     bare = replace(spec, inputs=tuple(inputs), require=(), style="setup-context")
-    if not _is_changed(bare):
+    if not _op_is_changed(bare):
         return "off"
     # A compiler runs a registered op outside the autocast region it traced: a matmul of
     # mixed dtypes would raise there.
     return "float32" if spec.is_library else "region"
 
 
-def is_changed(statements: Iterable[Statement]) -> bool:
-    """Return whether autocast may change a call or an operator in some lines; an unknown call may be changed."""
-    return any(map(_may_be_changed, nodes(*statements)))
+def is_changed(values: Iterable[Node]) -> bool:
+    """Return whether autocast may change a call or an operator in some expressions; an unknown call may be changed."""
+    return any(_may_be_changed(node) for value in values for node in value.walk())
 
 
 def _may_be_changed(node: Node) -> bool:
@@ -69,7 +68,7 @@ def _may_be_changed(node: Node) -> bool:
     A policy is the `autocast` of a primitive's section in the rule table; the policy `number_first` holds only with a
     number on the left, `1 / x`.
     """
-    if node.kind not in ("binary", "call") or (callee(node) or "") in PYTHON_VALUES:
+    if node.kind not in ("binary", "call") or callee(node) in PYTHON_VALUES:
         return False
     candidates = _facts(node)
     # The table has all operators that autocast changes, but a call may be of anything.
@@ -83,7 +82,7 @@ def _may_be_changed(node: Node) -> bool:
 
 # Shapes and styles do not matter here, so all derivations of an op share one answer.
 @lru_cache(maxsize=16)
-def _is_changed(spec: OpSpec) -> bool:
+def _op_is_changed(spec: OpSpec) -> bool:
     """Return whether autocast changes a primitive of the forward, or of the surrogate behind the backward."""
     surrogate = spec.surrogate.forward if spec.surrogate else None
     return bool(_policies(spec, spec.forward) or _policies(spec, surrogate))
@@ -140,7 +139,7 @@ def _policy(
     if not operands or kinds.of(node) == "scalar" or _is_integer(operands[0], integers):
         return None
     # A function of the user's, `my_kernels.softmax(x)`.
-    if node.names() & spec.foreign & {item.label for item in _path(node)}:
+    if node.kind == "call" and node.args[0].names() & spec.foreign:
         return None
     # Primitives with the same name share a policy: `prod(x)` and `prod(x, dim)`.
     for facts in _facts(node):
@@ -177,11 +176,6 @@ def _operands(node: Node) -> tuple[Node, ...]:
     return (called.args[0], *args) if of_tensor else tuple(args)
 
 
-def _path(node: Node) -> Iterable[Node]:
-    """Return the names in the callee of a call: `my_kernels` for `my_kernels.softmax(x)`."""
-    return node.args[0].walk() if node.kind == "call" else ()
-
-
 def _integer_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[str]:
     """Return the names of integer tensors and masks: autocast never casts them."""
     given = (x.name for x in spec.tensors if x.dtype in ("bool", "int", "index"))
@@ -191,7 +185,7 @@ def _integer_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[s
 def _is_integer(node: Node, names: Collection[str]) -> bool:
     """Return whether a value is a tensor of integers or a mask, for sure: `names` are the known ones; `i + 1` and `m[0]` are such too.
 
-    Autocast leaves these alone.
+    Of calls, those that always give such (`x.argmax()`), and those that only move elements of one (`i.view(-1)`).
     """
     match node:
         case Node("name", name):

@@ -113,12 +113,11 @@ def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
     named = keywords(call)
     plain = args[: len(args) - len(named)]
     for facts in facts_of_call(callee.label):
-        # An argument left out: `call` is no key of `holes`.
-        given = {
-            name: holes.get(named.get(name) or (plain[at] if at < len(plain) else call))
-            for at, name in facts.constants
-        }
-        fixed = {name: op for name, op in given.items() if op is not None}
+        fixed = dict[str, Op]()
+        for at, name in facts.constants:
+            arg = named.get(name) or (plain[at] if at < len(plain) else None)
+            if arg is not None and arg in holes:
+                fixed[name] = holes[arg]
         # Class probabilities are no indices: PyTorch differentiates by them and by
         # class weights.
         if all(fixed[name].kind == "int" for name in facts.indices if name in fixed):
@@ -141,7 +140,7 @@ def autograd_of_forward(
     """
     if not _may_run_again(spec, forward):
         return None
-    # One input's lines stand under its test already; a dict has no entry for any number of tensors.
+    # A single input needs no dict, as its lines run only if its gradient is needed; a variadic one fits in none.
     if len(wanted) > 1 and not any(item.variadic for item in spec.tensors):
         return tuple(_pulled_if_needed(spec, graph, wanted, taken))
     # One pullback for all required inputs, one for each optional input: it may be absent.
@@ -287,13 +286,13 @@ def _may_run_again(spec: OpSpec, forward: Forward) -> bool:
     nothing outside PyTorch. The formula of a variadic input's gradient reads the index `i`, so no input may have that name.
     """
     nodes = [*forward.expressions()]
-    counted = any(item.variadic for item in spec.differentiable)
+    reads_index = any(item.variadic for item in spec.differentiable)
     return (
         all(item.differentiable and not item.variadic for item in spec.outputs)
         and spec.style != "combined"
         and not spec.dirty
         and not spec.foreign
-        and not (counted and any(item.name == "i" for item in spec.inputs))
+        and not (reads_index and any(item.name == "i" for item in spec.inputs))
         and not any(
             changes_statistics(inner) for node in nodes for inner in node.walk()
         )

@@ -72,7 +72,7 @@ def _with_kernels(
             if kernel is None:
                 return None
             kernels.append(kernel)
-            block = Block(block.serves, (_call(graph, kernel, derivation),))
+            block = Block(block.serves, (_call(graph, kernel),))
         blocks.append(block)
     return replace(derivation, blocks=tuple(blocks), kernels=tuple(kernels))
 
@@ -141,6 +141,7 @@ def _kernel(
         return None
     statements = rewritten(graph, block.statements, partial(_off_ctx, graph))
     results = tuple(graph.name(output.name) for output in op.outputs)
+    # PyTorch refuses a result that is an input of the op, or a view of one.
     results, _ = registered_apart(op, graph, statements, results, ())
     called = op.function_name
     if spec.strict_types:
@@ -154,7 +155,7 @@ def _kernel_inputs(
 ) -> tuple[Input, ...] | None:
     """Return the inputs of a block as an op: incoming gradients, saved tensors, values on ctx; None if it reads more.
 
-    More is a value of another block, or a saved local, whose shape is not declared.
+    More is a value of another block, a saved local, whose shape is not declared, or a variadic input or output.
     """
     tensors = {item.name: item for item in spec.tensors}
     outputs = {item.name: item for item in spec.outputs}
@@ -186,19 +187,17 @@ def _values_on_ctx(
     spec: OpSpec, derivation: Derivation, read: Collection[str]
 ) -> Iterator[Attribute]:
     """Yield the values on ctx named in `read`, as attributes of the op for the backward, with the types a registered op takes."""
-    attributes = {item.name: item for item in spec.attributes}
     # Of each `x.shape` and its like, as forward puts it on ctx: its type in a registered op.
-    facets = {
+    types = {
         expression_of(item, facet): f"{kind} | None" if item.optional else kind
         for item in spec.tensors
         for facet, kind in REGISTERED.items()
     }
+    types |= {item.name: item.annotation for item in spec.attributes}
     for item in derivation.kept:
         if item.name in read:
-            of_output = REGISTERED.get(item.expression) if item.output else None
-            known = attributes.get(item.expression)
-            kind = known.annotation if known else facets.get(item.expression, "object")
-            yield Attribute(item.name, of_output or kind)
+            kinds = REGISTERED if item.output else types
+            yield Attribute(item.name, kinds.get(item.expression, "object"))
 
 
 def _off_ctx(graph: Graph, node: Node) -> Node | None:
@@ -206,15 +205,13 @@ def _off_ctx(graph: Graph, node: Node) -> Node | None:
     return graph.name(node.label) if is_of_ctx(node) else None
 
 
-def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assign:
+def _call(graph: Graph, kernel: BackwardKernel) -> Assign:
     """Return the call that stands in the block's place: `grad_x, grad_weight = kernel(grad_output, x, weight, ctx.eps)`."""
-    on_ctx = {item.name for item in derivation.kept}
-    # All other inputs are tensors under their own names in the backward.
-    attributes = {item.name for item in kernel.spec.attributes} & on_ctx
+    # Its attributes are values on ctx, its tensors have their own names in the backward.
     arguments = tuple(
         (
             graph.node("attribute", item.name, (graph.name("ctx"),))
-            if item.name in attributes
+            if isinstance(item, Attribute)
             else graph.name(item.name)
         )
         for item in kernel.spec.inputs

@@ -118,7 +118,7 @@ def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
     False if the user says that it works under `torch.func`.
     """
     if spec.transforms:
-        return False  # as the user says
+        return False
     forward = maths.forward
     if forward and any(leaves_torch(node, spec.foreign) for node in forward.results):
         return True

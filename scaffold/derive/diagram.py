@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from scaffold.derive.derivation import Derivation
 from scaffold.derive.explain import Explanation, Tensors, explain, total
+from scaffold.derive.forward.body import grad_name
 from scaffold.formula import (
     Node,
     Statement,
@@ -148,9 +149,8 @@ class _Drawing:
 
     def draw_backward(self) -> None:
         """Add the gradients of the outputs, then the lines of backward; a line assigning the gradient of an input is marked as such."""
-        several = len(self.spec.outputs) > 1
         for output in self.spec.outputs:
-            name = f"grad_{output.name}" if several else "grad_output"
+            name = grad_name(self.spec, output.name)
             self._add("backward", "input", (name,), (), (), [name])
         targets = {f"grad_{item.name}" for item in self.spec.differentiable}
         for block in self.derivation.blocks:

@@ -138,7 +138,7 @@ class _Explainer:
             for item, arg in zip(rule.parameters, op.args, strict=False):
                 if any(part.active for part in tensors((arg,))):
                     formula = rule.formulas.get(item.name, ("(written in code)",))[0]
-                    # Its names of `let` stand in the table alone.
+                    # It reads names that `let` defines in the table: write their values.
                     if rule.let and item.name in rule.formulas:
                         table = self.applier.table.home(rule)
                         formula = emit(table.gradients(rule, item.name)[0])

@@ -128,6 +128,7 @@ class TangentWalk:
             return
         tangent = self._exactly(tangent, op)
         self.tangents[op] = tangent
+        # The tangent of an input has its name, and a number needs none.
         if tangent.rule not in ("cotangent", "const"):
             self.of.setdefault(tangent, op)
 
@@ -611,14 +612,15 @@ def _with_view(
     Another statement is returned unchanged. `parameters` are the inputs' tangents; `memory` has a fact for each
     output: "fresh" memory is never an input's, "same" always.
     """
-    kind = memory.get(item.target.label) if isinstance(item, Assign) else None
-    if not isinstance(item, Assign) or kind in (None, "fresh"):
+    if not isinstance(item, Assign):
         return item
-    bare = item.value.kind == "name" and item.value.label in parameters
-    if not bare and kind != "same":
-        return item
-    whole = graph.node("subscript", "", (item.value, graph.constant("...")))
-    return replace(item, value=whole)
+    # A line of no output is left alone, too.
+    fact = memory.get(item.target.label, "fresh")
+    is_input = item.value.kind == "name" and item.value.label in parameters
+    if fact == "same" or (is_input and fact != "fresh"):
+        view = graph.node("subscript", "", (item.value, graph.constant("...")))
+        return replace(item, value=view)
+    return item
 
 
 def _ends(
@@ -689,6 +691,7 @@ def _handed(
     reuse = plan_reuse(replace(spec, style="setup-context"), maths)
     program = (*reuse.plan.repeated, *maths.program)
     ends = frozenset(f"grad_{name}" for name in known)
+    # Its lines have no side effects: an unread one is dead.
     program = without_dead(graph, program, ends, lambda node: False)
     program = _by_presence(spec, graph, program, dict(_pairs(spec, parameters)))
     # Then PyTorch hands over None for a tangent, too, in place of zeros.
@@ -733,8 +736,10 @@ def _filled(
         message = "no jvp can be derived: an output's gradient may be None, and so may the tangent of an optional input that is there"
         raise ScaffoldError(message, maths.place, HINT)
     inputs = {item.name for item in spec.differentiable}
+    if len(inputs) == 1:
+        return
     read = read_names(*statements)
-    for name, tangent in _pairs(spec, parameters) if len(inputs) > 1 else ():
+    for name, tangent in _pairs(spec, parameters):
         if tangent in read and name in inputs:
             target, none = graph.name(tangent), graph.constant("None")
             maker = graph.node("attribute", ZEROS_LIKE, (graph.name("torch"),))

@@ -386,8 +386,8 @@ def _over_returned(
         )
     # Named, so that the simplifier reads them and takes none apart.
     held = {**walked.held, **names}
-    of_results = {**walked.cotangents, **{g: op for op, g in handed.items()}}
-    make = maker_of(walked.applier, walked.lowered, held, of_results)
+    returned = {**walked.cotangents, **{g: op for op, g in handed.items()}}
+    make = maker_of(walked.applier, walked.lowered, held, returned)
     seeds = _seeds(make, walked.cotangents, walked.undefined)
     back = _walked_back(walked.spec, make, walked.lowered, seeds, handed)
     over = walked._replace(held=held, make=make, back=back)
@@ -613,7 +613,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
             # What other gradients read as well stays as it is.
             kept = {*held, *(op for root in others for op in root.walk())}
             renew(item.name, present(make, roots[item.name], item.name, kept))
-    # Where forward saves locals, the logarithms may be saved; else they would be computed again for these alone.
+    # Only if forward saves no locals: then the logarithms would be computed again for their exponentials alone.
     if not (spec.forgoes_second or spec.once_differentiable or returns_saved(spec)):
         there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)
@@ -689,8 +689,9 @@ def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
             continue
         seen.add(op)
         waiting += op.args
-        if op.rule == "call" and is_undifferentiated(op.template.node):
-            found += [_called(op)] * any(arg.active for arg in op.args)
+        passes = op.rule == "call" and any(arg.active for arg in op.args)
+        if passes and is_undifferentiated(op.template.node):
+            found.append(_called(op))
     return _notes_on_constants(found)
 
 

@@ -60,8 +60,8 @@ def rebound(
     rest = statements[first + 1 :]
     after = rewritten(graph, rest, change)
     # Nothing but the branches reads or assigns it: each may have a value of its own.
-    is_dead = read_after is not None and name not in read_after | read_names(*rest)
-    is_dead = is_dead and name not in written(*rest)
+    used = read_names(*rest) | written(*rest)
+    is_dead = read_after is not None and name not in read_after | used
     start = Assign(graph.name(new), graph.name(name))  # it may stay, or be read first
     # Its test is to read the outer value: only the branches get the new name.
     tested = isinstance(head, If) and name in head.test.names()

@@ -144,12 +144,10 @@ def _is_under_autocast(found: Derivation) -> bool:
     A gradient still missing counts too, since nothing is known of the lines the user will write. `elements` are the
     lines of gradients of variadic inputs, written apart from the blocks.
     """
-    lines = [line for block in found.blocks for line in block.statements]
+    lines = [*found.lines]
     lines += [line for element in found.elements for line in element.statements]
-    values = any(
-        is_changed((Assign(item.value, item.value),)) for item in found.elements
-    )
-    return values or bool(found.missing) or is_changed(lines)
+    values = (element.value for element in found.elements)
+    return bool(found.missing) or is_changed((*expressions(*lines), *values))
 
 
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:

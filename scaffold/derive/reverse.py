@@ -157,7 +157,7 @@ class Reverse:
         self.of: dict[Op, Op] = {}
         self.via: dict[Op, tuple[Op, Op]] = {}
         self.calls: list[Op] = []
-        self.of_inputs = {op.shape for op in self.program.ops if op.rule == "input"}
+        self.input_shapes = {op.shape for op in self.program.ops if op.rule == "input"}
 
     def run(self, seeds: Mapping[Op, list[Op]], inputs: Mapping[str, Op]) -> Reversed:
         """Walk back from the results' cotangents (`seeds`), and return the gradients of the active inputs, by name.
@@ -263,7 +263,7 @@ class Reverse:
         if self.make.opaque(op) or op.rule in CODED or op.data is not None:
             return False
         # A shape that is at hand to be summed to, as that of `a * b` is not in general.
-        if op.shape in self.of_inputs:
+        if op.shape in self.input_shapes:
             return False
         composed = self.composed(op)
         rule = composed.rule if composed else self.make.applier.table.of_op(op.rule)

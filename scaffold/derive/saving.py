@@ -683,23 +683,21 @@ def _all_for(
 
     A changed input could be saved only in its later state, under the name of the earlier one.
     """
-    found = {item.name: item for item in handed.saved}
-    tensors = [item for item in spec.tensors if item.name not in spec.dirty]
-    for item in tensors:
-        serves = found[item.name].serves if item.name in found else frozenset()
-        serves |= missing
-        always = is_vector(item) or is_for_most(spec, serves)
-        saved = Saved(item.name, "input", serves, item.name, always)
-        found[item.name] = saved
-    # Variadic ones last, as in `_tensors`.
-    ordered = [found.pop(item.name) for item in tensors if not item.variadic]
-    last = [found.pop(item.name) for item in tensors if item.variadic]
+    served = {item.name: item.serves for item in handed.saved}
+    saved = []
+    for item in spec.tensors:
+        if item.name not in spec.dirty:
+            serves = served.get(item.name, frozenset()) | missing
+            always = is_vector(item) or is_for_most(spec, serves)
+            saved.append(Saved(item.name, "input", serves, item.name, always))
+    saved += [item for item in handed.saved if item.source != "input"]
+    # Variadic ones last, as in `transfer`.
+    saved.sort(key=lambda item: are_several(spec, item))
     kept = {item.name: item for item in handed.kept}
     for attribute in spec.attributes:
         name = names.attribute(attribute.name)
         kept[name] = Kept(name, attribute.name)
-    # Left in `found`: outputs and locals.
-    return (*ordered, *found.values(), *last), tuple(kept.values())
+    return tuple(saved), tuple(kept.values())
 
 
 def _watched(
@@ -719,10 +717,10 @@ def _watched(
 def _filled(
     spec: OpSpec, watched: tuple[str, ...], names: ContextNames, alone: bool
 ) -> tuple[Filled, ...]:
-    """Return zeros for watched gradients, if one may be None beside another, or, with `alone`, beside other values.
+    """Return zeros for watched gradients, if one may be None beside another. Each is made by shape, dtype and device on ctx.
 
-    A sole gradient needs none: if it is None, the backward returns None at once. Each is made by shape, dtype and
-    device on ctx.
+    A sole gradient needs none: if it is None, the backward returns None at once. With `alone` it does not, as an
+    unwatched gradient may have come in: then a sole one gets zeros, too.
     """
     # A variadic output has several gradients, each of which may be None.
     several = any(item.variadic for item in spec.outputs if item.name in watched)
@@ -770,10 +768,7 @@ def _kept_for(filled: tuple[Filled, ...], kept: tuple[Kept, ...]) -> tuple[Kept,
     known = {item.name for item in kept}
     found = []
     for item in filled:
-        if item.like:
-            # Without a name for the shape, that of the tensor serves.
-            found += [Kept(item.shape, "shape", item.output)] * bool(item.shape)
-            continue
         pairs = ((item.shape, "shape"), (item.dtype, "dtype"), (item.device, "device"))
-        found += [Kept(name, facet, item.output) for name, facet in pairs]
+        # A facet without a name on ctx is that of the tensor `like`.
+        found += [Kept(name, facet, item.output) for name, facet in pairs if name]
     return tuple(item for item in found if item.name not in known)

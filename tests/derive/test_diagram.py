@@ -70,3 +70,9 @@ def test_items_read_what_stands_before_them(case: Case) -> None:
         assert item.lines and all(item.lines)
     parts = [item.part for item in found.items]
     assert parts == sorted(parts, key=("forward", "saved", "backward").index)
+
+
+def test_a_sole_gradient_has_its_name_in_the_backward() -> None:
+    """Beside an input `output` it is not `grad_output`: that is the gradient of this input."""
+    found = drawn("output[N]", "output * 2", outputs="y[N]")
+    assert "grad_y -> grad_output = 2 * grad_y" in edges(found)
