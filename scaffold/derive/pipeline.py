@@ -178,11 +178,13 @@ def _with_surrogate(spec: OpSpec) -> OpSpec:
     if surrogate.kept or spec.dirty or variadic or {*wanted} <= {*dict(spec.gradients)}:
         return spec
     program = _of_surrogate(spec, surrogate)
-    if program and not spec.gradients:
+    if not program:
+        return spec
+    if not spec.gradients:
         lines = _without_dead(surrogate.graph, program, wanted)
         return replace(spec, backward=replace(surrogate, statements=lines, result=None))
     gradients = dict(spec.gradients)
-    for name in wanted if program else ():
+    for name in wanted:
         lines = _without_dead(surrogate.graph, program, [name])
         result = surrogate.graph.name(f"grad_{name}")
         derived = replace(surrogate, statements=lines, result=result)

@@ -88,7 +88,7 @@ class Reversed(NamedTuple):
 def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
     """Declare a gradient to have its argument's shape, though its operands do not imply that: the rule says so.
 
-    The sign of `-g` stays outside.
+    A minus stays outside, to meet others.
     """
     if gradient.rule == "neg" and not make.opaque(gradient):
         return make.neg(exactly(make, gradient.args[0], arg))
@@ -170,11 +170,8 @@ class Reverse:
         # No result reads an op that was made after it.
         last = max((op.serial for op in seeds), default=-1)
         for op in reversed(self.program.ops[: last + 1]):
-            if (
-                op.rule != "input"
-                and op.active
-                and (op in self.waiting or op in self.parts)
-            ):
+            is_reached = op in self.waiting or op in self.parts
+            if op.rule != "input" and op.active and is_reached:
                 # PyTorch takes complex values here too: the formula is for real ones.
                 if "takes_complex" in op.facts.flags and not op.facts.linear:
                     self.make.take_for_real(op.args)
@@ -260,10 +257,8 @@ class Reverse:
         """
         if summed.rule != "summed_to" or summed is g or g.kind != op.kind:
             return False
-        if self.make.opaque(op) or op.rule in CODED or op.data is not None:
-            return False
-        # A shape that is at hand to be summed to, as that of `a * b` is not in general.
-        if op.shape in self.input_shapes:
+        # The shape of an input is at hand to be summed to; that of `a * b` is not in general.
+        if self.make.opaque(op) or op.shape in self.input_shapes:
             return False
         composed = self.composed(op)
         rule = composed.rule if composed else self.make.applier.table.of_op(op.rule)

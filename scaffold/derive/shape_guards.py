@@ -58,11 +58,11 @@ class Place(NamedTuple):
 
         The last dim, and dims after leading ones, are counted from the end.
         """
+        if self.is_leading:
+            return None
         # `x.shape[-1]` for the last of several dims, `x.shape[0]` for the only one.
         last = self.at == len(self.dims) - 1 > 0
         behind = leading(self.dims[: self.at])
-        if self.is_leading:
-            return None
         return self.at - len(self.dims) if last or behind else self.at
 
     def node(self, graph: Graph) -> Node:
@@ -327,13 +327,14 @@ def _known(
     for dim in dict.fromkeys(place.dims[place.at] for place in places):
         same = [place for place in places if place.dims[place.at] == dim]
         first = next((item for item in same if not item.item.optional), same[0])
+        required = dim if isinstance(dim, int) else first
         # The groups tested: a name's first place needs no test, a number always does.
-        done = set[str]() if isinstance(dim, int) else {group[first.own_name]}
+        done = {group[first.own_name]} if required is first else set[str]()
         for place in same:
-            if isinstance(dim, str) and place == first:
+            if place == required:
                 continue
-            sizes[place.own_name] = dim if isinstance(dim, int) else first
-            if isinstance(dim, str) and first.item.optional:
+            sizes[place.own_name] = required
+            if required is first and first.item.optional:
                 tellers[place.own_name] = first.item.name
             if group[place.own_name] not in done:
                 done.add(group[place.own_name])
@@ -395,6 +396,7 @@ def _known_of_each(
     # Sizes of required inputs are compared by the first item already.
     named = {dim for item in required for dim in item.dims or ()}
     absent = [item for item in declared if item.optional]
+    # Optional itself, or their sizes would be compared with its own, being always there.
     *_, beside = _known([*absent, each._replace(optional=True)], ())
     sizes = [beside.sizes[at] for at in beside.to_test]
     asked = tuple(
@@ -526,8 +528,10 @@ def _check(
         all_starred = part if part and part.length == len(dims) else None
         like = _like_another(known, others) or all_starred
         sizes = ", ".join(_listed(known.sizes))
-        shape = like.shape if like else f"({sizes}{',' * (len(dims) == 1)})"
-        shown = f"{{[*{like.shape}]}}" if like else f"{{[{sizes}]}}"
+        shape = f"({sizes},)" if len(dims) == 1 else f"({sizes})"
+        shown = f"{{[{sizes}]}}"
+        if like:
+            shape, shown = like.shape, f"{{[*{like.shape}]}}"
         if re.fullmatch(r"[\d, ]*", sizes):  # numbers alone: no braces in an f-string
             shown = f"[{sizes}]"
         test = f"{name}.shape != {shape}"

@@ -100,15 +100,14 @@ def _shared(program: list[Statement], body: Lines) -> Lines:
     if Trace((*program, *body)).changes:
         return ()  # a line may change a value made by another one
     shared: list[Statement] = []
-    own, theirs = written(*body), written(*program)
+    locals_ = written(*body) | written(*program)
     for item in body[:-1]:
-        shared_names = written(*shared)
         if isinstance(item, If) or item not in program:
             continue
         once = all(
             _count(name, program) == _count(name, body) == 1 for name in written(item)
         )
-        if once and not read_names(item) & (own | theirs) - shared_names:
+        if once and not read_names(item) & (locals_ - written(*shared)):
             shared.append(item)
     return tuple(shared)
 
@@ -139,9 +138,8 @@ def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Line
     """
     outer = outer_names(spec, forward)
     renamed = _renamed(spec, forward)
-    for formula in (*dict(spec.gradients).values(), spec.backward):
-        if formula is not None:
-            _refuse_in_place(spec, formula, outer)
+    for formula in _formulas(spec):
+        _refuse_in_place(spec, formula, outer)
     if spec.backward is not None:
         program = _isolated(spec, graph, spec.backward.statements, forward, renamed)
     else:
@@ -155,6 +153,12 @@ def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Line
     program = Unfolder(graph, set(taken), _one_expression(spec)).block(program)
     _refuse_ambiguous(spec)
     return program
+
+
+def _formulas(spec: OpSpec) -> list[Formula]:
+    """Return the formulas of single gradients, and the one for all of them (`--backward`), as far as they are stated."""
+    whole = [spec.backward] if spec.backward else []
+    return [formula for _, formula in spec.gradients] + whole
 
 
 def _one_expression(spec: OpSpec) -> frozenset[str]:
@@ -250,7 +254,6 @@ def _refuse_index(spec: OpSpec) -> None:
     variadic = {item.name for item in spec.tensors if item.variadic}
     for name, formula in spec.gradients:
         if name in variadic and any(each.name == "i" for each in spec.inputs):
-            # The gradient of one tensor is written in a loop over `i`.
             message = f"'i' is an input, and the index in the gradient of '{name}'"
             raise ScaffoldError(message, formula.location, "rename the input")
 
@@ -261,13 +264,9 @@ def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
     `return h` for the output y -> {"y": "y", "h": "y"}. Names of inputs mean the inputs.
     """
     inputs = {item.name for item in spec.inputs}
-    origins = {item.name: item.name for item in spec.outputs if item.name not in inputs}
-    if forward is None:
-        return origins
-    for local, output in forward.returned.items():
-        if local not in inputs:
-            origins[local] = output
-    return origins
+    origins = {item.name: item.name for item in spec.outputs}
+    origins |= forward.returned if forward else {}
+    return {name: output for name, output in origins.items() if name not in inputs}
 
 
 def _refuse_ambiguous(spec: OpSpec) -> None:
@@ -284,11 +283,11 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
         for item in spec.outputs
         if item.name in locals_ and returned.get(item.name) != item.name
     }
-    for formula in (*dict(spec.gradients).values(), spec.backward):
-        for name in sorted(other & free_names(formula.lines() if formula else ())):
+    for formula in _formulas(spec):
+        for name in sorted(other & free_names(formula.lines())):
             message = f"'{name}' is a local of the forward and the name of an output"
             hint = "return it under that name, or rename it"
-            raise ScaffoldError(message, formula.location if formula else None, hint)
+            raise ScaffoldError(message, formula.location, hint)
 
 
 # --- The gradient of a variadic input: lines computed for each of its tensors.
@@ -305,16 +304,14 @@ def element_lines(
     if spec.backward:
         return (), lines
     variadic = {item.name for item in spec.differentiable if item.variadic}
+    gradients = {f"grad_{name}": name for name in variadic}
     elements, rest, inside = [], list[Line](), list[Statement]()
     by_index = {"i"}
     for line in lines:
         item = line.statement
-        # A gradient is the one name of its line.
-        (name,) = written(item) if len(written(item)) == 1 else ("",)
-        target = name.removeprefix("grad_")
-        # `name != target`: it begins with `grad_`.
-        if isinstance(item, Assign) and name != target and target in variadic:
-            elements.append(Element(target, tuple(inside), item.value))
+        if isinstance(item, Assign) and item.target.label in gradients:
+            name = gradients[item.target.label]
+            elements.append(Element(name, tuple(inside), item.value))
         elif line.serves <= variadic and read_names(item) & by_index:
             by_index |= written(item)
             inside.append(item)

@@ -20,9 +20,9 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    evaluated,
     expressions,
     keywords,
-    literal_value,
     rewritten,
 )
 from scaffold.formula.names import fresh
@@ -62,11 +62,9 @@ class JoinedInput(NamedTuple):
 
         grad = graph.name(f"grad_{self.name}")
         *lines, last = self._without_its_comments(over(found.statements))
-        if isinstance(last, Assign) and last.target is grad:
-            if last.value.kind == "name":  # `grad_output` needs no second name
-                grad = last.value
-            else:
-                lines.append(last)
+        value = last.value if isinstance(last, Assign) and last.target is grad else None
+        if value is not None and value.kind == "name":
+            grad = value  # `grad_output` needs no second name
         else:
             lines.append(last)
         own = graph.name(f"grad_{self.several.name}")
@@ -184,7 +182,7 @@ def _joins(node: Node, name: str) -> bool:
 
 
 def _dim(node: Node) -> int | None:
-    """Return the dim along which a call joins tensors, 0 by default; None if they are added up, or if it is no literal."""
+    """Return the dim along which a call joins tensors, 0 by default; None if they are added up, or if it is no known integer."""
     callee, _, *others = node.args
     if callee.kind == "name":
         return None
@@ -194,14 +192,8 @@ def _dim(node: Node) -> int | None:
     )
     if dim is None:
         return None if others else 0
-    match dim:
-        case Node("constant", text):
-            value = literal_value(text)
-            return value if type(value) is int else None
-        case Node("unary", "-", (Node("constant", text),)):
-            value = literal_value(text)
-            return -value if type(value) is int else None
-    return None
+    value = evaluated(dim)
+    return value if type(value) is int else None  # `True` is no dim
 
 
 def _attribute(graph: Graph, node: Node, label: str) -> Node:

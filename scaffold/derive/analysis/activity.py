@@ -45,13 +45,13 @@ def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> 
     With `flat` also through step functions as `torch.sign`, for which autograd records a gradient of zeros: the value
     then requires grad in PyTorch.
     """
-    seen, waiting = set[int](), [node]
+    seen, waiting = set[Node](), [node]
     while waiting:
         item = waiting.pop()
         is_recorded = flat and may_be(callee(item) or "", "recorded")
-        if id(item) in seen or _is_constant(item) and not is_recorded:
+        if item in seen or _is_constant(item) and not is_recorded:
             continue
-        seen.add(id(item))
+        seen.add(item)
         if item.kind == "name" and item.label in active:
             return True
         waiting += item.args
@@ -123,16 +123,15 @@ def is_random(node: Node) -> bool:
 
     Dropout with `training=False` draws none; `dropout_p=0.1` of attention draws.
     """
-    return any(
-        item.kind == "call"
-        and (
-            draws_random(item.args[0].label)
-            and not _is_off(item)
-            or drops(item)
-            or _of_random(item)
-        )
-        for item in node.walk()
-    )
+    calls_ = (item for item in node.walk() if item.kind == "call")
+    return any(map(_draws, calls_))
+
+
+def _draws(call: Node) -> bool:
+    """Return whether a call draws random numbers, by its name, its `dropout_p`, or its module."""
+    if draws_random(call.args[0].label) and not _is_off(call):
+        return True
+    return drops(call) or _of_random(call)
 
 
 def drops(call: Node) -> bool:
@@ -160,12 +159,9 @@ def calls_unknown(node: Node, names: frozenset[str]) -> bool:
 
     Such a line is neither dropped nor repeated.
     """
-    for item in node.walk():
-        root = item.args[0].root() if item.kind == "call" else item  # `f` of `f.g(x)`
-        # `root is not item`: a name that is only read is no call.
-        if root is not item and root.kind == "name" and root.label in names:
-            return True
-    return False
+    called = (item.args[0] for item in node.walk() if item.kind == "call")
+    roots = (function.root() for function in called)  # `f` of `f.g(x)`
+    return any(root.kind == "name" and root.label in names for root in roots)
 
 
 def active_locals(

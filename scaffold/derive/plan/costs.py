@@ -22,7 +22,7 @@ PASS = 2 * BYTES["real"]  # bytes that a pass reads and writes for each number
 KEEP = 0.75  # cost of a byte: keeping a `float32` is worth three passes
 LEAF = 0.6  # inputs and outputs are in memory anyway, as often as not
 DEAR = 2  # values of at least so many passes are not recomputed
-PLAIN = ("real", "complex")
+PLAIN = ("real", "complex")  # kinds of values that may have a gradient
 AT_HAND = frozenset(
     {
         "input",
@@ -47,7 +47,8 @@ def is_reduction(op: Op) -> bool:
 
 def is_at_hand(op: Op) -> bool:
     """Return whether the op is a Python value or available without computing anything: it is free, and never gets a name."""
-    if op.rule == "lead_dims":  # `[0, 1]`
+    # With a known rank it is a list of literals, `[0, 1]`.
+    if op.rule == "lead_dims":
         return op.asked.rank is not None
     return op.rule in AT_HAND
 

@@ -120,7 +120,7 @@ def _walk(
     locals_ = written(*statements)
     saved, repeated = set(first), list[tuple[int, Statement]]()
     earlier = set[str]()  # results with a value read other than the last one
-    live, reads = set(wanted - first), set(wanted)
+    live, all_read = set(wanted - first), set(wanted)
     for position in reversed(range(len(statements))):
         item = statements[position]
         hit = written(item) & live  # live names assigned here
@@ -131,22 +131,22 @@ def _walk(
         item = _narrowed(item, hit, saved, forward)
         spoils = written(item) & saved  # saved names it would assign again
         saves = hit & rather and not hit & later and _worth_saving(item, hit, forward)
-        if forward.repeatable(item) and not spoils and not saves:
-            repeated.append((position, item))
-            earlier |= written(item) & forward.results
-            # An output assigned here or later is no longer the value that this line reads.
-            there = forward.results - later - own  # outputs need no saving
-            read = read_names(item) & locals_
-            if read & first & (later | own):  # an earlier value than the saved one
+        if saves or spoils or not forward.repeatable(item):
+            if hit & later:
                 raise _SavedTooEarlyError
-            live = (live - surely_written(item)) | (read - there - first)
-            reads |= read
+            saved |= hit
+            live -= hit
             continue
-        if hit & later:
+        repeated.append((position, item))
+        earlier |= written(item) & forward.results
+        # An output assigned here or later is no longer the value that this line reads.
+        there = forward.results - later - own  # outputs need no saving
+        read = read_names(item) & locals_
+        if read & first & (later | own):  # an earlier value than the saved one
             raise _SavedTooEarlyError
-        saved |= hit
-        live -= hit
-    saved -= first - reads  # those that no line reads
+        live = (live - surely_written(item)) | (read - there - first)
+        all_read |= read
+    saved -= first - all_read  # those that no line reads
     _refuse_values(saved, forward)
     order = [name for item in statements for name in sorted(written(item) & saved)]
     again = _with_names_apart(forward, reversed(repeated), earlier)
@@ -319,7 +319,6 @@ def _plan(
     )
     chosen = _chooser(spec, maths, wanted & own)
     outputs = frozenset(dict(maths.origins))  # can be saved as results
-    asked = wanted - data - outputs
     if spec.style != "combined":
         return chosen(forward, wanted - outputs), frozenset()
     # What is there if only data is asked for; other shapes are kept on ctx.
@@ -327,7 +326,7 @@ def _plan(
     there = written(*least.repeated) | set(least.saved)
     described = frozenset(
         name
-        for name in asked - there
+        for name in wanted - data - outputs - there
         if forward.kinds.is_tensor(name) and not unsure(statements, (name,))
     )
     return chosen(forward, wanted - outputs - described), described
