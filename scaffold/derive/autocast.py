@@ -66,7 +66,7 @@ def _may_be_changed(node: Node) -> bool:
     """Return whether autocast may change the precision of a node: an operator or call with a policy, or an unknown call.
 
     A policy is the `autocast` of a primitive's section in the rule table; the policy `number_first` holds only with a
-    number on the left, `1 / x`.
+    number on the left: `1 / x`, or `ctx.eps / x` in a line of the backward.
     """
     if node.kind not in ("binary", "call") or callee(node) in PYTHON_VALUES:
         return False
@@ -76,7 +76,7 @@ def _may_be_changed(node: Node) -> bool:
         return node.kind == "call"
     policies = {facts.autocast for facts in candidates} - {""}
     if policies == {"number_first"}:
-        return _operands(node)[0].kind == "constant"
+        return _operands(node)[0].names() <= {"ctx"}
     return bool(policies)
 
 

@@ -97,6 +97,14 @@ def test_what_autocast_leaves_alone_has_no_line_of_it() -> None:
     )
 
 
+@pytest.mark.parametrize("forward", ["eps / x", "2 / x"])
+def test_a_number_is_divided_in_the_precision_of_the_forward(forward: str) -> None:
+    """Of a number divided by a tensor, the reciprocal is computed in float32; a product is not."""
+    inputs = "x[N], eps: float = 1.0"
+    assert derive(spec_of(inputs, forward=forward)).region
+    assert not derive(spec_of(inputs, forward="eps * x")).region
+
+
 def test_a_gradient_of_atens_gets_a_cotangent_of_its_dtype() -> None:
     """Another one it refuses: on CUDA the product is in float16, the softmax in float32."""
     inputs = "q[..., S, D], k[..., T, D], v[..., T, E]"
