@@ -255,7 +255,7 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
 
         `f` -> `lambda x: f(x)[:2]`, `f(x)` -> `f(x)[:2]`: the other results have no gradient.
         """
-        if node is run:  # passed as a function of all inputs
+        if node is run:  # passed as a function of all inputs, so all are tensors
             named = (graph.name(item.name) for item in spec.tensors)
             pairs = zip(spec.tensors, named, strict=True)
             args = tuple(

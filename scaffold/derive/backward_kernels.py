@@ -159,12 +159,10 @@ def _kernel_inputs(
     """
     tensors = {item.name: item for item in spec.tensors}
     outputs = {item.name: item for item in spec.outputs}
-    known: dict[str, Input] = {
-        grad_name(spec, item.name): TensorInput(
-            grad_name(spec, item.name), item.dims, item.dtype
-        )
-        for item in spec.outputs
-    }
+    known: dict[str, Input] = {}
+    for output in spec.outputs:
+        name = grad_name(spec, output.name)
+        known[name] = TensorInput(name, output.dims, output.dtype)
     for item in derivation.saved:
         source = tensors if item.source == "input" else outputs
         declared = source.get(item.origin)

@@ -60,6 +60,7 @@ def diagram(
     """
     explained = explain(spec, derivation) if spec.forward is not None else None
     drawing = _Drawing(spec, derivation, explained, bytes_of)
+    # In this order: an arrow begins at the latest box that wrote the name.
     drawing.draw_forward()
     drawing.draw_saved()
     drawing.draw_backward()
@@ -118,10 +119,8 @@ class _Drawing:
         lines = tuple(emit(result).splitlines())
         if len(lines) == 1:
             lines = (f"{name} = {lines[0]}",)
-        shape = self.shapes.get(name, "")
-        self._add(
-            "forward", "output", lines, (shape,), self._at(_names((result,))), [name]
-        )
+        shape, reads = self.shapes.get(name, ""), self._at(_names((result,)))
+        self._add("forward", "output", lines, (shape,), reads, [name])
 
     def draw_saved(self) -> None:
         """Add the values on ctx: tensors with their bytes, and values computed from shapes.
@@ -153,12 +152,9 @@ class _Drawing:
             name = grad_name(self.spec, output.name)
             self._add("backward", "input", (name,), (), (), [name])
         targets = {f"grad_{item.name}" for item in self.spec.differentiable}
-        for block in self.derivation.blocks:
-            for statement in block.statements:
-                gradient = bool(written(statement) & targets)
-                self._add_statement(
-                    "backward", "gradient" if gradient else "line", statement
-                )
+        for statement in self.derivation.lines:
+            kind: Kind = "gradient" if written(statement) & targets else "line"
+            self._add_statement("backward", kind, statement)
 
     def _add_statement(self, part: Part, kind: Kind, statement: Statement) -> None:
         """Add the box of a statement, in the forward with the shape of the value it makes."""
@@ -167,14 +163,8 @@ class _Drawing:
         names = written(statement)
         shape = next((self.shapes[n] for n in sorted(names) if n in self.shapes), "")
         detail = (shape,) if part == "forward" else ()
-        self._add(
-            part,
-            kind,
-            lines,
-            detail,
-            self._at(_names(expressions(statement))),
-            sorted(names),
-        )
+        reads = self._at(_names(expressions(statement)))
+        self._add(part, kind, lines, detail, reads, sorted(names))
 
     def _at(self, names: Iterable[str]) -> Iterator[int]:
         """Return the items that wrote the names last; a name without one, as an attribute's, is left out."""

@@ -106,13 +106,8 @@ class _Explainer:
         counts.
         """
         by_name = {name: op for op, name in self.names.items()}
-        by_name |= dict(
-            zip(
-                (item.name for item in self.spec.outputs),
-                self.lowered.results,
-                strict=True,
-            )
-        )
+        outputs = zip(self.spec.outputs, self.lowered.results, strict=True)
+        by_name |= {output.name: op for output, op in outputs}
         saved = [
             (item, self._tensor(by_name[item.origin]))
             for item in derivation.saved

@@ -170,13 +170,14 @@ class TangentWalk:
     def _of_rule(self, op: Op, rule: Rule) -> Op | None:
         """Return the tangent of a primitive with a section in the table, or None for zero.
 
-        Three ways are tried: its formulas for tangents, its linearity, its formulas for gradients; then autograd of
-        the one call.
+        Four ways are tried: its formulas for tangents, its linearity, its formulas for gradients with tangents in them,
+        then summed; at last autograd of the one call.
         """
         pairs = list(self._active(rule, op))
         if not pairs:
             return None
-        for attempt in (self._of_formulas, self._of_linear, self._of_jacobian):
+        by_gradients = (self._of_diagonal, self._of_reduction)
+        for attempt in (self._of_formulas, self._of_linear, *by_gradients):
             try:
                 found = attempt(op, rule, pairs)
             except UnsupportedError:
@@ -275,38 +276,30 @@ class TangentWalk:
 
     def _with(self, op: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
         """Apply the primitive of an op again, with the arguments of some parameters (`given`) replaced; the result has the op's shape."""
-        pairs = zip(rule.parameters, op.args, strict=True)
-        args = tuple(given.get(item.name, arg) for item, arg in pairs)
-        return self.program.shaped(self.make(op.rule, *args), op.shape)
+        again = self.make(op.rule, *_arguments_with(op, rule, given))
+        return self.program.shaped(again, op.shape)
 
-    def _of_jacobian(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """Apply the formulas of gradients, if the Jacobian is diagonal or has one row per result; else return None.
+    def _of_diagonal(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
+        """Apply the formulas of gradients to tangents, if the Jacobian is diagonal: of elementwise ops; else return None.
 
-        With a diagonal Jacobian, `grad * cos(x)` is also the tangent if `grad` is the tangent of `x` (conjugated, for
-        complex numbers). With one row, as of a sum or a norm, the tangent is the sum of the products with the
-        gradient.
+        `grad * cos(x)` is also the tangent of `sin(x)` if `grad` is the tangent of `x` (conjugated, for complex numbers).
         """
-        if not all(name in rule.formulas for name, _, _ in pairs):
+        unreduced = rule.category == "loss" and self._reduction(op, rule) == "none"
+        if rule.category != "elementwise" and not unreduced:
             return None
-        env = {"result": op, **self._arguments(op, rule)}
-
-        def pulled(name: str, cotangent: Op) -> Op:
-            formula = self.table.gradients(rule, name)[0]
-            return self._value(rule, formula, {**env, "grad": cotangent})
-
-        # An unreduced loss is elementwise; `op` is no literal, for one without reduction.
-        each = rule.category == "loss" and literal(env.get("reduction", op)) == "none"
-        if rule.category == "elementwise" or each:
-            if self._is_real(op):
-                return self._sum(op, pairs, pulled)
-            if any(arg.kind != COMPLEX for arg in (op, *(arg for _, arg, _ in pairs))):
-                return None
-            conj = self.make.conj
-            return self._sum(op, pairs, lambda name, t: conj(pulled(name, conj(t))))
-        if not (self._is_real(op) and rule.facts.is_one_tensor):
+        if self._is_real(op):
+            return self._sum(op, pairs, lambda name, t: self._pulled(op, rule, name, t))
+        if any(arg.kind != COMPLEX for arg in (op, *(arg for _, arg, _ in pairs))):
             return None
-        rest = self._reduced(rule, env)
-        if rest is None:
+        conj = self.make.conj
+        return self._sum(
+            op, pairs, lambda name, t: conj(self._pulled(op, rule, name, conj(t)))
+        )
+
+    def _of_reduction(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
+        """Sum the products of tangents and gradients, if the Jacobian has one row per result, as of a sum; else return None."""
+        rest = self._reduced(op, rule)
+        if rest is None or not (self._is_real(op) and rule.facts.is_one_tensor):
             return None
         # As the cotangent, to get the bare gradient of the result.
         one = self.program.op(
@@ -314,24 +307,35 @@ class TangentWalk:
         )
 
         def summed(name: str, tangent: Op) -> Op:
-            product = _Replaced(self.make, one, tangent)(pulled(name, one))
+            gradient = self._pulled(op, rule, name, one)
+            product = _Replaced(self.make, one, tangent)(gradient)
             return self.program.shaped(self.make.sum(product, *rest), op.shape)
 
         return self._sum(op, pairs, summed)
 
-    def _reduced(self, rule: Rule, env: Mapping[str, Op]) -> tuple[Op, ...] | None:
+    def _pulled(self, op: Op, rule: Rule, name: str, cotangent: Op) -> Op:
+        """Return the gradient of a parameter by the rule's formula; raise `UnsupportedError` without one."""
+        if name not in rule.formulas:
+            raise UnsupportedError(f"{name} of {rule.name} has no formula")
+        env = {"result": op, **self._arguments(op, rule), "grad": cotangent}
+        return self._value(rule, self.table.gradients(rule, name)[0], env)
+
+    def _reduced(self, op: Op, rule: Rule) -> tuple[Op, ...] | None:
         """Return the `dim` and `keepdim` of a reduction, () for a loss reduced to a number; None if the op does not reduce.
 
         The tangent is summed over just these dims.
         """
         if rule.category == "reduction":
-            given = (env.get(name) for name in ("dim", "keepdim"))
-            return tuple(item for item in given if item is not None)
-        if rule.category != "loss":
-            return None
-        reduction = env.get("reduction")
-        known = reduction is None or isinstance(literal(reduction), str)
-        return () if known else None  # "none": elementwise, handled before
+            args = self._arguments(op, rule)
+            return tuple(args[name] for name in ("dim", "keepdim") if name in args)
+        reduction = self._reduction(op, rule)
+        to_number = isinstance(reduction, str) and reduction != "none"
+        return () if rule.category == "loss" and to_number else None
+
+    def _reduction(self, op: Op, rule: Rule) -> object:
+        """Return the `reduction` of a loss as in the call, "mean" without one; `UNKNOWN` if only the call tells."""
+        given = self._arguments(op, rule).get("reduction")
+        return "mean" if given is None else literal(given)
 
     def _sum(self, op: Op, pairs: Pairs, term: Callable[[str, Op], Op]) -> Op:
         """Add up the contributions of all arguments, `term(name, tangent)` each; an optional input contributes only if present.
@@ -386,16 +390,10 @@ class TangentWalk:
         if not pairs:
             return None
         if rule.facts.linear:
-            pushed = self._grouped(group, rule, {name: t for name, _, t in pairs})
-            return self.program.over(op, (pushed,))
+            args = _arguments_with(group, rule, {name: t for name, _, t in pairs})
+            return self.program.over(op, (self.program.over(group, args),))
         found = self._of_formulas(op, rule, pairs) if op.position == 0 else None
         return found or self._of_call(op)
-
-    def _grouped(self, group: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """Apply a linear primitive with several results, as `split`, to tangents, `given` by parameter, beside its other arguments."""
-        pairs = zip(rule.parameters, group.args, strict=True)
-        args = [given.get(item.name, arg) for item, arg in pairs]
-        return self.program.over(group, args)
 
     # Primitives not in the table
 
@@ -428,6 +426,12 @@ class TangentWalk:
             kind=op.kind,
             shape=op.shape,
         )
+
+
+def _arguments_with(op: Op, rule: Rule, given: Mapping[str, Op]) -> list[Op]:
+    """Return the arguments of an op, with those of some parameters replaced (`given`)."""
+    pairs = zip(rule.parameters, op.args, strict=True)
+    return [given.get(item.name, arg) for item, arg in pairs]
 
 
 def _call_of(op: Op) -> Op:
@@ -691,8 +695,7 @@ def _handed(
     reuse = plan_reuse(replace(spec, style="setup-context"), maths)
     program = (*reuse.plan.repeated, *maths.program)
     ends = frozenset(f"grad_{name}" for name in known)
-    # Its lines have no side effects: an unread one is dead.
-    program = without_dead(graph, program, ends, lambda node: False)
+    program = without_dead(graph, program, ends)
     program = _by_presence(spec, graph, program, dict(_pairs(spec, parameters)))
     # Then PyTorch hands over None for a tangent, too, in place of zeros.
     if found.incoming.may_be_none:

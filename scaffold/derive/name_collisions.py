@@ -52,13 +52,12 @@ def rebound(
     if first is None:
         return statements
     change = renaming(graph, {name: new})
-    head, before = statements[first], statements[:first]
+    before, head, rest = statements[:first], statements[first], statements[first + 1 :]
+    after = rewritten(graph, rest, change)
     if _rebinds(head, name):
         assert isinstance(head, Assign)
         begun = replace(head, target=graph.rewrite(head.target, change))
-        return (*before, begun, *rewritten(graph, statements[first + 1 :], change))
-    rest = statements[first + 1 :]
-    after = rewritten(graph, rest, change)
+        return (*before, begun, *after)
     # Nothing but the branches reads or assigns it: each may have a value of its own.
     used = read_names(*rest) | written(*rest)
     is_dead = read_after is not None and name not in read_after | used

@@ -455,7 +455,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
 def _without_dead(graph: Graph, program: Lines, wanted: Sequence[str]) -> Lines:
     """Drop statements no gradient of the `wanted` inputs needs: a gradient has no side effect, so an unread line is of no use."""
     targets = frozenset(f"grad_{name}" for name in wanted)
-    return without_dead(graph, program, targets, lambda node: False)
+    return without_dead(graph, program, targets)
 
 
 def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:

@@ -33,23 +33,28 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
     assumed_real = _complex_inputs(program.real, found.walked.cotangents)
     assumed_real -= _refused_by_pytorch(results)
     assumed_real |= _complex_inputs(program.real_in_calls)
-    shown = _complex_inputs(results)  # if complex, they make a result complex
-    if shown:  # the imaginary part of a real value's incoming gradient would be dropped
+    of_results = _complex_inputs(results)  # if complex, they make a result complex
+    if (
+        of_results
+    ):  # the imaginary part of a real value's incoming gradient would be dropped
         passed = (op for _, op in found.walked.back.via.values())
         made = (op for op in passed if _makes_real(op.facts))
         assumed_real |= _complex_inputs(arg for op in made for arg in op.args)
     if found.joined and found.joined.name in assumed_real:
         assumed_real |= {found.joined.several.name}
     active = {item.name for item in spec.differentiable}
-    shows = assumed_real <= shown and len(results) == 1 and spec.materialize_grads
-    if shows and assumed_real & active:
+    # The backward looks at one incoming gradient, which must not be None.
+    one_gradient = len(results) == 1 and spec.materialize_grads
+    shown = one_gradient and assumed_real <= of_results
+    if shown and assumed_real & active:
         # Real inputs beside a complex one would get a complex gradient: autograd
         # refuses it.
-        assumed_real |= shown
-    shows = shows and assumed_real == shown
+        assumed_real |= of_results
+    # Any other input of the result would be refused along with these.
+    shown = shown and assumed_real == of_results
     names = tuple(item.name for item in spec.tensors if item.name in assumed_real)
     alike = () if names else _alike(spec, found, active, results)
-    return RealInputs(names, shows, alike) if names or alike else None
+    return RealInputs(names, shown, alike) if names or alike else None
 
 
 def _alike(

@@ -257,8 +257,7 @@ def _without_unread(
     live = frozenset(f"grad_{item.name}" for item in spec.differentiable)
     left: list[Line] = []
     for line in reversed(lines):
-        # Lines of a gradient have no side effects: an unread one is dead.
-        for item in without_dead(graph, (line.statement,), live, lambda node: False):
+        for item in without_dead(graph, (line.statement,), live):
             left.append(line._replace(statement=item))
             live |= read_names(item)
     return tuple(reversed(left))

@@ -67,12 +67,12 @@ def without_dead(
     graph: Graph,
     statements: Lines,
     live: frozenset[str],
-    has_effect: Callable[[Node], bool],
+    has_effect: Callable[[Node], bool] = lambda node: False,
 ) -> Lines:
     """Return the statements needed for the `live` names, read afterwards, and those with an effect.
 
     `y = x * 2`, `z = x + 1`, live `z` -> `z = x + 1`. `has_effect` judges an expression: a random draw, say, stays,
-    or later draws would give other numbers.
+    or later draws would give other numbers. By default none has an effect, as in the lines of a gradient.
     """
     return _Pruner(graph, statements, has_effect).block(statements, live)
 

@@ -188,7 +188,7 @@ def _narrowed(
             forward, item, spoilt - hit
         )
     # An `if` that assigns a name in `hit`, so one statement is left.
-    (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
+    (left,) = without_dead(forward.graph, (item,), hit)
     return left
 
 
