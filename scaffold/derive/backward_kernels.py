@@ -102,12 +102,12 @@ def _gradients_of(
     It cannot if other blocks read or write its names. And an op always returns tensors, so the gradient of an
     optional input, None without it, must stand alone.
     """
-    own = written(*block.statements)
-    owners = tuple(x for x in spec.differentiable if f"grad_{x.name}" in own)
+    names = written(*block.statements)
+    owners = tuple(x for x in spec.differentiable if f"grad_{x.name}" in names)
     others = [
         x for item in derivation.blocks if item is not block for x in item.statements
     ]
-    if own & (read_names(*others) | written(*others)):
+    if names & (read_names(*others) | written(*others)):
         return ()
     return () if len(owners) > 1 and any(x.optional for x in owners) else owners
 
@@ -259,17 +259,15 @@ def _sharding(
             whole |= used - {*known[item.origin]}
     if ANY_DIMS in whole:  # `...`, of unknown number: not to be left whole one by one
         return None
-    # The indices of the tensors the op takes, and of those it returns.
-    groups = [
-        [indices[x.name] for x in inputs if isinstance(x, TensorInput)],
-        [of_inputs[x.name] for x in owners],
-    ]
-    took, gave = (
-        tuple(
+
+    def sharded(groups: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+        """Return the indices of several tensors, with those in `whole` not sharded."""
+        return tuple(
             tuple(WHOLE if index in whole else index for index in group)
-            for group in side
+            for group in groups
         )
-        for side in groups
-    )
+
+    took = sharded(indices[x.name] for x in inputs if isinstance(x, TensorInput))
+    gave = sharded(of_inputs[x.name] for x in owners)
     text = " -> ".join(", ".join(map("".join, side)) for side in (took, gave))
     return Sharding(text, spec.sharding.place, took, gave)

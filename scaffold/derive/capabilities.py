@@ -27,6 +27,7 @@ from scaffold.formula import (
     Node,
     Statement,
     ValueKinds,
+    assignments,
     bound,
     expressions,
     is_check,
@@ -206,26 +207,15 @@ def _reads_data(node: Node, kinds: ValueKinds) -> bool:
 
 
 def _fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) -> bool:
-    """Return whether a tensor made from Python values alone changes in place; vmap has one such tensor for all samples."""
-    made = set[str]()
-    return any(_fills(item, made) for item in statements) or any(
-        _writes_into(node, made) for node in results
-    )
-
-
-def _fills(item: Statement, made: set[str]) -> bool:
-    """Return whether a statement changes a tensor in `made` in place; else add the names it binds to such tensors to `made`.
-
-    `made` are the names of tensors made from Python values alone, `buffer = torch.zeros(4)`.
-    """
-    if isinstance(item, If):
-        return any(_fills(inner, made) for inner in (*item.body, *item.orelse))
-    changed = item.operator or item.target.kind == "subscript"
-    if changed and bound(item.target) & made or _writes_into(item.value, made):
-        return True
-    if not changed and _is_made(item.value, made):
-        made |= bound(item.target)
-    return False
+    """Return whether a tensor made from Python values alone, `torch.zeros(4)`, changes in place; vmap has one for all samples."""
+    made = set[str]()  # names of such tensors so far
+    for item in assignments(statements):
+        changes = item.operator or item.target.kind == "subscript"
+        if changes and bound(item.target) & made or _writes_into(item.value, made):
+            return True
+        if not changes and _is_made(item.value, made):
+            made |= bound(item.target)
+    return any(_writes_into(node, made) for node in results)
 
 
 def _writes_into(value: Node, made: Collection[str]) -> bool:

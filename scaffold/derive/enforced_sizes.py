@@ -112,14 +112,14 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
         args = rule.by_parameter(op.args)
         # For each form of the call (a matrix or a vector) the accepted dims.
         forms = [operands(text) for text in rule.operands]
-        pairs += _pairs(next((item for item in forms if _fits(item, args)), {}), args)
+        pairs += _pairs(next((form for form in forms if _fits(form, args)), {}), args)
         for name in forms[0]:  # every form has the same operands
             arg = args[name]
-            # An input of the largest accepted rank: only a smaller one is accepted besides.
-            most = arg.rule == "input" and _has_rank(
-                arg, [item[name] for item in forms]
-            )
-            if most and (len(forms) == 1 or _only_in_products(table, arg, op, users)):
+            accepted = [form[name] for form in forms]
+            if arg.rule != "input" or not _has_largest_rank(arg, accepted):
+                continue
+            # Only a smaller rank is accepted besides.
+            if len(forms) == 1 or _only_in_products(table, arg, op, users):
                 ranks.add(arg.name)
     least = dict[str, int]()
     for name, count in _least(program, table, lowered):
@@ -136,10 +136,11 @@ def _least(
     dims.
     """
     for op in _ops_of(lowered):
-        first = op.args[0] if op.args else op
-        if first.rule != "input" or op.rule not in table or op not in lowered.places:
+        if op.rule not in table or op not in lowered.places or not op.args:
             continue
-        if first.shape.lead is None:  # its rank is known or tested
+        first = op.args[0]
+        # Without leading dims its rank is known, or tested.
+        if first.rule != "input" or first.shape.lead is None:
             continue
         rule = table.rule(op.rule)
         open_ = replace(first, shape=unknown(Input(first.name)))
@@ -197,24 +198,22 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
         if dims is None:  # only its rank is known: a transpose of unknown sizes
             continue
         for back, size in enumerate(reversed(sizes), 1):
-            if size == "...":
+            if size == "..." or isinstance(dims[-back], int):
                 continue
             dim = dims[-back]
-            # A size written as a number.
-            if isinstance(dim, int):
-                continue
             first = known.setdefault(size, dim)
             if isinstance(first, NamedSize) and isinstance(dim, NamedSize):
                 yield first.name, dim.name
 
 
-def _has_rank(arg: Op, forms: list[tuple[str, ...]]) -> bool:
-    """Return whether an operand has the largest rank accepted; `forms` are its accepted dims, one tuple for each form of the call.
+def _has_largest_rank(arg: Op, accepted: list[tuple[str, ...]]) -> bool:
+    """Return whether an operand has the largest rank accepted; False if one of its `accepted` dims is "...": none is the largest.
 
-    With "..." in one of them none is the largest: 0 fits no such operand.
+    `accepted` has a tuple of dims for each form of the call.
     """
-    largest = 0 if any(sizes[0] == "..." for sizes in forms) else max(map(len, forms))
-    return arg.shape.rank == largest
+    if any(sizes[0] == "..." for sizes in accepted):
+        return False
+    return arg.shape.rank == max(map(len, accepted))
 
 
 def _only_in_products(

@@ -202,19 +202,14 @@ class Differentiated:
                 return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
                 reason = reason_of(error)
-        graph, forward, wanted, taken = self.question
-        fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
-        if (
-            fallback is None
-            and spec.kept
-            and any(map(is_random, forward.expressions()))
-        ):
+        forward = self.question.forward
+        fallback = autograd_of_forward(spec, *self.question)
+        draws = any(map(is_random, forward.expressions()))
+        if fallback is None and spec.kept and draws:
             reason += ", and it draws random numbers, which would be others again"
         note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {reason}"
         other_style = replace(spec, style="setup-context")
-        if fallback is None and autograd_of_forward(
-            other_style, graph, forward, wanted, taken
-        ):
+        if fallback is None and autograd_of_forward(other_style, *self.question):
             note += f'; with style = "setup-context" {BY_AUTOGRAD}'
         try:
             hints = advice(self.results)

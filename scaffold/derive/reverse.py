@@ -473,22 +473,23 @@ class Reverse:
         if fused is None:
             return None
         named = {"result": op, **rule.by_parameter(op.args)}
-        # The values it would save: those not returned to be saved, with their gradient, nor read for the gradient of the op that made them.
-        unread = {
-            name
-            for name in values_read(fused) & named.keys()
-            if named[name].is_tensor
-            and self.handed.get(named[name]) is None
-            and named[name] not in retained(table, named[name])
+        # The values saved for this call alone: none that forward returns, or that the gradient of its own op reads.
+        alone = {
+            read
+            for read in values_read(fused) & named.keys()
+            if named[read].is_tensor
+            and named[read] not in self.handed
+            and named[read] not in retained(table, named[read])
         }
         if rule.category == "same_shape":
             # Of a norm: weight and bias are small, the result and the input count.
-            unread &= {"result", rule.parameters[0].name}
+            alone &= {"result", rule.parameters[0].name}
         for other in rule.formulas:
             if other in named and named[other].active:
-                unread -= values_read(table.gradients(rule, other)[0])
-        if unread:
-            return None  # it would be saved for this call alone
+                alone -= values_read(table.gradients(rule, other)[0])
+        if alone:
+            return None
+        # The call is for real numbers, though the formula may hold for complex ones.
         if op.facts.complex or "takes_complex" in op.facts.flags:
             self.make.take_for_real(op.args)
         return fused

@@ -104,9 +104,11 @@ class Part(NamedTuple):
         first, end = self.first.at, self.first.at + self.length
         if self.is_whole:
             return f"{item.name}.shape"
-        last = first > 0 and end == len(dims)
+        is_tail = first > 0 and end == len(dims)
+        # Counted from the end in a tail, and behind leading dims.
         start, stop = (
-            at - len(dims) if last or leading(dims[:at]) else at for at in (first, end)
+            at - len(dims) if is_tail or leading(dims[:at]) else at
+            for at in (first, end)
         )
         return f"{item.name}.shape[{start or ''}:{stop or ''}]"
 
@@ -150,8 +152,8 @@ def shape_checks(
     conditions = _conditions_needed(spec, found, derive)
     # The shapes a stated formula is for are unknown, so all are tested; and a condition
     # reads sizes by their names.
-    asked = any(item.to_test for item in known) and not (stated or conditions)
-    if asked and not _relies_on_more(found, _without_names(spec), derive):
+    may_go = any(item.to_test for item in known) and not (stated or conditions)
+    if may_go and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(to_test=()) for item in known]
     # `alone`: inputs whose number of dims nothing else tests.
     alone = [item.item for item in known if _rank_is_free(item, ranks)]
@@ -184,17 +186,12 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
         other = derive(weaker)
     except ScaffoldError:
         return True
-    return other is None or any(
-        one != two
-        for one, two in (
-            (found.forward, other.forward),
-            (found.results, other.results),
-            (found.blocks, other.blocks),
-            (found.elements, other.elements),
-            (found.saved, other.saved),
-            (found.kept, other.kept),
-        )
-    )
+
+    def lines(op: Derivation) -> tuple[object, ...]:
+        """Return all code of forward and backward, and what ctx has for it."""
+        return op.forward, op.results, op.blocks, op.elements, op.saved, op.kept
+
+    return other is None or lines(found) != lines(other)
 
 
 def _conditions_needed(
@@ -251,11 +248,11 @@ def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck
     name, dims = last.item.name, ", ".join(map(str, last.dims))
     return ShapeCheck(
         name,
-        (),
-        (emit(broken),),
-        f"{name}[{dims}]",
-        f"one with {emit(test)}",
-        last.axis,
+        absent=(),
+        tests=(emit(broken),),
+        declared=f"{name}[{dims}]",
+        expected=f"one with {emit(test)}",
+        axis=last.axis,
         condition=condition,
         read=tuple(
             (size, place.item.name, place.axis)
@@ -304,8 +301,8 @@ def _own_dims(item: TensorInput) -> tuple[Dim, ...]:
 def _without_names(spec: OpSpec) -> OpSpec:
     """Return the op with no two sizes declared equal, and none a number: the weakest declarations of the same ranks."""
     fixed = (item for item in spec.tensors if _is_fixed(item))
-    own = _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
-    return replace(own, require=())
+    dims = {item.name: _own_dims(item) for item in fixed}
+    return replace(_with_dims(spec, dims), require=())
 
 
 # Equal sizes
@@ -349,13 +346,13 @@ def _known_of(
     tellers: dict[str, str],
 ) -> Known:
     """Return the required sizes of one input: `sizes`, the dims `asked` for and the optional `tellers`, by dims' unique names."""
-    own = tuple(_places(item))
-    size_at = {place.at: sizes.get(place.own_name) for place in own}
+    places = tuple(_places(item))
+    size_at = {place.at: sizes.get(place.own_name) for place in places}
     return Known(
         item,
         tuple(size_at.get(at) for at in range(len(item.dims or ()))),
-        tuple(place.at for place in own if place.own_name in asked),
-        frozenset(tellers[one.own_name] for one in own if one.own_name in tellers),
+        tuple(place.at for place in places if place.own_name in asked),
+        frozenset(tellers[at.own_name] for at in places if at.own_name in tellers),
     )
 
 
@@ -442,20 +439,20 @@ def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) ->
     """
     # Without a size to test, equal sizes are known to make no difference.
     base = spec if any(item.to_test for item in known) else _without_names(spec)
-    names = {item.name: item.dims for item in base.tensors}
+    declared = {item.name: item.dims for item in base.tensors}
     lasts = {item.dims[-1] for item in alone if item.dims}
     dims: dict[str, tuple[Dim, ...]] = {}
     for item in known:
-        own = names[item.item.name]
-        if own is None or leading(own):  # any number of dims already
+        before = declared[item.item.name]
+        if before is None or leading(before):  # any number of dims already
             continue
         leader = _leader(item, known, alone)
         if leader is not None:
-            dims[item.item.name] = (f"*{leader.name}", *own[-1:])
+            dims[item.item.name] = (f"*{leader.name}", *before[-1:])
         else:
             dims[item.item.name] = tuple(
                 dim if item.dims[place.at] in lasts else place.own_name
-                for place, dim in zip(_places(item.item), own, strict=True)
+                for place, dim in zip(_places(item.item), before, strict=True)
             )
     return _with_dims(base, dims)
 

@@ -31,11 +31,11 @@ def undefined_gradients(spec: OpSpec, cotangents: Mapping[Op, Op]) -> frozenset[
         cotangent: {op for op in result.walk() if is_singular(op)}
         for cotangent, result in cotangents.items()
     }
-    outputs_with = Counter(op for own in steps.values() for op in own)
+    outputs_with = Counter(op for ops in steps.values() for op in ops)
     found = {
         cotangent
-        for cotangent, own in steps.items()
-        if any(outputs_with[op] == 1 for op in own)
+        for cotangent, ops in steps.items()
+        if any(outputs_with[op] == 1 for op in ops)
     }
     return frozenset(found) if len(found) < len(cotangents) else frozenset()
 

@@ -67,8 +67,8 @@ class JoinedInput(NamedTuple):
             grad = value  # `grad_output` needs no second name
         else:
             lines.append(last)
-        own = graph.name(f"grad_{self.several.name}")
-        lines.append(Assign(own, self._element(graph, grad)))
+        target = graph.name(f"grad_{self.several.name}")
+        lines.append(Assign(target, self._element(graph, grad)))
         forward = found.forward
         if forward is not None:
             results = tuple(graph.rewrite(item, original.get) for item in forward[1])
@@ -99,8 +99,9 @@ class JoinedInput(NamedTuple):
         """
         index, tensors = graph.name(INDEX), graph.name(self.several.name)
         if self.dim is None:  # a sum of the tensors
-            own = graph.node("subscript", "", (tensors, index))
-            return _method(graph, grad, "sum_to_size", _attribute(graph, own, "shape"))
+            tensor = graph.node("subscript", "", (tensors, index))
+            shape = _attribute(graph, tensor, "shape")
+            return _method(graph, grad, "sum_to_size", shape)
         if _shape_of(self.value) == "stacked":
             return graph.node("subscript", "", (grad, self._place(graph, index)))
         dim = _number(graph, self.dim)
@@ -184,7 +185,7 @@ def _joins(node: Node, name: str) -> bool:
 def _dim(node: Node) -> int | None:
     """Return the dim along which a call joins tensors, 0 by default; None if they are added up, or if it is no known integer."""
     callee, _, *others = node.args
-    if callee.kind == "name":
+    if callee.kind == "name":  # `sum(tensors)`
         return None
     # With keywords, `others` has their values as well.
     dim = keywords(node).get("dim") or (

@@ -70,7 +70,8 @@ def _is_constant(node: Node) -> bool:
     """Return whether no gradient passes an expression: a comparison, `sign`, `x.shape`.
 
     But through `x.expand_as(y)`, which reads y's metadata alone, one passes to its receiver x. `torch.equal` is a
-    Python bool; `torch.sgn` of a complex number has a gradient, which a forward seldom needs.
+    Python bool; `torch.sgn` of a complex number has a gradient, which a forward seldom needs. For a step function
+    that is "recorded" in the table, autograd records a gradient of zeros.
     """
     name = callee(node)
     step = name is not None and (is_constant(name) or may_be(name, "recorded"))

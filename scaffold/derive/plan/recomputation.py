@@ -127,7 +127,7 @@ def _walk(
         if not hit:
             continue
         later = written(*statements[position + 1 :])  # assigned again below
-        own = written(item)  # all that it assigns in the forward
+        targets = written(item)  # all that it assigns in the forward
         item = _narrowed(item, hit, saved, forward)
         spoils = written(item) & saved  # saved names it would assign again
         saves = hit & rather and not hit & later and _worth_saving(item, hit, forward)
@@ -140,9 +140,9 @@ def _walk(
         repeated.append((position, item))
         earlier |= written(item) & forward.results
         # An output assigned here or later is no longer the value that this line reads.
-        there = forward.results - later - own  # outputs need no saving
+        there = forward.results - later - targets  # outputs need no saving
         read = read_names(item) & locals_
-        if read & first & (later | own):  # an earlier value than the saved one
+        if read & first & (later | targets):  # an earlier value than the saved one
             raise _SavedTooEarlyError
         live = (live - surely_written(item)) | (read - there - first)
         all_read |= read
