@@ -171,26 +171,24 @@ def _pulled(
     """
     variadic = {item.name for item in spec.tensors if item.variadic}
 
-    def passed(name: str, value: str = "") -> Node:
-        """Return an input's name, or another one for it (`value`), starred if the input is variadic."""
-        node = graph.name(value or name)
+    def starred(name: str, node: Node) -> Node:
+        """Return a node that stands for an input, starred if the input is variadic."""
         return graph.node("starred", "", (node,)) if name in variadic else node
 
     pullback = graph.name(fresh("pullback", taken))
-    arguments = tuple(passed(item.name) for item in spec.inputs)
+    arguments = tuple(starred(x.name, graph.name(x.name)) for x in spec.inputs)
     run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
     # The lambda's parameters; other inputs are read from around it.
-    given = tuple(map(passed, wanted))
+    given = tuple(starred(name, graph.name(name)) for name in wanted)
     takes_all = wanted == tuple(item.name for item in spec.inputs)
     function = run if takes_all else graph.node("lambda", "", (*given, body))
     yield pullback_of(graph, pullback, function, given, BY_AUTOGRAD)
-    names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
-    gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
-    incoming = _incoming(spec, graph)
-    yield Assign(gradients, graph.node("call", "", (pullback, incoming)))
-    for name, pulled in names.items():
-        value = graph.name(pulled)
+    pulled = {name: graph.name(fresh(f"pulled_{name}", taken)) for name in wanted}
+    targets = tuple(starred(name, value) for name, value in pulled.items())
+    gradients = graph.node("call", "", (pullback, _incoming(spec, graph)))
+    yield Assign(graph.node("tuple", "", targets), gradients)
+    for name, value in pulled.items():
         if name in variadic:  # the gradient of element `i`
             value = graph.node("subscript", "", (value, graph.name("i")))
         yield Assign(graph.name(f"grad_{name}"), value)

@@ -107,6 +107,7 @@ class _Drawing:
             names = written(statement)
             kind: Kind = "output" if names & outputs else "line"
             self._add_statement("forward", kind, statement)
+        # There are no results yet if the forward is to be written.
         for output, result in zip(
             self.spec.outputs, self.derivation.results, strict=False
         ):

@@ -230,10 +230,10 @@ class TangentWalk:
         """Apply a linear primitive to all tangents, or a multilinear one to each beside the other arguments; else return None.
 
         `x.sum(0)` -> `tangent_x.sum(0)`; `a @ b` -> `tangent_a @ b + a @ tangent_b`. An elementwise one of several
-        real arguments, as `x + y`, is left to the formulas for gradients.
+        real arguments, as `x + y`, is left to the formulas for gradients: they add no zeros for a `y` without a tangent.
         """
-        alone = rule.category != "elementwise" or len(rule.facts.differentiable) == 1
-        if rule.facts.linear and (alone or not self._is_real(op)):
+        several = rule.category == "elementwise" and len(rule.facts.differentiable) > 1
+        if rule.facts.linear and not (several and self._is_real(op)):
             return self._applied(op, rule, {name: t for name, _, t in pairs})
         if "multilinear" in rule.facts.flags:
             terms = [
@@ -574,8 +574,8 @@ def _statements(
     them. They save nothing: the jvp computes again whatever the backward has not saved.
     """
     assert maths.forward is not None
-    variadic = (*(i.variadic for i in spec.differentiable), spec.outputs[-1].variadic)
-    if any(variadic):
+    variadic = any(item.variadic for item in spec.differentiable)
+    if variadic or any(item.variadic for item in spec.outputs):
         raise UnsupportedError("it takes or returns any number of tensors")
     # With this policy the plan saves nothing.
     spec = replace(spec, save_policy="recompute", once_differentiable=None)
@@ -593,10 +593,10 @@ def _statements(
         tuple(ends.values())
     )
     roots = _roots(make, ends, found)
+    # `{}`: no partial gradients (`via`) are there to be named.
     backward = BackwardGraph(
         spec, applier, maths.forward, lowered, held, seeds, roots, found.of, {}, taken
     )
-    # (`{}` above: no partial gradients, `via`, are there to be named.)
     derived = gradient_statements(backward, "setup-context")
     memory = {f"grad_{name}": op.facts.memory for name, op in ends.items()}
     statements = tuple(

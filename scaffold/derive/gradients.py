@@ -387,6 +387,7 @@ def _over_returned(
     back = _walked_back(walked.spec, make, walked.lowered, seeds, handed)
     over = walked._replace(held=held, make=make, back=back)
     found = _simplified(over, question)
+    # Names of returned values stand in `returned` alone.
     return found._replace(
         held={op: name for op, name in found.held.items() if op in walked.held},
         returned=names,

@@ -34,9 +34,8 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
     assumed_real -= _refused_by_pytorch(results)
     assumed_real |= _complex_inputs(program.real_in_calls)
     of_results = _complex_inputs(results)  # if complex, they make a result complex
-    if (
-        of_results
-    ):  # the imaginary part of a real value's incoming gradient would be dropped
+    # Then the imaginary part of a real value's incoming gradient would be dropped.
+    if of_results:
         passed = (op for _, op in found.walked.back.via.values())
         made = (op for op in passed if _makes_real(op.facts))
         assumed_real |= _complex_inputs(arg for op in made for arg in op.args)

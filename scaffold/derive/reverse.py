@@ -255,6 +255,7 @@ class Reverse:
         summed to the shape of `a`, for elementwise ops: one sum less. For a named value, summing first makes the
         products smaller.
         """
+        # It has the shape already, was summed by dims, or lost its imaginary part: nothing is put off.
         if summed.rule != "summed_to" or summed is g or g.kind != op.kind:
             return False
         # The shape of an input is at hand to be summed to; that of `a * b` is not in general.
@@ -532,20 +533,13 @@ class Reverse:
         if rule.results[0].startswith("*"):
             if not are_all_taken(self.make.applier, op, arrived):
                 return [gradient_by_parts(self.make, op, arrived)]
-            env = {
-                f"grad_{rule.results[0][1:]}": gradients_of_parts(
-                    self.make, op, arrived
-                )
-            }
+            name = rule.results[0].removeprefix("*")
+            env = {f"grad_{name}": gradients_of_parts(self.make, op, arrived)}
         else:
-            env = {
-                f"grad_{name}": arrived.get(position, self.make.const(0))
-                for position, name in enumerate(rule.results)
-            }
-            env |= {
-                name: item_at(self.make, op, position)
-                for position, name in enumerate(rule.results)
-            }
+            env = {}
+            for position, name in enumerate(rule.results):
+                env[f"grad_{name}"] = arrived.get(position, self.make.const(0))
+                env[name] = item_at(self.make, op, position)
         return self._of_rule(op, env)
 
     def _of_call(self, op: Op, g: Op) -> Pairs:

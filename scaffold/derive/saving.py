@@ -220,7 +220,7 @@ def without_views(
         for at, line in enumerate(lines)
         if at not in dropped
     ]
-    # A pair: the lines, one way or the other, and the expressions.
+    # Without views, numbers of their indices may be unread.
     return _without_unread(spec, graph, rest) if dropped else tuple(rest), found
 
 
@@ -278,10 +278,10 @@ def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
         for at, part in enumerate(targets):
             index = graph.constant(str(at))
             # `a, b = x, y` has an expression for each; else each is an item of the one value.
-            same = value.kind == "tuple"
-            yield part.label, (
-                value.args[at] if same else graph.node("subscript", "", (value, index))
-            )
+            if value.kind == "tuple":
+                yield part.label, value.args[at]
+            else:
+                yield part.label, graph.node("subscript", "", (value, index))
 
 
 class _Views:
@@ -551,7 +551,7 @@ class _Rewriter:
             return self._of_another(node, read, saved, serves)
         # Not for an input with the shape of an output: its own facet is kept, below.
         if output is not None and read.name in self.origins.outputs:
-            self._keep(read, str, output.name)
+            self._keep(read, lambda facet: facet, output.name)
         elif read.name in self.inputs:
             self._keep(read, partial(expression_of, self.inputs[read.name]))
         elif read.name in self.origins.described:

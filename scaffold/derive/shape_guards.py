@@ -532,18 +532,20 @@ def _check(
         if re.fullmatch(r"[\d, ]*", sizes):  # numbers alone: no braces in an f-string
             shown = f"[{sizes}]"
         test = f"{name}.shape != {shape}"
+        # A test of the op makes its shape wrong in the last dim.
         axis = None if is_leading(dims[-1]) else -1
         return ShapeCheck(name, absent, (test,), declared, shown, axis)
     tests = [rank_tests[name]] if name in rank_tests else []
     tests += [_test(*run) for run in _runs(known, others)]
     if not tests:
         return None
+    if not known.to_test:  # the number of dims alone
+        too_few = bool(leading(dims))
+        rank = f"at least {len(dims) - 1}-D" if too_few else f"{len(dims)}-D"
+        return ShapeCheck(name, absent, tuple(tests), declared, rank, None, too_few)
     shown = ", ".join(_shown(dim, known.sizes[at]) for at, dim in enumerate(dims))
-    rank = f"at least {len(dims) - 1}-D" if leading(dims) else f"{len(dims)}-D"
-    expected = f"[{shown}]" if known.to_test else rank
-    axis = Place(known.item, known.to_test[0]).axis if known.to_test else None
-    too_few = bool(leading(dims)) and not known.to_test
-    return ShapeCheck(name, absent, tuple(tests), declared, expected, axis, too_few)
+    axis = Place(known.item, known.to_test[0]).axis
+    return ShapeCheck(name, absent, tuple(tests), declared, f"[{shown}]", axis)
 
 
 def _declared(item: TensorInput) -> str:
@@ -598,10 +600,8 @@ def _runs(
         asked = tuple(at for at in asked if at >= part.length)
     runs: list[list[int]] = []  # adjacent dims with adjacent required sizes
     for at in asked:
-        last = known.sizes[runs[-1][-1]] if runs else None
-        this = known.sizes[at]
-        adjacent = isinstance(last, Place) and last._replace(at=last.at + 1) == this
-        if runs and adjacent and runs[-1][-1] + 1 == at:
+        last = known.sizes[at - 1] if runs and runs[-1][-1] == at - 1 else None
+        if isinstance(last, Place) and known.sizes[at] == last._replace(at=last.at + 1):
             runs[-1].append(at)
         else:
             runs.append([at])
@@ -619,9 +619,9 @@ def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
 
     Compared at once, they need one test: `v.shape[:-1] != k.shape[:-1]` for `k[*batch, T, D]` and `v[*batch, T, E]`.
     """
-    first, teller = Place(known.item, 0), known.sizes[0]
-    assert isinstance(teller, Place)
-    best = Part(teller, 1)
+    first, required = Place(known.item, 0), known.sizes[0]
+    assert isinstance(required, Place)
+    best = Part(required, 1)
     for other in _before(known, others):
         count = _common(known.dims, other.dims)
         if count > best.length and not other.item.optional:

@@ -169,8 +169,7 @@ def _with_names_apart(
         change = renaming(forward.graph, {name: fresh(f"first_{name}", taken)})
         for at, (position, item) in enumerate(lines):
             if position <= last:  # later statements read the result itself
-                (item,) = rewritten(forward.graph, (item,), change)
-            lines[at] = (position, item)
+                lines[at] = position, rewritten(forward.graph, (item,), change)[0]
     return tuple(item for _, item in lines)
 
 

@@ -229,8 +229,7 @@ def computed_twice(
         op
         for op, found in places.items()
         if op not in held and not is_free(op)
-        # A line that is not repeated has no entry, so the default counts as its whole.
-        if any(lines.get(at, node) is not node for at, node in found)
+        if any(at in lines and lines[at] is not node for at, node in found)
     }
     below = [*down_to(ends, {*held, *inside})]
     uses = Counter(arg for op in below for arg in op.args)
