@@ -172,7 +172,7 @@ def _pulled(
     variadic = {item.name for item in spec.tensors if item.variadic}
 
     def starred(name: str, node: Node) -> Node:
-        """Return a node that stands for an input, starred if the input is variadic."""
+        """Return the node of an input, starred if the input is variadic."""
         return graph.node("starred", "", (node,)) if name in variadic else node
 
     pullback = graph.name(fresh("pullback", taken))

@@ -261,7 +261,7 @@ def _sharding(
         return None
 
     def sharded(groups: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-        """Return the indices of several tensors, with those in `whole` not sharded."""
+        """Return the indices of several tensors, not sharded if in `whole`."""
         return tuple(
             tuple(WHOLE if index in whole else index for index in group)
             for group in groups

@@ -70,9 +70,9 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
     # torch.compile rejects an op whose single output is marked as non-differentiable.
     constant = len(spec.outputs) == 1 and spec.outputs[0].const
     by_data = forward is not None and any(map(_is_sized_by_data, forward.expressions()))
-    if spec.is_library:  # a compiler does not trace into a registered op
-        return Capabilities(opaque, random, transforms, steady and not by_data)
-    compiles = steady and not (opaque or constant or by_data)
+    # torch.compile does not trace into a registered op.
+    stops_tracing = not spec.is_library and (opaque or constant)
+    compiles = steady and not (by_data or stops_tracing)
     return Capabilities(opaque, random, transforms, compiles)
 
 

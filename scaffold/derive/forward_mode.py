@@ -62,6 +62,7 @@ from scaffold.derive.stated_gradients import outer_names
 from scaffold.derive.write.statements import gradient_statements
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
+    UNKNOWN,
     Assign,
     Graph,
     If,
@@ -329,13 +330,13 @@ class TangentWalk:
             args = self._arguments(op, rule)
             return tuple(args[name] for name in ("dim", "keepdim") if name in args)
         reduction = self._reduction(op, rule)
-        to_number = isinstance(reduction, str) and reduction != "none"
+        to_number = reduction not in ("none", UNKNOWN)
         return () if rule.category == "loss" and to_number else None
 
     def _reduction(self, op: Op, rule: Rule) -> object:
-        """Return the `reduction` of a loss as in the call, "mean" without one; `UNKNOWN` if only the call tells."""
+        """Return the `reduction` of a loss; None without such an argument, `UNKNOWN` if only the call tells it."""
         given = self._arguments(op, rule).get("reduction")
-        return "mean" if given is None else literal(given)
+        return given and literal(given)
 
     def _sum(self, op: Op, pairs: Pairs, term: Callable[[str, Op], Op]) -> Op:
         """Add up the contributions of all arguments, `term(name, tangent)` each; an optional input contributes only if present.
@@ -429,7 +430,7 @@ class TangentWalk:
 
 
 def _arguments_with(op: Op, rule: Rule, given: Mapping[str, Op]) -> list[Op]:
-    """Return the arguments of an op, with those of some parameters replaced (`given`)."""
+    """Return the arguments of an op, `given` ones in place of its own."""
     pairs = zip(rule.parameters, op.args, strict=True)
     return [given.get(item.name, arg) for item, arg in pairs]
 

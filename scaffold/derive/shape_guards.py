@@ -188,7 +188,7 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
         return True
 
     def lines(op: Derivation) -> tuple[object, ...]:
-        """Return all code of forward and backward, and what ctx has for it."""
+        """Return the code of forward and backward, and the contents of ctx."""
         return op.forward, op.results, op.blocks, op.elements, op.saved, op.kept
 
     return other is None or lines(found) != lines(other)
