@@ -75,11 +75,11 @@ def _module_defaults() -> Mapping[str, Mapping[str, object]]:
     found = dict[str, dict[str, object]]()
     for layer in layers().values():
         init = _methods(layer).get("__init__")
-        for node in ast.walk(layer) if init else ():
-            if isinstance(node, ast.Call) and init:
-                name = dotted_name(node.func) or ""
-                values = defaults(init.args).items()
-                found[name] = {k: ast.literal_eval(value) for k, value in values}
+        values = defaults(init.args).items() if init else ()
+        usual = {name: ast.literal_eval(value) for name, value in values}
+        calls = (node for node in ast.walk(layer) if isinstance(node, ast.Call))
+        # Also for calls of other functions, `torch.empty`, of which nobody asks.
+        found |= {dotted_name(call.func) or "": usual for call in calls}
     return found
 
 
@@ -198,7 +198,7 @@ def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
         init.body.append(ast.Assign([member], made))
         read = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Load())
         returned.value = ast.Call(read, [returned.value], [])
-    return placed(ast.fix_missing_locations(layer), call)
+    return placed(layer, call)
 
 
 def _makes_new(call: ast.Call) -> bool:
@@ -210,11 +210,6 @@ def _makes_new(call: ast.Call) -> bool:
     return name in layers() and "self.weight" in ast.unparse(layers()[name])
 
 
-def _at_position(item: ast.stmt, at: ast.AST) -> ast.stmt:
-    """Give a new statement and all nodes in it the position of an existing node."""
-    return placed(ast.fix_missing_locations(ast.copy_location(item, at)), at)
-
-
 def placed(found: Syntax, at: ast.AST) -> Syntax:
     """Give new syntax the position of the user's text it replaces, for messages about it.
 
@@ -222,10 +217,9 @@ def placed(found: Syntax, at: ast.AST) -> Syntax:
     does not hold them.
     """
     for node in ast.walk(found):
-        if hasattr(node, "lineno"):
-            ast.copy_location(node, at)
+        ast.copy_location(node, at)
         if isinstance(node, ast.Constant):
-            node.end_lineno = node.lineno + 1  # its text is not there
+            node.end_lineno = node.lineno + 1
     return found
 
 
@@ -269,16 +263,10 @@ def _place(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _arguments(
-    arguments: ast.arguments, call: ast.Call, bound: bool = True
-) -> dict[str, ast.expr] | None:
-    """Return the argument or default of each parameter of a method; None if the arguments do not fit.
-
-    `bound` says that the first parameter is `self`, for which the call has no argument.
-    """
-    # A truth value as a number: True leaves out the first parameter.
-    plain = [*arguments.posonlyargs, *arguments.args][bound:]
-    names = [item.arg for item in plain]
+def _arguments(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | None:
+    """Return the argument or default of each parameter of a method but `self`; None if the arguments do not fit."""
+    plain = [*arguments.posonlyargs, *arguments.args]
+    names = [item.arg for item in plain if item.arg != SELF]
     all_names = {*names, *(item.arg for item in arguments.kwonlyargs)}
     words = {item.arg: item.value for item in call.keywords}
     stars = any(isinstance(item, ast.Starred) for item in call.args)
@@ -303,7 +291,7 @@ class _Filling(BranchTaker):
         """Prepare to replace the names in `given` by expressions."""
         self.given = given
         self.of_self: dict[str, ast.expr] = {}  # values of attributes of self
-        self.owners: Collection[str] = ()  # parameters that hold settings: `config`
+        self.configs: Collection[str] = ()  # parameters that hold settings: `config`
 
     def of_statement(self, item: ast.stmt) -> list[ast.stmt]:
         """Return the statements a statement becomes: those of the branch taken, if it is an `if`."""
@@ -331,7 +319,7 @@ class _Filling(BranchTaker):
                 ast.Name("self"), name, ast.Load()
             ) if name in self.of_self and _is_arithmetic(self.of_self[name], *OF_SIZES):
                 return copy.deepcopy(self.of_self[name])
-            case ast.Attribute(ast.Name(owner), name) if owner in self.owners:
+            case ast.Attribute(ast.Name(config), name) if config in self.configs:
                 return ast.copy_location(ast.Name(name, ast.Load()), node)
         self.generic_visit(node)
         return node
@@ -444,28 +432,30 @@ def with_layer_names(module: ast.Module) -> ast.Module:
 
     That is after `from torch.nn import Linear`. A name also bound by the file itself stays as it is.
     """
-    own = {item.name for item in module.body if isinstance(item, ast.ClassDef)}
     names = {
         item.name: item.dotted.removeprefix("torch.")
         for item in imported(module)
-        if item.dotted in ("torch.nn", "math") or _is_layer(item.dotted)
+        if _is_renamed(item.dotted)
     }
-    for node in ast.walk(module):  # a parameter or local may hide an import
+    for node in ast.walk(module):  # a class, parameter or local may hide an import
         match node:
             case ast.arg(name) | ast.Name(name, ast.Store()):
-                own.add(name)
-    # After `import torch.nn as nn` the map has `nn` -> `nn`, which is no change.
-    for name in own | {"nn", "math"}:
-        names.pop(name, None)
+                names.pop(name, None)
+    for item in module.body:
+        if isinstance(item, ast.ClassDef):
+            names.pop(item.name, None)
+    names = {name: usual for name, usual in names.items() if name != usual}
     return _Renamed(names).visit(copy.deepcopy(module)) if names else module
 
 
-def _is_layer(dotted: str) -> bool:
-    """Return whether an imported name is a module class of `torch.nn`, or a function of `torch.nn.init` or of `math`."""
+def _is_renamed(dotted: str) -> bool:
+    """Return whether an import is `torch.nn`, `math`, a class of `torch.nn`, or a function of `torch.nn.init` or `math`."""
+    if dotted in ("torch.nn", "math"):
+        return True
     # Classes begin with a capital letter; `torch.nn.functional` does not.
-    layer = dotted.rpartition(".")[2][:1].isupper()
-    known = dotted.startswith(("torch.nn.init.", "math."))
-    return known or layer and dotted.startswith("torch.nn.")
+    is_class = dotted.rpartition(".")[2][:1].isupper()
+    of_nn = dotted.startswith("torch.nn.") and is_class
+    return of_nn or dotted.startswith(("torch.nn.init.", "math."))
 
 
 class _Renamed(ast.NodeTransformer):
@@ -493,13 +483,14 @@ class _Returned(ast.NodeTransformer):
     """
 
     def __init__(self, owner: ast.ClassDef) -> None:
-        self.methods, self.owners = _methods(owner), {SELF, owner.name}
+        # A static method is called by the name of the class too.
+        self.methods, self.receivers = _methods(owner), {SELF, owner.name}
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Replace `self.make_mask(n)` by the expression the method returns, if it does nothing else."""
         self.generic_visit(node)
         match node.func:
-            case ast.Attribute(ast.Name(owner), name) if owner in self.owners:
+            case ast.Attribute(ast.Name(before), name) if before in self.receivers:
                 return self._result(self.methods.get(name), node) or node
         return node
 
@@ -509,8 +500,7 @@ class _Returned(ast.NodeTransformer):
         """Return the value of a method's only statement, a return, with the arguments put in; None for other methods."""
         match without_docstring(method.body) if method else ():
             case [ast.Return(ast.expr() as value)] if method:
-                # A static method has no `self` to leave out.
-                given = _arguments(method.args, call, _takes_self(method))
+                given = _arguments(method.args, call)
                 if given is not None:
                     filled: ast.expr = _Filling(given).visit(copy.deepcopy(value))
                     return placed(filled, call)
@@ -564,9 +554,9 @@ class _Converter:
         self.methods, self.init = _methods(owner), _init_of(owner)
         self.attributes = _attributes(owner, self.init)
         self.own = frozenset(self.attributes)  # without those of inner modules
-        # Of `__init__`, read by inner modules.
+        # Arguments of `__init__` that are parameters themselves: inner modules or computed numbers read them.
         self.arguments: dict[str, Attribute] = {}
-        self.owners: dict[str, str] = {}  # `up_weight` -> the module `up`
+        self.member_of: dict[str, str] = {}  # `up_weight` -> the module `up`
         self.made: dict[str, ast.FunctionDef] = {}  # functions by full name
         self.members: dict[str, _Converter | None] = {}
 
@@ -611,22 +601,21 @@ class _Converter:
         del first[0]  # self
         aliases = _aliases(node)
         body = _Reader(self, name, (*running, name))
-        # `weight = self.weight` is dropped, and yet notes the attribute as read.
-        read = [(item in aliases, body.visit(item)) for item in node.body]
-        node.body = [item for is_alias, item in read if not is_alias]
+        # `weight = self.weight` is dropped, but visited all the same: it notes the attribute as read.
+        visited = [(item in aliases, body.visit(item)) for item in node.body]
+        node.body = [item for is_alias, item in visited if not is_alias]
         # Only the forward the user named computes numbers; methods and inner modules get them as arguments.
         computed = {} if self.is_member or running else self.computed(body.read, node)
         _rename_locals(node, body.read.keys() | computed.keys(), body.names)
         lines = [ast.Assign([ast.Name(k, ast.Store())], v) for k, v in computed.items()]
-        node.body[:0] = [_at_position(item, node) for item in lines]
+        node.body[:0] = [placed(item, node) for item in lines]
         for attribute in _in_init_order([*body.read], self.init):
             known = self.known(attribute)
             added = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(added, body.read[attribute]))
-            default = known.default
             # An attribute that may be None need not be given.
-            if default is None and known.optional:
-                default = ast.copy_location(ast.Constant(None), node)
+            none = ast.copy_location(ast.Constant(None), node)
+            default = known.default or (none if known.optional else None)
             arguments.kw_defaults.append(default)
         self.made[full] = node
         return node
@@ -650,25 +639,25 @@ class _Converter:
         # `margin` for `m` after `self.margin = m`, if the forward reads it.
         named = {x.argument: ast.Name(name, ast.Load()) for name, x in known.items()}
         filled = {**named, **sizes}
-        reserved = {item.arg for item in parameters(method.args)} | AXES
+        # No new parameters: names of the method's own; `dim`, in `__init__` a size, would be read as a dimension.
+        unfit = {item.arg for item in parameters(method.args)} | AXES
+        # One that may be None, since None is no operand.
+        unfit |= {one for one, default in values.items() if is_none(default)}
         found = dict[str, ast.expr]()
         for name, item in known.items():
             value = item.value if name not in self.inputs else None
             # After `self.p = p` there is nothing to compute: p is a parameter. A size is read: `weight.shape[0]`.
             if value is None or isinstance(value, ast.Name) and value.id not in sizes:
                 continue
-            names = sorted(names_in([value]) - filled.keys() - {*NUMBERS, "math"})
-            kept = [one for one in names if self.keeps(one)]  # may be parameters
-            added = [one for one in kept if one not in known]
-            # One with None as its default may be None, and None is no operand: then the number is a parameter itself.
-            certain = [o for o in added if o not in values or not is_none(values[o])]
-            # `dim` of `__init__` is a size, but as a parameter of an op it would be read as a dimension.
-            unfit = reserved & {*added} or _is_divided(value, {*added} - values.keys())
-            if len(kept) < len(names) or len(certain) < len(added) or unfit:
-                continue
+            unknown = sorted(names_in([value]) - filled.keys() - {*NUMBERS, "math"})
+            added = [one for one in unknown if one not in known]
+            divided = _is_divided(value, {*added} - values.keys())
+            if divided or unfit & {*added} or not all(map(self.keeps, unknown)):
+                continue  # the number is a parameter itself
             found[name] = _Filling(filled).visit(copy.deepcopy(value))
             node = read.pop(name)
             for one in added:
+                # `dim` of `config.dim` is no parameter of `__init__`.
                 kind = given[one].annotation if one in given else None
                 number = None if kind or one in values else ast.Name(NUMBER, ast.Load())
                 self.arguments[one] = Attribute(kind or number, values.get(one))
@@ -687,10 +676,10 @@ class _Converter:
 
 
 def _is_divided(value: ast.expr, unknown: set[str]) -> bool:
-    """Return whether a value divides a name without a default: `width // 8` is 0 for a small `width`.
+    """Return whether a value divides a name without a default by a known number: `width // 8`.
 
-    Such a size must be given: tests guess 0.5 for it, and compute with 0. Of `width // heads` they guess both, alike. `unknown` are
-    the names without a default.
+    Generated tests would call the op with `width=0.5`, so the size would be 0. `width // heads` is no such case: of two
+    unknown names both are 0.5. `unknown` are the names without a default.
     """
     return any(
         isinstance(node, ast.BinOp)
@@ -736,9 +725,7 @@ class _Reader(ast.NodeTransformer):
         Raise a `Refusal` for an assignment and for a module used as a value.
         """
         if ast.unparse(node) in ("self.__class__.__name__", "type(self).__name__"):
-            return placed(
-                ast.copy_location(ast.Constant(self.of.owner.name), node), node
-            )
+            return placed(ast.Constant(self.of.owner.name), node)
         match node.value:
             case ast.Name("self"):
                 pass
@@ -767,39 +754,36 @@ class _Reader(ast.NodeTransformer):
         Raise a `Refusal` if nothing is known about the callee, an attribute of `self`.
         """
         match node.func:
-            case ast.Attribute(ast.Name("self"), name) if name in self.of.methods:
-                return self.call(node, name)
-            case ast.Attribute(ast.Name("self"), name) if module := self.function_of(
-                name
-            ):
-                self.read_arguments(node)
-                function = made_of(module)
-                return called(function, module, node) if function else node
-            case ast.Attribute(ast.Name("self"), name) if below := self.of.member(name):
-                return self.call_of_member(node, name, below)
-            case ast.Attribute(ast.Name("self"), name) if (
-                name not in self.of.attributes
-            ):
-                message = (
-                    f"'self.{name}' is not a method defined in '{self.of.owner.name}'"
-                )
-                raise Refusal(node, message, "write out what it computes")
+            case ast.Attribute(ast.Name("self"), name):
+                if name in self.of.methods:
+                    return self.call(node, name)
+                known = self.of.attributes.get(name)
+                if known is None:
+                    message = f"'self.{name}' is not a method defined in '{self.of.owner.name}'"
+                    raise Refusal(node, message, "write out what it computes")
+                if call := self.call_of_function(node, known):
+                    return call
+                if below := self.of.member(name):
+                    return self.call_of_member(node, name, below)
         self.generic_visit(node)
         if self.of.is_member:  # PyTorch's forwards state all arguments
             _leave_out_defaults(node)
         return node
 
-    def function_of(self, name: str) -> ast.Call | None:
-        """Return the call making a module without parameters, `nn.GELU()` for `self.act`; None for other attributes.
+    def call_of_function(self, node: ast.Call, known: Attribute) -> ast.expr | None:
+        """Return a call of a module without parameters, `nn.GELU()` for `self.act`, as one of its function; None for others.
 
-        None too unless all its arguments are literals, since the call is repeated where the module is called.
+        None too unless all arguments that make the module are literals, since they are repeated in each call.
         """
-        known = self.of.attributes.get(name, Attribute())
         module = known.module
-        if known.optional or not isinstance(module, ast.Call) or not made_of(module):
+        if known.optional or not isinstance(module, ast.Call):
             return None
+        function = made_of(module)
         given = [*module.args, *(word.value for word in module.keywords)]
-        return copy.deepcopy(module) if all(map(is_literal, given)) else None
+        if function is None or not all(map(is_literal, given)):
+            return None
+        self.read_arguments(node)
+        return called(function, copy.deepcopy(module), node)
 
     def call(self, node: ast.Call, name: str) -> ast.expr:
         """Return a call of a method of the same class as one of its function, with the attributes it reads as keyword arguments.
@@ -860,7 +844,7 @@ class _Reader(ast.NodeTransformer):
         if attribute == "training":  # of the whole module
             name = attribute
         # `self.up_weight` beside `self.up.weight`, or `self.a_b.c` beside `self.a.b_c`: one name for two attributes.
-        elif name in self.of.own or self.of.owners.setdefault(name, owner) != owner:
+        elif name in self.of.own or self.of.member_of.setdefault(name, owner) != owner:
             message = f"the '{attribute}' of 'self.{owner}' would be called '{name}', but another attribute has that name"
             raise Refusal(node, message, f"rename 'self.{owner}'")
         self.of.attributes.setdefault(name, known)
@@ -946,7 +930,7 @@ def _is_fixed(known: Attribute) -> bool:
 def _constant(known: Attribute, at: ast.expr) -> ast.expr:
     """Return the value of an attribute for which `_is_fixed` holds, None if it has no default, at the place of `at`."""
     value = copy.deepcopy(known.default) if known.default else ast.Constant(None)
-    return placed(ast.copy_location(value, at), at)
+    return placed(value, at)
 
 
 def _leave_out_defaults(call: ast.Call) -> None:
@@ -1029,8 +1013,8 @@ def _attributes_and_relations(
 ) -> tuple[dict[str, Attribute], dict[str, str]]:
     """Return the attributes of a class, and the relations between the sizes in their annotations: `{'dim_4': 'dim * 4'}`.
 
-    Of several assignments the last counts, but None only marks the attribute as possibly None. `unlike`: the module has
-    been changed since its call, so it is marked as possibly None too: the call no longer describes it.
+    Of several assignments the last counts, but None only marks the attribute as possibly None, and two modules are
+    `one or other`: neither is sure.
     """
     found: dict[str, Attribute] = {}
     for item in owner.body:
@@ -1054,9 +1038,10 @@ def _attributes_and_relations(
                 found[name] = known._replace(optional=True)
                 continue
             facts = _facts_of(value, annotations, values, sizes)
-            if facts.module is not None and name in last_value:  # one of two modules
+            if facts.module is not None and name in last_value:
                 either = ast.BoolOp(ast.Or(), [last_value[name], facts.module])
                 facts = facts._replace(module=either)
+            # A module changed since its call is no longer described by it: `member_of` leaves out an optional one.
             unlike = facts.module is not None and name in changed
             optional = known.optional or facts.optional or unlike
             last_value[name] = value
@@ -1065,7 +1050,7 @@ def _attributes_and_relations(
                 optional=optional, annotation=facts.annotation or known.annotation
             )
     found.setdefault("training", Attribute(ast.Name("bool", ast.Load())))
-    # Each annotation has given its relations by now (`_Sizes.owned`).
+    # Each annotation has given its relations by now (`_Sizes.annotation`).
     return found, sizes.relations
 
 
@@ -1144,10 +1129,10 @@ def _facts_of(
             return Attribute(number, argument=name, value=value)
         case _ if is_literal(value):
             return Attribute(default=value)
-        case ast.IfExp(_, body, ast.Constant(None)):
-            return _facts_of(body, annotations, given, sizes)._replace(optional=True)
-        case ast.IfExp(_, ast.Constant(None), orelse):
-            return _facts_of(orelse, annotations, given, sizes)._replace(optional=True)
+        case ast.IfExp(_, one, ast.Constant(None)) | ast.IfExp(
+            _, ast.Constant(None), one
+        ):
+            return _facts_of(one, annotations, given, sizes)._replace(optional=True)
         case ast.IfExp(_, ast.Call() as one, ast.Call()) if _facts_of(
             one, annotations, given, sizes
         ).module:
@@ -1162,7 +1147,7 @@ def _facts_of(
                 kind = "Buffer" if _is_frozen(value) else last
                 tensor = _inside(value)
                 elements = elements_of(tensor, sizes.locals) if kind == "Buffer" else ""
-                return Attribute(sizes.owned(f"{elements.title()}{kind}", tensor))
+                return Attribute(sizes.annotation(f"{elements.title()}{kind}", tensor))
             if last[:1].isupper():  # a class is called
                 return Attribute(module=value)
     made = sizes.locals.get(value.id, value) if isinstance(value, ast.Name) else value
@@ -1268,15 +1253,16 @@ class _Sizes:
         for _ in range(DEEPEST):  # a value may read another attribute
             found = filling.visit(copy.deepcopy(found))
         inside = [node for node in ast.walk(found) if isinstance(node, ast.Attribute)]
-        owned = {node.attr for node in inside}  # `dim` of `config.dim`
-        # No parameter has one of these names: they can stand alone.
-        filling.owners = self.names - self.last.keys() if not owned & self.names else ()
+        settings = {node.attr for node in inside}  # `dim` of `config.dim`
+        arguments = self.names - self.last.keys()
+        if not settings & self.names:  # else `dim` alone would mean another value
+            filling.configs = arguments
         found = filling.visit(found)
         names = names_in([found]) - {*NUMBERS, "math"}
-        known = names <= (self.names - self.last.keys()) | owned
+        known = names <= arguments | settings
         return found if known and _is_arithmetic(found, ast.Tuple) else None
 
-    def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
+    def annotation(self, kind: str, tensor: ast.expr) -> ast.expr:
         """Return the annotation of a parameter or buffer with the sizes of `tensor`: `Parameter[out_features, in_features]`.
 
         `kind` is the word before the brackets. The sizes are left out unless each is a name or a number.
@@ -1293,7 +1279,7 @@ class _Sizes:
         """
         match node:
             case ast.Name(name):
-                # Assigned again further down, the name has another value at the end. A parameter is in no line, (0, 0).
+                # Assigned again further down, the name has another value at the end. A parameter is assigned in no line.
                 return "" if self.last.get(name, (0, 0)) > _place(node) else name
             case ast.Attribute(ast.Name("self"), name):
                 values = self.values.get(name, [])
@@ -1302,12 +1288,12 @@ class _Sizes:
                 # `self.hidden = 4 * dim` gives the name `hidden`, unless a parameter or a local has it already.
                 plain = isinstance(values[0], ast.Name) or name in self.names
                 return self._size_name(values[0]) if plain else name
-            case ast.Attribute(ast.Name(owner), name) if owner in self.names:
-                return "" if name in self.names or owner in self.last else name
+            case ast.Attribute(ast.Name(config), name) if config in self.names:
+                return "" if name in self.names or config in self.last else name
             case ast.Constant(int(value)):
                 return str(value)
             case ast.Call(ast.Name("int"), [ast.BinOp(op=ast.Mult()) as product]):
-                # Without a relation: `ratio` may be no integer in `int(dim * ratio)`.
+                # The relation is taken back: `ratio` may be no integer in `int(dim * ratio)`.
                 relations = dict(self.relations)
                 called, self.relations = self._size_name(product), relations
                 return called
@@ -1335,7 +1321,7 @@ def _rebound(
     """Yield names assigned twice, each with one value for both assignments.
 
     After `mask = torch.ones(n, n)` and `mask = mask.triu(1)` it is `torch.ones(n, n).triu(1)`. A name read between the two
-    assignments is left out.
+    assignments is left out (`early`); the value of the second stands behind its target, so reading there is not early.
     """
     names = [node for node in ast.walk(init) if isinstance(node, ast.Name)]
     loads = [node for node in names if isinstance(node.ctx, ast.Load)]
@@ -1502,9 +1488,9 @@ class _Starts(ast.NodeVisitor):
         elif isinstance(node.ctx, ast.Store) and names[-1] == "requires_grad":
             self.touched.add("_".join(names[:-1]))
         elif names[-1] not in READ:
-            known = self.attributes.get(names[0])
+            known = self.attributes.get(names[0], Attribute())
             # A setting with a literal value, `self.eps`, is no parameter.
-            if known is None or known.module or known.default is None:
+            if known.module or known.default is None:
                 self.touched.add(_attribute(node))
 
     def visit_Name(self, node: ast.Name) -> None:
