@@ -395,11 +395,10 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
                 return decisive
             return None if None in outcomes else not decisive
         case ast.Compare(left, [operation], [right]):
-            # "" if the test is none for None: no name is empty, so it is in neither set.
-            name, present = checked_for_none(test) or ("", False)
-            if name in there | nones:
-                # `x is not None` is true of a name never None, `x is None` of one always None.
-                return present == (name in there)
+            checked = checked_for_none(test)  # the name, and True for `is not None`
+            if checked and checked[0] in there | nones:
+                name, asks_presence = checked
+                return asks_presence == (name in there)
             return _compared(left, operation, right)
     return None
 
@@ -431,42 +430,38 @@ class BranchTaker(ast.NodeTransformer):
     Subclasses put the literals into the tests: unrolling a loop turns `if i == 0` into `if 0 == 0`, and this class takes it.
     """
 
-    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
+    there: Names = NONE
+    nones: Names = NONE
+
+    def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         """Return the statements of the branch taken, or the `if` if its test is not settled."""
         self.generic_visit(node)
-        truth = truth_of(node.test)
+        truth = truth_of(node.test, self.there, self.nones)
         return node if truth is None else node.body if truth else node.orelse
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """Return the value of the branch taken, or the conditional if its test is not settled."""
         self.generic_visit(node)
-        truth = truth_of(node.test)
+        truth = truth_of(node.test, self.there, self.nones)
         return node if truth is None else node.body if truth else node.orelse
 
 
-class _Folder(ast.NodeTransformer):
-    """The transformer behind `folded`; `known` are its names never None, and always None."""
+class _Folder(BranchTaker):
+    """The transformer behind `folded`: the rest of a branch after a return goes too, and parts of `and` and `or`."""
 
     def __init__(self, there: Names, nones: Names) -> None:
-        self.known = there, nones
+        self.there, self.nones = there, nones
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         """Return the statements of the branch taken, or an `if` with both branches folded."""
+        known = self.there, self.nones
         node.test = self.visit(node.test)
-        truth = truth_of(node.test, *self.known)
+        truth = truth_of(node.test, *known)
         if truth is not None:
-            return folded(node.body if truth else node.orelse, *self.known)
-        node.body = folded(node.body, *self.known)
-        node.orelse = folded(node.orelse, *self.known)
+            return folded(node.body if truth else node.orelse, *known)
+        node.body = folded(node.body, *known)
+        node.orelse = folded(node.orelse, *known)
         return without_empty(node)
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        """Return the value of the branch taken, or the conditional if its test is not settled."""
-        self.generic_visit(node)
-        truth = truth_of(node.test, *self.known)
-        if truth is None:
-            return node
-        return node.body if truth else node.orelse
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """Fold `None or 1e-6` to `1e-6`, `True and x` to `x`, `t and True and x` to `t and x`.
@@ -478,7 +473,7 @@ class _Folder(ast.NodeTransformer):
         decisive = isinstance(node.op, ast.Or)
         kept: list[ast.expr] = []
         for item in node.values:
-            truth = truth_of(item, *self.known)
+            truth = truth_of(item, self.there, self.nones)
             if truth is None or truth is decisive or item is node.values[-1]:
                 kept.append(item)
             if truth is decisive:

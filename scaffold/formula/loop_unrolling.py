@@ -26,7 +26,7 @@ from scaffold.formula.constant_folding import (
     truth_of,
 )
 from scaffold.formula.names import names_in, stored, stores
-from scaffold.formula.substitution import named
+from scaffold.formula.substitution import named, placed
 
 ROUNDS = 4  # of one loop
 LINES = 24  # nested statements, and those added by unrolling, in a forward
@@ -44,8 +44,8 @@ def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
     """
     if not any(map(_loops, body)):
         return body
-    read = frozenset(name for item in body for name in _read(item, frozenset()))
-    unroller = _Unroller(read, frozenset(taken), _lists(body, taken))
+    outside = frozenset(name for item in body for name in _read(item, frozenset()))
+    unroller = _Unroller(outside, frozenset(taken), _lists(body, taken))
     found = folded(unroller.lines(copy.deepcopy(body)))
     lines = (node for item in found for node in ast.walk(item))
     count = sum(isinstance(node, ast.stmt) for node in lines)
@@ -92,24 +92,24 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
     return found
 
 
-def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
-    """Yield the names a node reads, except those in `own`: inside a loop these are its variables, bound by the loop itself.
+def _read(node: ast.AST, variables: frozenset[str]) -> Iterator[str]:
+    """Yield the names a node reads, except the `variables` of loops around it.
 
-    `unrolled` so finds the loop variables read after their loop.
+    So a loop variable is among them only if it is read outside of its loop: it then needs its last value there.
     """
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        yield from {node.id} - own
+        yield from {node.id} - variables
     if isinstance(node, ast.For):
-        inner = own.union(stored([node.target]))
-        yield from _read(node.iter, own)
+        inner = variables.union(stored([node.target]))
+        yield from _read(node.iter, variables)
         for item in (*node.body, *node.orelse):
             yield from _read(item, inner)
         return
     if isinstance(node, Comprehension):
         targets = [item.target for item in node.generators]
-        own = own.union(stored(targets))
+        variables = variables.union(stored(targets))
     for child in ast.iter_child_nodes(node):
-        yield from _read(child, own)
+        yield from _read(child, variables)
 
 
 def _assigned(known: Mapping[str, ast.expr], at: ast.stmt) -> list[ast.stmt]:
@@ -311,7 +311,7 @@ class _Unroller(ast.NodeTransformer):
 
 
 def _is_repeatable(item: ast.expr) -> bool:
-    """Return whether a value may be duplicated: a constant, a name, `torch.sin`, or a tuple of them.
+    """Return whether a value may be duplicated: a constant, `-1`, a name, `torch.sin`, or a tuple of them.
 
     A loop variable may be read several times, and any other expression would be computed at each of them.
     """
@@ -395,14 +395,14 @@ class _Known(BranchTaker):
         self.generic_visit(item)
         match item:
             case ast.Compare(left, [order], [right]):
-                sides = [self.number(side) for side in (left, right)]
+                numbers = [(side, self.number(side)) for side in (left, right)]
                 one, two = (
-                    side if found is None else _constant(found, side)
-                    for found, side in zip(sides, (left, right), strict=True)
+                    side if number is None else _constant(number, side)
+                    for side, number in numbers
                 )
                 settled = truth_of(ast.Compare(one, [order], [two]))
                 if settled is not None:
-                    return _placed(ast.Constant(settled), item)
+                    return placed(ast.Constant(settled), item)
         return item
 
 
@@ -421,17 +421,11 @@ def _constant(number: int, at: ast.expr) -> ast.expr:
 
     It ends on another line, a mark for `_is_unrolled`: the user's own `2 + 3` is not folded.
     """
-    value = _placed(ast.Constant(abs(number)), at)
-    return value if number >= 0 else _placed(ast.UnaryOp(ast.USub(), value), at)
-
-
-def _placed(item: ast.expr, at: ast.expr) -> ast.expr:
-    """Give new syntax the place of `at`, ending a line later as the mark of unrolling."""
-    ast.copy_location(item, at)
-    item.end_lineno = at.lineno + 1
-    return item
+    value: ast.expr = ast.Constant(abs(number))
+    return placed(value if number >= 0 else ast.UnaryOp(ast.USub(), value), at)
 
 
 def _is_unrolled(item: ast.expr) -> bool:
-    """Return whether an expression has the mark of unrolling (`_constant`); a number of the user's ends on its line."""
-    return item.lineno != item.end_lineno
+    """Return whether a number, also a negative one, has the mark of unrolling (`_constant`)."""
+    number = item.operand if isinstance(item, ast.UnaryOp) else item
+    return number.lineno != number.end_lineno

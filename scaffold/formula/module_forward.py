@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from scaffold.formula.constant_folding import BINARY, BranchTaker, is_literal
 from scaffold.formula.definitions import (
@@ -47,13 +47,20 @@ from scaffold.formula.definitions import (
     without_docstring,
 )
 from scaffold.formula.made_tensors import STARTED, UNSET, elements_of, sizes_of
-from scaffold.formula.names import name_nodes, names_in, numbered, stores, take
+from scaffold.formula.names import (
+    load_of,
+    name_nodes,
+    names_in,
+    numbered,
+    stores,
+    take,
+)
 from scaffold.formula.numpy_numbers import FUNCTIONS
 from scaffold.formula.operators import called, made_of
 from scaffold.formula.optionality import is_none
+from scaffold.formula.substitution import placed
 from scaffold.formula.text import BUILTINS, Refusal
 
-Syntax = TypeVar("Syntax", bound=ast.AST)
 SEQUENTIAL = ("nn.Sequential", "torch.nn.Sequential")
 
 
@@ -210,19 +217,6 @@ def _makes_new(call: ast.Call) -> bool:
     return name in layers() and "self.weight" in ast.unparse(layers()[name])
 
 
-def placed(found: Syntax, at: ast.AST) -> Syntax:
-    """Give new syntax the position of the user's text it replaces, for messages about it.
-
-    A constant is made to end on another line: readers of a number's own digits (`1e-3`, not 0.001) then see that the text
-    does not hold them.
-    """
-    for node in ast.walk(found):
-        ast.copy_location(node, at)
-        if isinstance(node, ast.Constant):
-            node.end_lineno = node.lineno + 1
-    return found
-
-
 def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     """Return a class with the arguments of a call put into its `__init__`.
 
@@ -320,7 +314,7 @@ class _Filling(BranchTaker):
             ) if name in self.of_self and _is_arithmetic(self.of_self[name], *OF_SIZES):
                 return copy.deepcopy(self.of_self[name])
             case ast.Attribute(ast.Name(config), name) if config in self.configs:
-                return ast.copy_location(ast.Name(name, ast.Load()), node)
+                return load_of(name, node)
         self.generic_visit(node)
         return node
 
@@ -716,7 +710,7 @@ class _Reader(ast.NodeTransformer):
     def named(self, name: str, at: ast.expr) -> ast.Name:
         """Return the node of the parameter for an attribute, and note the attribute as read."""
         self.read.setdefault(name, at)
-        self.names.append(ast.copy_location(ast.Name(name, ast.Load()), at))
+        self.names.append(load_of(name, at))
         return self.names[-1]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -795,7 +789,7 @@ class _Reader(ast.NodeTransformer):
             what = "calls itself" if name in self.running else "does not take 'self'"
             raise Refusal(node, f"'self.{name}' {what}", "write out what it computes")
         function = self.of.function(name, self.running)
-        node.func = ast.copy_location(ast.Name(function.name, ast.Load()), node.func)
+        node.func = load_of(function.name, node.func)
         self.generic_visit(node)
         own = {item.arg for item in parameters(method.args)}
         for item in function.args.kwonlyargs:
@@ -809,7 +803,7 @@ class _Reader(ast.NodeTransformer):
         """Return a call of the inner module `name` as one of its forward's function, with the attributes it reads as arguments."""
         function = below.function("forward", ())
         self.read_arguments(node)
-        node.func = ast.copy_location(ast.Name(function.name, ast.Load()), node.func)
+        node.func = load_of(function.name, node.func)
         own = {item.arg for item in parameters(below.methods["forward"].args)}
         for item in function.args.kwonlyargs:
             if item.arg not in own:
@@ -1125,8 +1119,7 @@ def _facts_of(
             return known._replace(value=value if argument else None)
         case ast.Attribute(ast.Name(owner), name) if owner in annotations:
             number = ast.Name(NUMBER, ast.Load())  # `config.dim` is one
-            value = ast.copy_location(ast.Name(name, ast.Load()), value)
-            return Attribute(number, argument=name, value=value)
+            return Attribute(number, argument=name, value=load_of(name, value))
         case _ if is_literal(value):
             return Attribute(default=value)
         case ast.IfExp(_, one, ast.Constant(None)) | ast.IfExp(

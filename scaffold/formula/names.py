@@ -77,13 +77,22 @@ def reads(body: Sequence[ast.AST], name: str) -> int:
     count = 0
     for item in body:
         if isinstance(item, ast.Name):
-            count += item.id == name and isinstance(item.ctx, ast.Load)
+            if item.id == name and isinstance(item.ctx, ast.Load):
+                count += 1
         else:
             inner = reads(list(ast.iter_child_nodes(item)), name)
-            often = isinstance(item, REPEATED)  # a function or a loop
-            # Twice is enough to be more than once: no caller needs the exact number.
-            count += 2 * inner if often else inner
+            count += 2 * inner if isinstance(item, REPEATED) else inner
     return count
+
+
+def load_of(name: str, at: ast.AST) -> ast.Name:
+    """Return a name to be read, at the place of some syntax."""
+    return ast.copy_location(ast.Name(name, ast.Load()), at)
+
+
+def store_of(name: str, at: ast.AST) -> ast.Name:
+    """Return a name as the target of an assignment, at the place of some syntax."""
+    return ast.copy_location(ast.Name(name, ast.Store()), at)
 
 
 def fresh(stem: str, taken: Collection[str], sign: str = "_") -> str:

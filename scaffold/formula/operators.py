@@ -299,22 +299,18 @@ def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
             written_instead(node.id)
             or f"to use a function of yours: --import 'module:{node.id}'"
         )
+    if node.id == "self":
+        return "to use the forward of a module: --forward '@file.py:Class'"
     for part in parts:
         match part:
             case ast.Call(ast.Attribute() as callee) if _hangs_on(callee, node):
-                same = written_instead(callee.attr)
-                # No library to import: the general advice on modules follows below.
-                if node.id == "self":
-                    break
                 if node.id in NN:
                     return _of_nn(callee.attr)
-                imported = ARRAYS.get(node.id, node.id)
-                import_ = f"--import '{imported}'"
+                same = written_instead(callee.attr)
+                import_ = f"--import '{ARRAYS.get(node.id, node.id)}'"
                 return (
                     f"{same}, or {import_}" if same else f"to use a module: {import_}"
                 )
-    if node.id == "self":
-        return "to use the forward of a module: --forward '@file.py:Class'"
     return None
 
 

@@ -20,12 +20,13 @@ from itertools import chain
 from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
-from scaffold.formula.names import stored
+from scaffold.formula.names import store_of, stored
 from scaffold.formula.operators import not_operators, with_functions
 from scaffold.formula.optionality import is_none
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
 from scaffold.formula.statements import StatementParser
+from scaffold.formula.substitution import named
 from scaffold.formula.text import Scope, Text
 from scaffold.formula.verbatim import VerbatimParser
 
@@ -122,19 +123,17 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     # `return grad_x, grad_w`: the body has assigned them, so there is nothing to add.
     if all(_is_name(item, targets) or is_none(item) for item in values):
         return body
-    # One call may return all gradients; another wrong number is reported later.
-    one_call = len(values) == 1 and isinstance(values[0], ast.Call)
-    if len(values) != len(targets) and not one_call:
-        return body
-    if len(values) != len(targets):  # `return kernel_backward(grad_output, x, w)`
-        names: list[ast.expr] = [_stored(name, last) for name in targets]
+    if len(values) != len(targets):
+        # One call may return all gradients: `return kernel_backward(grad_output, x, w)`.
+        if len(values) > 1 or not isinstance(values[0], ast.Call):
+            return body  # a wrong number, reported later
+        names: list[ast.expr] = [store_of(name, last) for name in targets]
         made = ast.Assign([ast.Tuple(names, ast.Store())], values[0])
         ast.copy_location(made.targets[0], last)
         return [*body[:-1], ast.copy_location(made, last)]
-    pairs = zip(targets, values, strict=True)
-    found: list[ast.stmt] = [
-        ast.copy_location(ast.Assign([_stored(name, value)], value), value)
-        for name, value in pairs
+    found = [
+        named(name, value)
+        for name, value in zip(targets, values, strict=True)
         if not _is_name(value, (name,))
     ]
     return [*body[:-1], *found]
@@ -142,7 +141,3 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
 
 def _is_name(node: ast.expr, names: Sequence[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
-
-
-def _stored(name: str, node: ast.AST) -> ast.Name:
-    return ast.copy_location(ast.Name(name, ast.Store()), node)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from scaffold.formula.constant_folding import NONE, Names, truth_of
-from scaffold.formula.names import names_in, stored, stores
+from scaffold.formula.names import names_in, store_of, stored, stores
 from scaffold.formula.text import TAKEN, Scope
 from scaffold.primitives.calls import draws_random, is_in_place
 
@@ -58,8 +58,20 @@ class _Substitution(ast.NodeTransformer):
 
 def named(name: str, value: ast.expr) -> ast.Assign:
     """Return the assignment of a value to a name, at the place of the value."""
-    target = ast.copy_location(ast.Name(name, ast.Store()), value)
-    return ast.copy_location(ast.Assign([target], value), value)
+    return ast.copy_location(ast.Assign([store_of(name, value)], value), value)
+
+
+def placed(made: Part, at: ast.AST) -> Part:
+    """Give all of some new syntax the position of the user's text it replaces, for messages about it.
+
+    A constant is made to end on another line: readers of a number's own digits (`1e-3`, not 0.001) then see that the text
+    does not hold them.
+    """
+    for node in ast.walk(made):
+        ast.copy_location(node, at)
+        if isinstance(node, ast.Constant):
+            node.end_lineno = node.lineno + 1
+    return made
 
 
 def with_sizes(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
@@ -77,7 +89,7 @@ def with_sizes(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
     values = {name: ast.parse(scope.sizes[name], mode="eval").body for name in found}
     read_above = [name for name in found if names_in([values[name]]) & bound]
     # `pop`: these names stay in the text, as locals assigned above it.
-    lines = [named(name, _placed(values.pop(name), body[0])) for name in read_above]
+    lines = [named(name, placed(values.pop(name), body[0])) for name in read_above]
     return [*lines, *map(_Sizes(values).visit, body)]
 
 
@@ -87,15 +99,7 @@ class _Sizes(_Substitution):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """Replace a declared size and give its expression the place of the name."""
         value = super().visit_Name(node)
-        return value if value is node else _placed(value, node)
-
-
-def _placed(value: ast.expr, place: ast.AST) -> ast.expr:
-    """Give a whole expression the place of a node, but no end: the mark of literals absent in the user's text."""
-    for part in ast.walk(value):
-        ast.copy_location(part, place)
-        vars(part).update(end_lineno=None)
-    return value
+        return value if value is node else placed(value, node)
 
 
 def versioned(

@@ -109,4 +109,4 @@ def test_a_declared_size_is_read_from_its_input(text: str, wanted: str) -> None:
 def test_a_size_is_placed_at_its_name() -> None:
     found = with_sizes(body("x * D"), Scope(frozenset("x"), sizes={"D": "x.shape[1]"}))
     constant = next(x for x in ast.walk(found[0]) if isinstance(x, ast.Constant))
-    assert (constant.col_offset, constant.end_lineno) == (4, None)
+    assert (constant.col_offset, constant.end_lineno) == (4, constant.lineno + 1)
