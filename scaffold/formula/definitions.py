@@ -18,7 +18,7 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from scaffold.formula.names import bound_names, fresh, names_in
+from scaffold.formula.names import bound_names, fresh, load_of, names_in
 
 FUNCTIONAL = "torch.nn.functional"
 # An import from these modules is recognized under any alias.
@@ -128,12 +128,10 @@ def imported(module: ast.Module) -> Iterator[Imported]:
                 yield Imported(alias.asname or root, full, bound, item)
         elif isinstance(item, ast.ImportFrom):
             for alias in item.names:
-                name, full = (
-                    alias.asname or alias.name,
-                    f"{item.module or ''}.{alias.name}",
-                )
-                bound = (item.module or "", alias.name, alias.asname)
-                yield Imported(name, full, bound, item)
+                module_name = item.module or ""  # "" in `from . import x`
+                full = f"{module_name}.{alias.name}"
+                bound = (module_name, alias.name, alias.asname)
+                yield Imported(alias.asname or alias.name, full, bound, item)
 
 
 def is_known(dotted: str) -> bool:
@@ -205,6 +203,11 @@ def dotted_name(value: ast.expr) -> str | None:
     if isinstance(value, ast.Call):  # torch.finfo(torch.float32).eps
         return dotted_name(value.func)
     return None
+
+
+def functions_of(owner: ast.Module | ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    """Return the functions of a file, or the methods of a class, by name."""
+    return {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
 
 
 def effective_decorator(
@@ -323,14 +326,14 @@ class NameResolver(ast.NodeTransformer):
             item and self.visit(item) for item in arguments.kw_defaults
         ]
         starred = [item for item in (arguments.vararg, arguments.kwarg) if item]
-        named = [*parameters(arguments), *starred]
-        bound = (*(item.arg for item in named), *bound_names(body))
+        all_parameters = [*parameters(arguments), *starred]
+        names = [item.arg for item in all_parameters]
+        bound = (*names, *bound_names(body))
         self.locals |= {item: f"{self.prefix}{item}" for item in bound}
-        # Locals with a reserved name; the first of `bound` are the parameters.
-        own = RESERVED.intersection(bound_names(body)).difference(bound[: len(named)])
-        for local in () if self.prefix else own:
-            self.locals[local] = fresh(f"new_{local}", bound, sign="")
-        for item in named:
+        if not self.prefix:
+            for local in RESERVED.intersection(bound).difference(names):
+                self.locals[local] = fresh(f"new_{local}", bound, sign="")
+        for item in all_parameters:
             item.arg = self.locals[item.arg]
         return Function(name, arguments, [self.visit(item) for item in body], node)
 
@@ -392,7 +395,7 @@ class NameResolver(ast.NodeTransformer):
         elif full == root:
             return node  # it has the usual name: `torch`
         first, *others = full.split(".")
-        value: ast.expr = ast.copy_location(ast.Name(first, ast.Load()), node)
+        value: ast.expr = load_of(first, node)
         for other in others:
             value = ast.copy_location(ast.Attribute(value, other, ast.Load()), node)
         return value

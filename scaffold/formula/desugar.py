@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import without_empty
-from scaffold.formula.names import IMPORTS, names_in, stored, take
-from scaffold.formula.substitution import changes, is_pure, substituted
+from scaffold.formula.names import IMPORTS, load_of, names_in, store_of, stored, take
+from scaffold.formula.substitution import changes, is_pure, named, placed, substituted
 from scaffold.primitives.calls import (
     constant_tensors,
     facts_of_attribute,
@@ -78,7 +78,7 @@ class _Plain:
                     found += self._each(item, others, name)
                 case ast.Assign(targets, value):  # `v[0] = a = x`
                     name = take(self.taken, "value")
-                    found.append(_assigned(item, _stored(item, name), value))
+                    found.append(_assigned(item, store_of(name, item), value))
                     found += self._each(item, targets, name)
                 case ast.If(test, inner, other):
                     choice = ast.If(test, self.block(inner), self.block(other))
@@ -92,8 +92,7 @@ class _Plain:
     ) -> Iterator[ast.stmt]:
         """Yield an assignment to each target of the value that has been given a name: `b = a`, `v[0] = a`."""
         for target in targets:
-            known = ast.copy_location(ast.Name(name, ast.Load()), target)
-            yield from self._with_parts_named(item, target, known)
+            yield from self._with_parts_named(item, target, load_of(name, target))
 
     def _with_parts_named(
         self, item: ast.stmt, target: ast.expr, value: ast.expr
@@ -108,7 +107,7 @@ class _Plain:
         if target in changed or not changed:
             yield _assigned(item, target, value)
             return
-        # In `v[i], i = x, 1` the new `i` may only be assigned after `v[i]`.
+        # In `v[i], i = x, 1` the new `i` may only be assigned after `v[i]`: then all get names.
         reassigned = names_in(changed).intersection(stored([target]))
         names = {
             id(part): take(self.taken, _stem(part))
@@ -118,8 +117,7 @@ class _Plain:
         yield _assigned(item, _renamed(target, names), value)
         for part in parts:
             if id(part) in names:
-                known = ast.Name(names[id(part)], ast.Load())
-                yield _assigned(item, part, ast.copy_location(known, part))
+                yield _assigned(item, part, load_of(names[id(part)], part))
 
 
 def _star_targets(
@@ -181,7 +179,7 @@ def _renamed(target: ast.expr, names: dict[int, str]) -> ast.expr:
     """Return a target with some parts replaced by names: `v_part, w` for `v[0], w`; `names` has them by the part's `id`."""
     match target:
         case _ if id(target) in names:
-            return _stored(target, names[id(target)])
+            return store_of(names[id(target)], target)
         case ast.Tuple(elts) | ast.List(elts):
             inner = [_renamed(item, names) for item in elts]
             return ast.copy_location(ast.Tuple(inner, ast.Store()), target)
@@ -189,11 +187,6 @@ def _renamed(target: ast.expr, names: dict[int, str]) -> ast.expr:
             starred = ast.Starred(_renamed(inner, names), ast.Store())
             return ast.copy_location(starred, target)
     return target
-
-
-def _stored(at: ast.stmt | ast.expr, name: str) -> ast.expr:
-    """Return a name as the target of an assignment, at the place of the syntax `at`."""
-    return ast.copy_location(ast.Name(name, ast.Store()), at)
 
 
 def _assigned(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
@@ -252,11 +245,8 @@ def _last_resort(item: ast.If) -> list[ast.stmt]:
         case ast.Compare(chosen, [ast.Eq() | ast.In()], [value]) if isinstance(
             value, ast.Constant | ast.Tuple | ast.List
         ) and (isinstance(chosen, ast.Name) or _is_rank(chosen)):
-            # The text is one statement.
-            (error,) = ast.parse(UNKNOWN.format(ast.unparse(chosen))).body
-            for node in ast.walk(error):
-                ast.copy_location(node, item)
-            return [error]
+            error = ast.parse(UNKNOWN.format(ast.unparse(chosen)))
+            return placed(error, item).body
     return []
 
 
@@ -314,10 +304,9 @@ def _closes(body: Sequence[ast.stmt]) -> bool:
     """
     for at, item in enumerate(body):
         # With statements below it, or without a value, it is reported by `statements`.
-        if isinstance(item, ast.Return):
-            return at == len(body) - 1 and item.value is not None
-        if isinstance(item, ast.Raise):
-            return at == len(body) - 1
+        if isinstance(item, ast.Return | ast.Raise):
+            returns_none = isinstance(item, ast.Return) and item.value is None
+            return at == len(body) - 1 and not returns_none
         if isinstance(item, ast.If) and _returns(item):
             rest = body[at + 1 :]
             if _closes(item.body):
@@ -466,31 +455,31 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
                     return None
                 found.append(choice)
                 continue
-            case ast.Assign([ast.Name()], ast.Name(name)) if name not in made:
-                found.append(item)  # an alias of a value that may have a gradient
-                made.difference_update(stored([item]))
+            case ast.Assign([ast.Name(alias)], ast.Name(name)) if name not in made:
+                found.append(item)  # the value is from outside, and keeps its gradient
+                made.discard(alias)
                 continue
             case ast.Raise() | ast.Assert():
-                lines, known = [item], True
-            case ast.Assign([ast.Tuple(parts) as target], value):
+                lines, sure = [item], True
+            case ast.Assign([ast.Tuple(parts)], value):
                 lines = [item, *_each_constant(item, stored(parts))]
-                known = all(isinstance(part, ast.Name) for part in parts)
-                known = known and _are_new(value, made)
+                are_names = all(isinstance(part, ast.Name) for part in parts)
+                sure = are_names and _are_new(value, made)
             case ast.Assign([ast.Name() as target], value):
-                lines, known = [_constant(item, target, value)], _is_new(value, made)
+                lines, sure = [_constant(item, target, value)], _is_new(value, made)
             case ast.Assign([ast.Subscript(ast.Name(name)) as target], value):
-                lines, known = [_constant(item, target, value)], name in made
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name) as h, method)) as call):
+                lines, sure = [_constant(item, target, value)], name in made
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method)) as call):
+                # After `h.add_(y)` h is detached; `h.scatter_(0, index, 1)` gives it no gradient.
                 recorded = _may_be_recorded(method, call)
-                # A list times False is empty: nothing to detach after `h.scatter_(0, index, 1)`.
-                lines = [item, *[_constant(item, _stored(item, name), h)] * recorded]
-                known = name in made and is_in_place(method)
+                lines = [item, *_each_constant(item, [name] if recorded else [])]
+                sure = name in made and is_in_place(method)
             case ast.AugAssign(ast.Name(name), _, value):  # `q /= q.sum(0)`
-                lines, known = [_changed_by_constant(item, made)], name in made
-                known = known and not changes([value])
+                lines = [_changed_by_constant(item, made)]
+                sure = name in made and not changes([value])
             case _:
                 return None
-        if not known:
+        if not sure:
             return None
         made.update(stored([item]))
         found += lines
@@ -508,8 +497,8 @@ def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugA
 def _may_be_recorded(method: str, call: ast.Call) -> bool:
     """Return whether autograd would record an in-place call outside of `no_grad`: an argument may be a tensor with a gradient.
 
-    It may for `h.add_(y)`, so `h` is detached after it; not for `h.scatter_(0, index, 1)`. `without` are the positions and names
-    of parameters that have no gradient.
+    It may for `h.add_(y)`, not for `h.scatter_(0, index, 1)`. `without` are the positions and names of parameters that have no
+    gradient.
     """
     without = {*chain.from_iterable(constant_tensors(method.removesuffix("_")))}
     named = ((item.arg, item.value) for item in call.keywords)
@@ -525,21 +514,20 @@ def _choice_of_constants(item: ast.If, made: set[str]) -> ast.If | None:
 
     Afterwards only the names detached in both branches are in `made`.
     """
-    ends = (set(made), set(made))  # `made` at the end of each branch
-    pairs = map(_constants, (item.body, item.orelse), ends)
-    ways = [way for way in pairs if way is not None]
-    if len(ways) < len(ends):
-        return None  # one branch has no such form
+    made_in_body, made_in_orelse = set(made), set(made)
+    body = _constants(item.body, made_in_body)
+    orelse = _constants(item.orelse, made_in_orelse)
+    if body is None or orelse is None:
+        return None
     made.clear()
-    made.update(ends[0] & ends[1])
-    return ast.copy_location(ast.If(item.test, *ways), item)
+    made.update(made_in_body & made_in_orelse)
+    return ast.copy_location(ast.If(item.test, body, orelse), item)
 
 
 def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
     """Yield `a = a.detach()` for each name, after an assignment of several."""
     for name in names:
-        value = ast.copy_location(ast.Name(name, ast.Load()), item)
-        yield _constant(item, _stored(item, name), value)
+        yield _constant(item, store_of(name, item), load_of(name, item))
 
 
 def _are_new(value: ast.expr, made: Collection[str]) -> bool:
@@ -560,13 +548,13 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
     """
     match value:
         case ast.Call(ast.Name(name)):
-            # A function of the user's may return its argument, which keeps its gradient.
+            # A function of the user's, and `max`, may return its argument, which keeps its gradient.
             return name in ("float", "int", "len")
         case ast.Call(ast.Attribute(inner, name)) if is_in_place(name):
             # `torch.empty(3).normal_()`, or `h.mul_(2)` of an h made in the block.
             return _root(inner) in ("torch", *made) and not several
         case ast.Call(ast.Attribute(inner, name)) if may_be_argument(name):
-            # `x.float()` of floats is x itself
+            # `x.float()` of floats is x itself.
             return not several and _is_new(inner, made) and not changes([value])
         case ast.Name(name):
             return name in made and not several
@@ -577,6 +565,7 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
             fits = several or not may_be_several_tensors(name) or _is_of_two(value)
             return fits and not changes([value])
         case ast.Attribute(_, name):
+            # `x.real` of a real x is x itself.
             return all(facts.memory != "same" for facts in facts_of_attribute(name))
         case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
             return not several and not changes([value])
@@ -611,9 +600,7 @@ def _root(item: ast.expr) -> str | None:
 def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
     """Return `target = value.detach()`, the assignment of `item` under `torch.no_grad()`; a literal is not detached."""
     if not isinstance(value, ast.Constant):
-        detached = ast.parse(DETACHED, mode="eval").body
-        for node in ast.walk(detached):
-            ast.copy_location(node, value)
+        detached = placed(ast.parse(DETACHED, mode="eval").body, value)
         value = substituted(detached, {"value": value})
     return ast.copy_location(ast.Assign([target], value), item)
 
@@ -661,5 +648,5 @@ def _may_hold(value: ast.expr) -> Iterator[str]:
 def _appended(item: ast.stmt, name: str, value: ast.expr) -> ast.stmt:
     """Return `name = [*name, value]`, the assignment for `name.append(value)`."""
     old = ast.Starred(ast.Name(name, ast.Load()), ast.Load())
-    grown = ast.Assign([_stored(item, name)], ast.List([old, value], ast.Load()))
-    return ast.fix_missing_locations(ast.copy_location(grown, item))
+    grown = ast.copy_location(ast.List([old, value], ast.Load()), item)
+    return ast.fix_missing_locations(named(name, grown))

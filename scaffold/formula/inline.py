@@ -33,13 +33,14 @@ from scaffold.formula.definitions import (
 )
 from scaffold.formula.desugar import with_one_return
 from scaffold.formula.loop_unrolling import elements_of
-from scaffold.formula.names import names_in, reads, stored, take
+from scaffold.formula.names import load_of, names_in, reads, store_of, stored, take
 from scaffold.formula.substitution import (
     changes,
     is_pure,
     is_random,
     is_simple,
     named,
+    placed,
     renamed,
     substituted,
     versioned,
@@ -133,7 +134,8 @@ class Inliner:
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, *without_empty(item)]
-            # The test of a `while` runs in each round, so no lines above the loop can stand for a call in it.
+            # The test of a `while` runs in each round, so no lines above the loop can stand for a call in it; the context of a
+            # `with` calls no function of the user's.
             case ast.While() | ast.With():
                 item.body = self.block(item.body, dict(known))
                 return [item]
@@ -143,22 +145,11 @@ class Inliner:
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, item]
-            case (
-                ast.Assign()
-                | ast.AnnAssign()
-                | ast.AugAssign()
-                | ast.Return()
-                | ast.Expr()
-            ) if (item.value is not None):
-                return self._with_value(item, item.value, known)
+        if isinstance(item, Valued) and item.value is not None:
+            return self._with_value(item, item.value, known)
         return [item]
 
-    def _with_value(
-        self,
-        item: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr,
-        value: ast.expr,
-        known: Known,
-    ) -> Block:
+    def _with_value(self, item: Valued, value: ast.expr, known: Known) -> Block:
         """Return a statement with the calls in its value inlined, after the lines they need.
 
         `y = f(x) if c else x` becomes an `if` statement if `f` has several lines: they may run only if `c` holds. Raise NotHere
@@ -270,7 +261,7 @@ class Inliner:
             name = target.id if isinstance(target, ast.Name) else self.free("result")
             item = named(name, value)
             done = self.statement(as_statement_if(item, value), known)
-            return done, ast.copy_location(ast.Name(name, ast.Load()), value)
+            return done, load_of(name, value)
         return sites.before, found
 
     def _check(self, call: ast.Call, function: Function) -> None:
@@ -308,7 +299,7 @@ class Inliner:
         """Return assignments of arguments in need of a name, and the body with the others put in place of their parameters.
 
         For `f(x.exp(), 2)` they are `a = x.exp()`, and the body with `a` and `2`. An argument needs a name if its parameter is
-        reassigned, or if it would be evaluated twice or at a time that matters.
+        reassigned, or if it would be evaluated twice or at a time that matters; an unknown name too, as `_is_plain` says.
         """
         pure = is_pure([*body, *arguments.values()])
         # Literals and names: they replace their parameters first, so that tests of them settle.
@@ -324,21 +315,21 @@ class Inliner:
         for name, value in arguments.items():
             if name in fixed:
                 continue
-            replaceable, reassigned = self._is_plain(value), name in stored(body)
-            # An unknown name, the only kind not plain, is reported at the call.
+            # Asked again: folding may have removed the assignment of a parameter.
+            is_plain, reassigned = self._is_plain(value), name in stored(body)
             once = pure and reads(body, name) <= 1 and not isinstance(value, ast.Name)
-            if not reassigned and (replaceable or once):
+            if not reassigned and (is_plain or once):
                 values[name] = value
                 continue
             local = self._fresh(name, function, call)
-            later = None
-            # Up to that assignment the argument itself may stand for the parameter; `later` is the name after it.
-            if reassigned and replaceable:
-                later = versioned(body, name, value, local, self.there)
-            if later is None:
+            split = None
+            # Up to that assignment a plain argument stands for the parameter itself, after it the local.
+            if reassigned and is_plain:
+                split = versioned(body, name, value, local, self.there)
+            if split is None:
                 before.append(named(local, value))
                 values[name] = ast.Name(local, ast.Load())
-            body = later or body
+            body = split or body
         return before, [substituted(item, values) for item in body]
 
     def _is_plain(self, value: ast.expr) -> bool:
@@ -379,7 +370,7 @@ def own_name(identifier: str) -> str:
 def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
     """Return the expression of each parameter in a call: an argument, or else the parameter's default.
 
-    Raise a `Refusal` if the arguments do not fit the parameters; a value that is not in `call.args` is that of a `**`.
+    Raise a `Refusal` if the arguments do not fit the parameters.
     """
     params = function.arguments
     shown = own_name(function.name)
@@ -398,9 +389,10 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
             surplus, f"'{shown}' takes {count}, and gets {len(call.args)}", hint
         )
     found = dict(zip(positional, call.args, strict=False))
-    for item in [*call.args, *(word.value for word in call.keywords if not word.arg)]:
-        if isinstance(item, ast.Starred) or item not in call.args:
-            raise Refusal(item, f"call '{shown}' without * or **", hint)
+    starred = [item for item in call.args if isinstance(item, ast.Starred)]
+    doubly_starred = [word.value for word in call.keywords if word.arg is None]
+    for item in (*starred, *doubly_starred):
+        raise Refusal(item, f"call '{shown}' without * or **", hint)
     for word in call.keywords:
         name = by_name.get(word.arg or "")
         if name is None:
@@ -410,12 +402,12 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
         found[name] = word.value
     preset = defaults(params)
     for name in _all(function):
-        if name not in found and name not in preset:
-            raise Refusal(call, f"'{shown}' is called without '{own_name(name)}'", hint)
-        if name not in found:
-            found[name] = constant(
-                preset[name], own_name(name), "pass it as an argument"
-            )
+        if name in found:
+            continue
+        own = own_name(name)
+        if name not in preset:
+            raise Refusal(call, f"'{shown}' is called without '{own}'", hint)
+        found[name] = constant(preset[name], own, "pass it as an argument")
     return found
 
 
@@ -459,13 +451,14 @@ def returned(
             "assign a name in each branch",
         )
     last = body[-1] if body else None
-    if idle and not (isinstance(last, ast.Return) and last.value):
-        statements = body[:-1] if isinstance(last, ast.Return) else body
-        return statements, ast.copy_location(ast.Constant(None), last or function.node)
-    if not isinstance(last, ast.Return) or last.value is None:
+    value = last.value if isinstance(last, ast.Return) else None
+    rest = body[:-1] if isinstance(last, ast.Return) else body
+    if value is None:
+        at = last or function.node
+        if idle:
+            return rest, ast.copy_location(ast.Constant(None), at)
         hint = f"end it with: return ..., or call it alone: {shown}(...)"
-        raise Refusal(last or function.node, f"'{shown}' returns nothing", hint)
-    rest, value = body[:-1], last.value
+        raise Refusal(at, f"'{shown}' returns nothing", hint)
     match rest[-1:], value:
         case [ast.Assign([ast.Name(name)], made)], ast.Name(
             name_returned
@@ -491,19 +484,13 @@ def without_gradient(
             continue
         names.append(f"{shown}.value{len(names) + 1 if len(values) > 1 else ''}")
         lines.append(named(names[-1], item))
-    (made,) = ast.parse("with torch.no_grad(): pass").body  # the one statement of it
-    assert isinstance(made, ast.With)
-    for node in ast.walk(made):
-        if isinstance(node, ast.expr | ast.stmt):
-            ast.copy_location(node, value)
-    made.body = lines
-    named_values = [
-        ast.copy_location(ast.Name(name, ast.Load()), item)
-        for name, item in zip(names, values, strict=True)
-    ]
+    (block,) = ast.parse("with torch.no_grad(): pass").body
+    assert isinstance(block, ast.With)
+    placed(block, value).body = lines
+    results = [load_of(name, item) for name, item in zip(names, values, strict=True)]
     if not isinstance(value, ast.Tuple):
-        return [made], named_values[0]
-    return [made], ast.copy_location(ast.Tuple([*named_values], ast.Load()), value)
+        return [block], results[0]
+    return [block], ast.copy_location(ast.Tuple([*results], ast.Load()), value)
 
 
 def names_of_target(
@@ -560,7 +547,7 @@ def assigned_values(item: ast.Assign) -> list[ast.stmt]:
 class Sites(ast.NodeTransformer):
     """A replacement of the calls in one expression by their values.
 
-    After the visit `before` are the statements to run ahead of the expression; `whole` is true if it was nothing but a call.
+    After the visit `before` are the statements to run ahead of the expression; `whole` is true if `root` was nothing but a call.
     """
 
     def __init__(
@@ -572,16 +559,17 @@ class Sites(ast.NodeTransformer):
         conditional: bool = False,
         idle: bool = False,
     ) -> None:
-        """Prepare to visit the expression `root`; its value is assigned to `target`, or not used if it is `idle`.
+        """Prepare to visit an expression: the value of a statement, then given as `root`, or a part of one, such as a test.
 
-        `known` are the nested functions. In a `conditional` part, which may not run, no call may need statements.
+        The value of the root is assigned to `target`, or not used if it is `idle`. `known` are the nested functions. In a
+        `conditional` part, which may not run, no call may need statements.
         """
         self.inliner, self.known = inliner, known
-        self.direct = isinstance(root, ast.Call)  # the root is nothing but a call
+        self.is_call = isinstance(root, ast.Call)  # the root is nothing but a call
         self.target, self.conditional, self.idle = target, conditional, idle
         self.before: list[ast.stmt] = []
         self.whole = False
-        self.depth = 0
+        self.depth = 0  # of the node being visited; 1 for the expression itself
         self.seen: list[ast.expr] = []  # expressions evaluated so far
 
     def visit(self, node: ast.AST) -> ast.expr:
@@ -617,7 +605,7 @@ class Sites(ast.NodeTransformer):
             return node
         # The arguments of an inlined call are a part of its lines, no longer something to the left of them.
         self.seen = earlier
-        whole = self.direct and self.depth == 1
+        whole = self.is_call and self.depth == 1
         before, value = self.inliner.instance(
             node,
             function,
@@ -642,8 +630,7 @@ class Sites(ast.NodeTransformer):
         An impure value must be computed with the statements (`before`), not later in the expression.
         """
         name = self.inliner.free("value")
-        read = ast.copy_location(ast.Name(name, ast.Load()), value)
-        return [*before, named(name, value)], read
+        return [*before, named(name, value)], load_of(name, value)
 
     def _check_order(
         self, node: ast.Call, function: Function, before: list[ast.stmt]
@@ -792,5 +779,4 @@ def place_holder(item: ast.stmt) -> ast.stmt:
         return ast.copy_location(ast.Assign([target], nothing), item)
     if isinstance(item, ast.Return):
         return ast.copy_location(ast.Return(nothing), item)
-    hole = ast.copy_location(ast.Name("_", ast.Store()), item)
-    return ast.copy_location(ast.Assign([hole], nothing), item)
+    return ast.copy_location(ast.Assign([store_of("_", item)], nothing), item)

@@ -42,6 +42,7 @@ from scaffold.formula.definitions import (
     Definitions,
     defaults,
     dotted_name,
+    functions_of,
     imported,
     parameters,
     without_docstring,
@@ -81,7 +82,7 @@ def _module_defaults() -> Mapping[str, Mapping[str, object]]:
     """
     found = dict[str, dict[str, object]]()
     for layer in layers().values():
-        init = _methods(layer).get("__init__")
+        init = functions_of(layer).get("__init__")
         values = defaults(init.args).items() if init else ()
         usual = {name: ast.literal_eval(value) for name, value in values}
         calls = (node for node in ast.walk(layer) if isinstance(node, ast.Call))
@@ -113,11 +114,11 @@ def member_class(
     names = {one.arg for one in parameters(around.args)}.union(
         node.id for node in stores([around])
     )
-    for item in found.body:
-        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            if names.intersection(node.id for node in stores([item])):
-                return None  # one name for two values
-            item.args = copy.deepcopy(around.args)
+    init = functions_of(found).get("__init__")
+    if init is not None:
+        if names.intersection(node.id for node in stores([init])):
+            return None  # one name for two values
+        init.args = copy.deepcopy(around.args)
     return found
 
 
@@ -225,9 +226,7 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     assigns a parameter anew.
     """
     made = copy.deepcopy(layer)
-    methods = {
-        item.name: item for item in made.body if isinstance(item, ast.FunctionDef)
-    }
+    methods = functions_of(made)
     if "forward" not in methods:
         return None
     init = methods.get("__init__")
@@ -405,7 +404,7 @@ def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
     return [
         owner
         for owner in classes
-        for method in _methods(owner).values()
+        for method in functions_of(owner).values()
         if method.name == "forward" and _takes_self(method)
         if name in (None, "forward", owner.name, f"{owner.name}.forward")
     ]
@@ -465,11 +464,6 @@ class _Renamed(ast.NodeTransformer):
         return placed(ast.parse(self.names[node.id], mode="eval").body, node)
 
 
-def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    """Return the methods of a class by name."""
-    return {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
-
-
 class _Returned(ast.NodeTransformer):
     """A replacement of calls of the class's own methods that only return an expression: `self.make_mask(n)`.
 
@@ -478,7 +472,7 @@ class _Returned(ast.NodeTransformer):
 
     def __init__(self, owner: ast.ClassDef) -> None:
         # A static method is called by the name of the class too.
-        self.methods, self.receivers = _methods(owner), {SELF, owner.name}
+        self.methods, self.receivers = functions_of(owner), {SELF, owner.name}
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Replace `self.make_mask(n)` by the expression the method returns, if it does nothing else."""
@@ -506,7 +500,7 @@ def _init_of(owner: ast.ClassDef) -> ast.FunctionDef | None:
 
     A method with local variables stays a call, since two locals could have one name.
     """
-    methods = _methods(owner)
+    methods = functions_of(owner)
     init = copy.deepcopy(methods.get("__init__"))
     if init is None:
         return None
@@ -545,7 +539,7 @@ class _Converter:
     ) -> None:
         """Prepare to convert the methods of `owner`; `name` is its class name, or `Mlp.up` for a module inside `Mlp`."""
         self.owner, self.file, self.name, self.inputs = owner, file, name, inputs
-        self.methods, self.init = _methods(owner), _init_of(owner)
+        self.methods, self.init = functions_of(owner), _init_of(owner)
         self.attributes = _attributes(owner, self.init)
         self.own = frozenset(self.attributes)  # without those of inner modules
         # Arguments of `__init__` that are parameters themselves: inner modules or computed numbers read them.
@@ -1380,7 +1374,7 @@ class _Starts(ast.NodeVisitor):
 
     def __init__(self, owner: ast.ClassDef) -> None:
         """Prepare to read how the methods of a class create and fill its parameters."""
-        self.methods = _methods(owner)
+        self.methods = functions_of(owner)
         init = _init_of(owner)
         self.methods |= {"__init__": init} if init else {}
         self.attributes = _attributes(owner, init)

@@ -31,6 +31,7 @@ from scaffold.formula.definitions import (
     NameResolver,
     definitions_of,
     effective_decorator,
+    functions_of,
     imported,
     is_known,
     names_read,
@@ -87,13 +88,11 @@ def function_in(
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
-    if role != "samples":  # these are copied into a test
+    if role != "samples":  # a function for samples is copied into a test as it is
         module = with_patterns_written_out(with_math(module), elsewhere)
     if role == "forward" and modules_named(module, function):
         module = with_layer_names(module)
-    functions = {
-        item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
-    }
+    functions = functions_of(module)
     definitions = definitions_of(module)
     layer = None  # without a name, a function of the file is meant before a class
     if role == "forward" and (function or not functions) and function not in functions:
@@ -150,12 +149,13 @@ def _with_other_files(
     meanings = others.meanings(names)
     if not meanings:
         return origin
-    own, found = origin.definitions, meanings.items()
+    before, found = origin.definitions, meanings.items()
     functions = {name: item.function for name, item in found if item.function}
     constants = {name: item.constant for name, item in found if item.constant}
-    definitions = own._replace(
-        functions={**own.functions, **others.functions, **functions},
-        constants={**own.constants, **constants},
+    definitions = before._replace(
+        # Those of `others` are called by the functions imported, and stand under their keys.
+        functions={**before.functions, **others.functions, **functions},
+        constants={**before.constants, **constants},
     )
     source, files = others.text.value, others.text.files
     return origin._replace(source=source, definitions=definitions, files=files)
@@ -164,14 +164,10 @@ def _with_other_files(
 def docstring_of(text: Text) -> str | None:
     """Return the first paragraph of the docstring of a text's function, for the op's own docstring; None without one."""
     origin = text.origin
-    for item in origin.module.body if origin else ():
-        if (
-            isinstance(item, ast.FunctionDef)
-            and origin
-            and item.name == origin.function
-        ):
-            return (ast.get_docstring(item) or "").partition("\n\n")[0] or None
-    return None
+    functions = functions_of(origin.module) if origin else {}
+    function = functions.get(origin.function or "") if origin else None
+    docstring = ast.get_docstring(function) if function else None
+    return (docstring or "").partition("\n\n")[0] or None
 
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
@@ -185,10 +181,12 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Tex
         place = place_in(text, function)
         raise ScaffoldError(message, place, "end it with: return ...")
     first, last = lines_of(body, lines, function.lineno)
-    start = body[0].lineno - 1  # the line of the first statement: def f(x): return x
+    start = body[0].lineno - 1
+    # In characters: `col_offset` counts bytes.
     indent = len(lines[start].encode()[: body[0].col_offset].decode())
     found = [_without_indent(line, indent) for line in lines[first:last]]
-    found[start - first] = lines[start][indent:]  # without `def f(x):` before it
+    # In `def f(x): return x` the `def` stands before the first statement.
+    found[start - first] = lines[start][indent:]
     place = Location(text.location.source, first + 1, indent + 1)
     return Text("\n".join(found), place, indent)
 
@@ -219,8 +217,8 @@ def program_of_file(module: ast.Module) -> list[ast.stmt]:
 
 def _without_indent(line: str, indent: int) -> str:
     """Cut the indent of a line; comments and continuation lines may be indented less."""
-    own = len(line) - len(line.lstrip())
-    return line[min(indent, own) :] if line.strip() else ""
+    present = len(line) - len(line.lstrip())
+    return line[min(indent, present) :] if line.strip() else ""
 
 
 def _choose(
@@ -257,7 +255,7 @@ def _choose(
 
 
 def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> None:
-    """Raise an error if the name belongs to a method, with the plain function to write instead; a formula is one."""
+    """Raise an error if the name belongs to a method, with the function of a formula to write instead as the hint."""
     found = method_called(wanted, role, module)
     if found is not None:
         owner, method = found
@@ -343,9 +341,8 @@ def _methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Yield each method of the file with the name of its class."""
     for owner in module.body:
         if isinstance(owner, ast.ClassDef):
-            for item in owner.body:
-                if isinstance(item, ast.FunctionDef):
-                    yield owner.name, item
+            for method in functions_of(owner).values():
+                yield owner.name, method
 
 
 def as_function(method: ast.FunctionDef) -> str:
@@ -354,26 +351,26 @@ def as_function(method: ast.FunctionDef) -> str:
     Its parameters are the method's without `self`, and the attributes it reads; methods it calls are to be written out.
     """
     names = [item.arg for item in parameters(method.args)]
-    # `self`, `cls` or `ctx`, and the other parameters.
-    own = names[0] if names and names[0] in OWN else ""
-    given = names[1:] if own else names
-    if own == "ctx":  # a method of an autograd.Function
+    first = names[0] if names and names[0] in OWN else ""
+    given = names[1:] if first else names
+    if first == "ctx":  # a method of an autograd.Function
         listed = ", ".join(given)
         return f"write a function without ctx: def {method.name}({listed})"
-    read = sorted(_reads(method, own), key=lambda node: (node.lineno, node.col_offset))
+    attributes = _attributes_of(first, method)
+    read = sorted(attributes, key=lambda node: (node.lineno, node.col_offset))
     called = {id(node.func) for node in ast.walk(method) if isinstance(node, ast.Call)}
     values = [node.attr for node in read if id(node) not in called]
     listed = ", ".join(dict.fromkeys([*given, *values]))
-    calls = dict.fromkeys(f"{own}.{node.attr}" for node in read if id(node) in called)
+    calls = dict.fromkeys(f"{first}.{node.attr}" for node in read if id(node) in called)
     out = f", and write out {' and '.join(calls)}" if calls else ""
     return f"write a function of the values it reads{out}: def {method.name}({listed})"
 
 
-def _reads(method: ast.FunctionDef, self_name: str) -> Iterator[ast.Attribute]:
-    """Yield the attributes of `self` in a method."""
+def _attributes_of(name: str, method: ast.FunctionDef) -> Iterator[ast.Attribute]:
+    """Yield the attributes of a name, `self`, in a method."""
     for node in ast.walk(method):
         match node:
-            case ast.Attribute(ast.Name(name)) if name == self_name:
+            case ast.Attribute(ast.Name(owner)) if owner == name:
                 yield node
 
 
@@ -580,18 +577,16 @@ class OtherFiles:
                 message = f"the relative import leaves the package of '{path}'"
                 raise ScaffoldError(message, place_in(self.text, statement))
             folder = folder.parent
-        for part in (statement.module or "").split("."):
-            # `from . import x` has no module: the one part is "", and the folder stays.
-            folder = folder / part
-        # `from .helpers import x` is a file, or else the `__init__.py` of a folder.
-        found = folder.with_name(f"{folder.name}.py") if statement.module else folder
-        if statement.module and self._is_there(found):
-            return found
-        if self._is_there(folder / PACKAGE):
-            return folder / PACKAGE
-        message = (
-            f"there is no file '{found if statement.module else folder / PACKAGE}'"
-        )
+        found = []
+        if statement.module:  # none in `from . import x`
+            folder = folder.joinpath(*statement.module.split("."))
+            # `from .helpers import x` is a file, or else the `__init__.py` of a folder.
+            found.append(folder.with_name(f"{folder.name}.py"))
+        found.append(folder / PACKAGE)
+        for file in found:
+            if self._is_there(file):
+                return file
+        message = f"there is no file '{found[0]}'"
         raise ScaffoldError(message, place_in(self.text, statement))
 
     def _is_there(self, path: PurePosixPath) -> bool:
@@ -603,7 +598,7 @@ class OtherFiles:
         except FileNotFoundError:
             return False
         except (OSError, ValueError):
-            return True  # the error is reported when it is read
+            pass
         return True
 
     def _loaded(self, path: PurePosixPath, statement: ast.ImportFrom) -> _File:
@@ -635,11 +630,11 @@ class OtherFiles:
 def _file(path: PurePosixPath, module: ast.Module) -> _File:
     """Return a file's definitions and its relative imports, except an import whose name the file defines anew."""
     definitions = definitions_of(module)
-    own = {*definitions.functions, *definitions.constants, *definitions.others}
+    bound = {*definitions.functions, *definitions.constants, *definitions.others}
     relative = {
         item.name: item
         for item in imported(module)
-        if is_relative(item) and item.name not in own
+        if is_relative(item) and item.name not in bound
     }
     return _File(path, definitions, relative)
 
