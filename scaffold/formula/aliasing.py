@@ -20,6 +20,7 @@ from scaffold.formula.graph import (
     If,
     Node,
     Statement,
+    arguments_of,
     bound,
     changed_parts,
     is_of_module,
@@ -55,15 +56,18 @@ def written_to(node: Node) -> Iterator[Node]:
     """
     if node.kind != "call":
         return
-    callee, args, named = node.args[0], node.args[1:], keywords(node)
+    callee, named = node.args[0], keywords(node)
     if "out" in named:
         yield named["out"]
-    first = args[0] if args else named.get("input")
-    if is_in_place(callee.label) or _may_be_true(named.get("inplace")):
-        changed = callee.args[0] if _is_method(callee) else first
-        # A plain name, `scale_(x)`, is no function of PyTorch: its convention does not apply.
-        if callee.kind == "attribute" and changed is not None:
-            yield changed
+    # A plain name, `scale_(x)`, is no function of PyTorch: its convention does not apply.
+    if callee.kind == "attribute" and (
+        is_in_place(callee.label) or _may_be_true(named.get("inplace"))
+    ):
+        inputs = arguments_of(node, ("input",))
+        if _is_method(callee):
+            yield callee.args[0]
+        elif "input" in inputs:
+            yield inputs["input"]
 
 
 @lru_cache(maxsize=4096)  # called by lowering for every line; few lines change memory

@@ -158,8 +158,9 @@ def _end_in_a_raise(statements: Lines, known: dict[str, object]) -> bool:
     for item in statements:
         if isinstance(item, If):
             outcome = holds(item.test)
-            # One branch if the test is known, both if its outcome is None.
-            taken = [item.body] * (outcome is not False) + [item.orelse] * (not outcome)
+            taken = [item.body if outcome else item.orelse]
+            if outcome is None:  # either branch may run
+                taken = [item.body, item.orelse]
             # A copy: an assignment in one branch leaves the other one's names as they are.
             if all(_end_in_a_raise(body, {**known}) for body in taken):
                 return True

@@ -162,6 +162,11 @@ class _Walk:
                 self.ways.setdefault(name, []).append(way)
 
 
+def _contradicts(way: Way, known: Collection[TestFact]) -> bool:
+    """Return whether a fact of a path is false if all of `known` are true."""
+    return any(fact.otherwise() in known for fact in way)
+
+
 class TestFacts:
     """The facts stated by the tests met so far, and what follows from them: `a` from `a and b`.
 
@@ -221,14 +226,14 @@ class TestFacts:
         if train is False". It splits the runs by a test not yet settled, and looks at both halves.
         """
         known = self._implied(way)
-        if any(fact.otherwise() in known for fact in known):
-            return None  # a contradiction: no run gets there
-        possible = [one for one in ways if not any(f.otherwise() in known for f in one)]
+        if _contradicts(known, known):
+            return None  # no run gets there
+        possible = [one for one in ways if not _contradicts(one, known)]
         if any(one <= known for one in possible):
             return None  # each such run is along that path
         order = list(self.seen).index
         if not possible:
-            # Each path is contradicted: name the latest test that is against the last.
+            # All are contradicted: the message names the latest test that is against the last of them.
             against = {fact.otherwise() for fact in ways[-1]}
             return max(known & against, key=order)
         undecided = min(possible[0] - known, key=order)
@@ -250,7 +255,7 @@ class TestFacts:
             for whole, parts in self.all_of.items():
                 if parts <= known:
                     known.add(whole)
-                if any(part.otherwise() in known for part in parts):
+                if _contradicts(parts, known):
                     known.add(whole.otherwise())
             known |= {fact for fact in self.equal if self._is_last_choice(fact, known)}
         return frozenset(known)

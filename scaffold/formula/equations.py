@@ -62,7 +62,7 @@ def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
     wanted = equation.partition("->")[0].count(",") + 1
     if not operands or wanted == len(operands):
         return None
-    plural = "s" * (wanted != 1)
+    plural = "" if wanted == 1 else "s"
     message = f"'{equation}' has {wanted} operand{plural}, and is given {len(operands)}"
     return message, "separate the operands by commas: 'ij,jk->ik'"
 

@@ -159,18 +159,20 @@ class ExpressionParser:
                 other = opposite_of(self.graph, test) if holds else test
                 presence = self.graph.node("boolean", "or", (other, presence))
             found.append(self.graph.node("check", "assert", (presence,)))
-            asserted |= set() if further else {name}
+            if not further:
+                asserted.add(name)
         self.needed = {}
         return found, frozenset(asserted)
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
         """Return the node of a name; note an optional possibly None here to be asserted, or report it; report an unknown name."""
-        if item.id in self.optional - present and self._comes_with_others(item):
-            # The first read decides: the tests are copied, since they end before `needs` is asked.
-            self.needed.setdefault(item.id, [*self.tests])
-        elif item.id in self.optional - present:
-            hint = f"write: ... if {item.id} is not None else ..."
-            self.fail(item, f"'{item.id}' may be None here", hint)
+        if item.id in self.optional - present:
+            if self._comes_with_others(item):
+                # The first read decides: the tests are copied, since they end before `needs` is asked.
+                self.needed.setdefault(item.id, [*self.tests])
+            else:
+                hint = f"write: ... if {item.id} is not None else ..."
+                self.fail(item, f"'{item.id}' may be None here", hint)
         if item.id not in WELL_KNOWN and item.id not in BUILTINS:
             self.source.resolve(item)
         return self.graph.name(item.id)
@@ -181,11 +183,11 @@ class ExpressionParser:
         It is then meant to come with the other, and an assertion can say so. A value only assigned does not count. `self.tests`
         are the tests around the place; under a test of the name itself (`if bias is None`) the read is a mistake.
         """
-        if not (self.source.asserts and self.tests) or any(
-            item is one for one in self.passed
-        ):
+        if not self.source.asserts or not self.tests:
             return False
-        return not any(item.id in test.names() for test, _ in self.tests)
+        is_assigned = any(item is one for one in self.passed)
+        is_tested = any(item.id in test.names() for test, _ in self.tests)
+        return not is_assigned and not is_tested
 
     def _constant(self, item: ast.Constant) -> Node:
         """Return the node of a literal as the user spelled it; report bytes and too large numbers."""
@@ -243,20 +245,16 @@ class ExpressionParser:
     def _check_callee(self, callee: ast.expr) -> None:
         """Report a call of a number or a tensor, such as `2(x + 1)`: a product is meant."""
         match callee:
-            case ast.Constant(int() | float() as number):  # 2(x + 1)
+            case ast.Constant(int() | float() as number):
                 hint = f"to multiply: {number} * (...)"
                 self.fail(callee, f"'{number}' is a number and cannot be called", hint)
-        if (
-            not isinstance(callee, ast.Name)
             # A name that the formula assigns may be a function by now: `x = F.relu`.
-            or callee.id not in self.tensors - self.source.locals
-        ):
-            return
-        name, hint = callee.id, f"to multiply: {callee.id} * (...)"
-        # An input may be called `sum`; then `sum(x)` is no call of the builtin.
-        if name in BUILTINS:
-            hint = f"to call the builtin, rename the input '{name}'"
-        self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
+            case ast.Name(name) if name in self.tensors - self.source.locals:
+                hint = f"to multiply: {name} * (...)"
+                # An input may be called `sum`; then `sum(x)` is no call of the builtin.
+                if name in BUILTINS:
+                    hint = f"to call the builtin, rename the input '{name}'"
+                self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
 
     def _slice(self, item: ast.Slice, present: Guarded) -> Node:
         """Return the node of a slice, with an `absent` node for a missing bound."""
@@ -274,12 +272,12 @@ class ExpressionParser:
         operator = BINARY[type(item.op)]
         left = self.absent_operand(item.left, present)
         right = self.absent_operand(item.right, present)
-        # Neither may be None, or both.
         # `x / bias` without the bias has no one meaning; of a sum, a difference or a product x is left.
-        if operator not in ("+", "-", "*") or left is None is right or (left and right):
+        leaves_other = operator in ("+", "-", "*")
+        name = left or right
+        if name is None or (left and right) or not leaves_other:
             args = (self.parse(item.left, present), self.parse(item.right, present))
             return self.graph.node("binary", operator, args)
-        name = left or right or ""
         there = present | {name}
         args = (self.parse(item.left, there), self.parse(item.right, there))
         both = self.graph.node("binary", operator, args)

@@ -375,24 +375,23 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
     params = function.arguments
     shown = own_name(function.name)
     positional = [item.arg for item in (*params.posonlyargs, *params.args)]
-    by_name = {
-        own_name(item.arg): item.arg for item in (*params.args, *params.kwonlyargs)
-    }
+    by_keyword = (*params.args, *params.kwonlyargs)
+    by_name = {own_name(item.arg): item.arg for item in by_keyword}
     hint = f"its parameters: {', '.join(map(own_name, _all(function)))}"
     if params.vararg or params.kwarg:
         message = f"'{shown}' takes any number of arguments"
         raise Refusal(call, message, "give it a parameter for each")
     if len(call.args) > len(positional):
         surplus = call.args[len(positional)]
-        count = f"{len(positional)} argument{'s' * (len(positional) != 1)}"
-        raise Refusal(
-            surplus, f"'{shown}' takes {count}, and gets {len(call.args)}", hint
-        )
+        takes = f"'{shown}' takes {len(positional)} argument"
+        plural = "" if len(positional) == 1 else "s"
+        message = f"{takes}{plural}, and gets {len(call.args)}"
+        raise Refusal(surplus, message, hint)
     found = dict(zip(positional, call.args, strict=False))
-    starred = [item for item in call.args if isinstance(item, ast.Starred)]
-    doubly_starred = [word.value for word in call.keywords if word.arg is None]
-    for item in (*starred, *doubly_starred):
-        raise Refusal(item, f"call '{shown}' without * or **", hint)
+    starred: list[ast.expr] = [x for x in call.args if isinstance(x, ast.Starred)]
+    starred += [word.value for word in call.keywords if word.arg is None]
+    if starred:
+        raise Refusal(starred[0], f"call '{shown}' without * or **", hint)
     for word in call.keywords:
         name = by_name.get(word.arg or "")
         if name is None:

@@ -62,7 +62,9 @@ def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
     source, rest = _source(tensor)
     # With a tensor among the other arguments the result may be larger, by broadcasting.
     scalar = all(isinstance(x, ast.Constant | ast.UnaryOp) or _dtype(x) for x in rest)
-    keeps = has_shape(word, "first") or has_shape(word, "broadcast") or word == "to"
+    keeps = has_shape(word, "first") or has_shape(word, "broadcast")
+    # `to` has a section for a dtype and one for a tensor, so no shape, and no kind of elements, is that of both.
+    keeps = keeps or word == "to"
     return sizes_of(source, known) if source and scalar and keeps else []
 
 
@@ -115,9 +117,7 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
         return elements_of(rest[0], known) if rest else ""
     if has_shape(word, "range"):
         parts = [part for item in call.args for part in ast.walk(item)]
-        # `torch.arange(0, 1, 0.1)`: a float is the `value` of a literal.
-        floats = (isinstance(getattr(x, "value", 0), float | ast.Div) for x in parts)
-        return "" if any(floats) else "int"
+        return "" if any(map(_gives_floats, parts)) else "int"
     # "kept": the elements are of the argument's kind, `x.tril()`. A dtype in `x.to(...)` has been read above.
     if kinds(word) == {"kept"} or word == "to":
         # Of `x.tril(k)` only x counts, of `torch.where(mask, 0.0, bias)` all but the mask.
@@ -126,6 +126,14 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
         operands = [x for at, x in enumerate(several) if x and at not in masks]
         return elements_of(ast.List(operands, ast.Load()), known)
     return _of_word(word)  # `x.bool()`
+
+
+def _gives_floats(node: ast.AST) -> bool:
+    """Return whether a node is a float or the operator `/`: with it `torch.arange(n / 2)` has floats."""
+    match node:
+        case ast.Constant(float()) | ast.Div():
+            return True
+    return False
 
 
 def _of_word(word: str) -> Elements:

@@ -1011,18 +1011,16 @@ def _attributes_and_relations(
                 found[name] = Attribute(annotation, value)
             case ast.Assign([ast.Name(name)], ast.Constant() as value):
                 found[name] = Attribute(default=value)
-    given = init.args if init else None
-    annotations = (
-        {item.arg: item.annotation for item in parameters(given)} if given else {}
-    )
-    values = defaults(given) if given else {}
+    given = parameters(init.args) if init else []
+    annotations = {item.arg: item.annotation for item in given}
+    values = defaults(init.args) if init else {}
     sizes = _Sizes(init)
     changed = set(_changed(init)) if init else set[str]()
     last_value = dict[str, ast.expr]()
     for node in ast.walk(init) if init else ():
         for name, value in _assigned(node):
             known = found.get(name, Attribute())
-            if isinstance(value, ast.Constant) and value.value is None:
+            if is_none(value):
                 found[name] = known._replace(optional=True)
                 continue
             facts = _facts_of(value, annotations, values, sizes)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from scaffold.formula.definitions import imported, parameters
-from scaffold.formula.names import stores
+from scaffold.formula.names import load_of, stores
 
 CONSTANTS = frozenset({"e", "inf", "nan", "pi"})  # of both modules
 # NumPy's functions, with the name of the same function of `math`.
@@ -61,10 +61,10 @@ class _Writer(ast.NodeTransformer):
 
         Those of an `__init__` are the settings of a module. Any other parameter may be a tensor, even if it hides a number.
         """
-        own = {item.arg for item in parameters(node.args)}
-        numbers = own if node.name == "__init__" else _number_parameters(node.args)
+        names = {item.arg for item in parameters(node.args)}
+        numbers = names if node.name == "__init__" else _number_parameters(node.args)
         # A parameter hides a number of the same name outside.
-        known = (self.known - own) | set(numbers)
+        known = (self.known - names) | set(numbers)
         inner = _Writer(self.aliases, _numbers(node.body, known, self.aliases))
         inner.generic_visit(node)
         return node
@@ -91,8 +91,8 @@ class _Writer(ast.NodeTransformer):
 
 
 def _of_math(node: ast.expr, name: str) -> ast.expr:
-    root = ast.copy_location(ast.Name("math", ast.Load()), node)
-    return ast.copy_location(ast.Attribute(root, name, ast.Load()), node)
+    made = ast.Attribute(load_of("math", node), name, ast.Load())
+    return ast.copy_location(made, node)
 
 
 def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
     example, is none: its bindings (`counts`) are then more than its assignments (`stored`). `aliases` are the names of NumPy.
     """
     found = set(known)
-    stored: dict[str, list[ast.expr | None]] = {}
+    stored: dict[str, list[ast.expr]] = {}
     for node in (inner for item in body for inner in ast.walk(item)):
         match node:
             case ast.Assign([ast.Name(name)], value):
@@ -121,7 +121,7 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
                         stored.setdefault(target.id, []).append(ast.Constant(0))
     counts = Counter(node.id for node in stores(body))
     for name, values in stored.items():
-        numbers = (value and _is_number(value, found, aliases) for value in values)
+        numbers = (_is_number(value, found, aliases) for value in values)
         # Fewer values than bindings: it is also bound by a loop or in an unknown tuple.
         if len(values) == counts[name] and all(numbers):
             found.add(name)

@@ -73,9 +73,12 @@ def guards(test: ast.expr) -> tuple[Guarded, Guarded]:
             if isinstance(operator, ast.And):
                 return nothing.union(*(if_true for if_true, _ in parts)), nothing
             return nothing, nothing.union(*(if_false for _, if_false in parts))
-    name, present = checked_for_none(test) or ("", False)
-    settled = frozenset({name} - {""})  # empty for a test of something else
-    return (settled, nothing) if present else (nothing, settled)
+    checked = checked_for_none(test)
+    if checked is None:
+        return nothing, nothing
+    name, present_if_true = checked
+    names = frozenset({name})
+    return (names, nothing) if present_if_true else (nothing, names)
 
 
 # torch.batch_norm(input, weight, bias, running_mean, ...): other parameter order than
@@ -108,8 +111,8 @@ def _optional_arguments(call: ast.Call, function: str, *, method: bool) -> set[i
     """
     optional = optional_tensors(function)
     # A method's first parameter is its tensor, so its arguments begin with the second.
-    plain = range(method, method + len(call.args))
-    found = {at - method for at, _ in optional if at in plain}
+    first = 1 if method else 0
+    found = {at - first for at, _ in optional if 0 <= at - first < len(call.args)}
     names = {name for _, name in optional}
     return found | {
         position

@@ -27,6 +27,7 @@ from scaffold.formula.definitions import (
     Defined,
     Definitions,
     dotted_name,
+    functions_of,
     imported,
     is_known,
     names_read,
@@ -118,7 +119,7 @@ def _of_file(
     else:
         passed = _arguments(entry.args, inputs)
         called = () if passed is None else (f"return {FILE}()({passed})",)
-    if not (_with_ending(body, method, after) and called):
+    if not called or not _replace_return(body, method, after):
         return ()
     inner = (*_imports(origin, known), *_lines(body), f"return {owner or function}")
     return (f"def {FILE}():", *(f"    {line}" for line in inner), *called)
@@ -129,16 +130,15 @@ def _of_file(
 
 def _is_of(layer: ast.ClassDef, item: ast.stmt) -> bool:
     """Return whether a statement is a method of the class as the parser has it: a function named `Norm.forward`."""
-    named = isinstance(item, ast.FunctionDef)
-    return named and item.name.startswith(f"{layer.name}.")  # type: ignore[attr-defined]
+    return isinstance(item, ast.FunctionDef) and item.name.startswith(f"{layer.name}.")
 
 
 def _bare_layer(layer: ast.ClassDef, names: Collection[str]) -> ast.ClassDef:
     """Return a class without a base, with the methods listed in full among the names, as `Norm.forward`."""
     methods = [
-        copy.deepcopy(item)
-        for item in layer.body
-        if isinstance(item, ast.FunctionDef) and f"{layer.name}.{item.name}" in names
+        copy.deepcopy(method)
+        for name, method in functions_of(layer).items()
+        if f"{layer.name}.{name}" in names
     ]
     return ast.ClassDef(layer.name, [], [], [*methods], [])
 
@@ -151,27 +151,21 @@ def _calls_of_layer(
     () if it reads an attribute that is no input, such as an inner module or a number computed in `__init__`. `entry` is the
     method as the parser has it: with a keyword-only parameter for each attribute.
     """
-    forward = next(
-        item
-        for item in layer.body
-        if isinstance(item, ast.FunctionDef) and item.name == method
-    )
-    own = [item.arg for item in parameters(forward.args)]
+    methods = functions_of(layer)
+    own = [item.arg for item in parameters(methods[method].args)]
     read = [item.arg for item in entry.args.kwonlyargs if item.arg not in own]
     arguments = copy.deepcopy(entry.args)
     arguments.kwonlyargs = [item for item in arguments.kwonlyargs if item.arg in own]
     passed = _arguments(arguments, inputs)
-    settable = {
-        *read,
-        *(item.name for item in layer.body if isinstance(item, ast.FunctionDef)),
-    }
     used = {
         node.attr
         for node in ast.walk(layer)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
     }
-    if passed is None or not {*inputs} >= {*read} or not used <= settable:
-        return ()  # a module, or a number computed by the parsed function
+    # Any other is a module, or a number computed by the parsed function.
+    known = {*read, *methods}
+    if passed is None or not {*inputs} >= {*read} or not used <= known:
+        return ()
     return (
         f"{MODULE} = {FILE}()()",
         *(f"{MODULE}.{name} = {name}" for name in read),
@@ -259,7 +253,9 @@ def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
     return [*body[:-1], *ast.parse("\n".join(after)).body]
 
 
-def _with_ending(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> bool:
+def _replace_return(
+    body: Sequence[ast.stmt], function: str, after: Sequence[str]
+) -> bool:
     """Replace the return of the function or method of this name, in `body`, by the lines `after`; return whether that was possible.
 
     It is not if there are several returns. Without such lines nothing is changed, and the answer is True.

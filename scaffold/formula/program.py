@@ -86,12 +86,9 @@ def _without_functions(
 
     A call that cannot be inlined is added to `problems`.
     """
-    # A function around the statements, the one of this text, makes them resolvable.
-    (node,) = ast.parse("def body(): pass").body
-    assert isinstance(node, ast.FunctionDef)
-    node.body = _returning(statements) if scope.wants_result else statements
+    statements = _returning(statements) if scope.wants_result else statements
     definitions = definitions_of(ast.Module([], []))
-    body = resolve("", node, definitions, called=False).body
+    body = _as_function(statements, definitions).body
     names = scope.outer
     taken = TAKEN | {*names, *names_in(body)}
     # A name that the body assigns may be None after it.
@@ -190,10 +187,14 @@ def _entry(origin: Origin, definitions: Definitions) -> Function:
     if origin.function is not None:
         chosen = origin.definitions.functions[origin.function]
         return resolve(origin.function, chosen, definitions, called=False)
-    # A function around the statements of the file.
+    return _as_function(_returning(program_of_file(origin.module)), definitions)
+
+
+def _as_function(statements: list[ast.stmt], definitions: Definitions) -> Function:
+    """Return statements as a function around them, since names are resolved in functions."""
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
-    node.body = _returning(program_of_file(origin.module))
+    node.body = statements
     return resolve("", node, definitions, called=False)
 
 
@@ -206,21 +207,16 @@ def _with_defaults(
     A default that is no constant is reported, and so is a parameter whose name resembles an input's: a misspelt input.
     """
     body, values = function.body, dict[str, ast.expr]()
-    own = {item.arg for item in parameters(function.arguments)}
+    parameter_names = {item.arg for item in parameters(function.arguments)}
     for name, value in defaults(function.arguments).items():
         changed = name in stored(body)
         # An input has its value from the call; a parameter nobody reads needs none.
         if name in names or not (changed or reads(body, name)):
             continue
-        meant = did_you_mean(name, set(names) - own)
+        meant = did_you_mean(name, set(names) - parameter_names)
         if meant is not None:
-            report(
-                Refusal(
-                    value,
-                    f"parameter '{name}' has a default, but is not among the inputs",
-                    meant,
-                )
-            )
+            message = f"parameter '{name}' has a default, but is not among the inputs"
+            report(Refusal(value, message, meant))
         try:
             value = constant(value, name, "declare it in --inputs")
         except Refusal as refusal:

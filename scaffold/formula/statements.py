@@ -307,7 +307,6 @@ class StatementParser:
         operator = BINARY[type(item.op)]
         self.expressions.parse(item.target, present)  # it is read first
         target = self._target(item.target)
-        # `y += bias` with an optional bias becomes `if bias is not None: y += bias`.
         name = self.expressions.absent_operand(item.value, present)
         # `y /= bias` without the bias has no one meaning, as in `x / bias`.
         if name is None or operator not in ("+", "-", "*"):
@@ -384,9 +383,10 @@ class StatementParser:
     def resolve(self, node: ast.Name) -> None:
         """Report the read of a name unknown here, with the likely cause and a hint; a known name is fine."""
         known = self.scope.names | self.locals
-        own = self.scope.tensors | self.locals
-        # The module has a plain form (PLAIN_FORMS), though it may be imported.
-        if node.id in known and (node.id in own or node.id != "itertools"):
+        values = self.scope.tensors | self.locals
+        # The module is refused below with its plain form (PLAIN_FORMS), though it may be imported.
+        is_module = node.id == "itertools" and node.id not in values
+        if node.id in known and not is_module:
             return
         if node.id in self.scope.hidden:
             message = f"'{node.id}' is imported, and the name of a gradient"

@@ -45,6 +45,8 @@ SCALAR_CALLS = frozenset(
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
 ARRAYS = frozenset({"numpy", "__array__"})
+# Comparisons that give a bool, also of tensors.
+PLAIN_TESTS = frozenset({"is", "is not", "in", "not in"})
 
 
 class ValueKinds:
@@ -111,7 +113,7 @@ class ValueKinds:
             case Node("attribute" | "subscript", _, (value, *_)):
                 kind = self.of(value)
                 return "tensor" if kind == "group" else kind
-            case Node("compare", label) if "i" in label:  # `is`, `in`, `not in`
+            case Node("compare", label) if PLAIN_TESTS.intersection(label.split(",")):
                 return "scalar"
             case Node("unary", "not"):
                 return "scalar"
@@ -168,10 +170,10 @@ class ValueKinds:
         of_module = is_of_module(callee.args[0])
         always = is_several_tensors(callee.label)
         if not always and may_be_several_tensors(callee.label):  # with a dim: x.max(0)
-            # Keywords come last; a function of a module has its tensor first.
-            plain = args[: len(args) - len(node.keywords)][of_module:]
-            kinds = [self.of(item) for item in plain[:1]]
-            return "dim" in node.keywords or kinds == ["scalar"]
+            # A function of a module has its tensor before the dim; keywords come last.
+            positional = args[: len(args) - len(node.keywords)]
+            dim = positional[1:2] if of_module else positional[:1]
+            return "dim" in node.keywords or [self.of(x) for x in dim] == ["scalar"]
         if callee.label == "where":
             # `torch.where(condition)`: the indices at which it holds.
             return of_module and len(args) == 1
@@ -206,20 +208,21 @@ class ValueKinds:
         numbers_after_body, self.maybe_numbers = self.maybe_numbers, numbers
         self.after(item.orelse)
         self.maybe_numbers |= numbers_after_body
-        # A local of the body alone, read only where that ran. (`x = 2.0` in a branch, with an input `x`, is
-        # `new_x = x` above the `if` and `new_x = 2.0` in it for all passes behind `forward.body`.)
+        # A name that one branch alone assigns is read only where that ran: it has the kind from there. (`x = 2.0` in a
+        # branch, with an input `x`, is `new_x = x` above the `if` for all passes behind `forward.body`.)
         self.names = after_body | self.names
         for name, kind in self.names.items():
-            # A scalar after one branch: the kind after the other one decides.
-            self.names[name] = kind if kind != "scalar" else after_body.get(name, kind)
+            if kind == "scalar":  # then the kind after the body decides
+                self.names[name] = after_body.get(name, kind)
 
     def _learn(self, item: Assign) -> None:
         """Record the kinds of the names an assignment binds: of `a, *b = group`, `a` is a tensor and `b` a group."""
         for target, value in unpacked(item.target, item.value):
             kind = self.of(value)
             if target.kind == "name":
-                change = set.add if self.may_be_number(value) else set.discard
-                change(self.maybe_numbers, target.label)
+                self.maybe_numbers.discard(target.label)
+                if self.may_be_number(value):
+                    self.maybe_numbers.add(target.label)
                 self.names[target.label] = kind
             for part in target.args if target.kind == "tuple" else ():
                 # Several of a tensor, or of a group, are a group.
@@ -247,7 +250,7 @@ def functions_of_numbers(
     }
 
     def searched(lines: Lines) -> Iterator[str]:
-        """Yield them for lines of the backward; a value chosen by `if w is not None` has one kind in a branch of that test."""
+        """Yield them for lines of the backward."""
         for item in lines:
             for node in nodes(item):
                 if isinstance(item, Assign) and node.kind == "call" and node not in old:
@@ -257,13 +260,11 @@ def functions_of_numbers(
                     yield node.label
             if isinstance(item, If):
                 numbers = {*kinds.maybe_numbers}
-                for at, way in enumerate((item.body, item.orelse), 1):
+                for position, way in ((1, item.body), (2, item.orelse)):
                     kinds.maybe_numbers = {
                         name
                         for name in numbers
-                        if (value := chosen.get(name)) is None
-                        or value.args[0] is not item.test
-                        or kinds.may_be_number(value.args[at])  # after its test
+                        if _may_be_in_branch(kinds, chosen.get(name), item, position)
                     }
                     yield from searched(way)
                 kinds.maybe_numbers = numbers
@@ -271,6 +272,19 @@ def functions_of_numbers(
                 kinds.after((item,))
 
     yield from searched(backward)
+
+
+def _may_be_in_branch(
+    kinds: ValueKinds, chosen: Node | None, item: If, position: int
+) -> bool:
+    """Return whether a value that may be a number may be one in a branch of an `if` too; `chosen` is it, if it is a conditional.
+
+    After `x = w if test else 2.0` it is not in the first branch of the same test: there x is `w`. `position` is that of the
+    branch's value among the arguments of such a conditional.
+    """
+    if chosen is None or chosen.args[0] is not item.test:
+        return True
+    return kinds.may_be_number(chosen.args[position])
 
 
 def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:

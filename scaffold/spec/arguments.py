@@ -8,7 +8,7 @@ Words: an *entry* is one input or output as written, not yet checked (`grammar`)
 are changed in place by the forward; a *trait* is a word after `;` in `x[N; const]`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,11 +68,8 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
     if inputs is None or outputs is None:
         return None
     # Each input changed in place, with the place that says so.
-    stated = {name: ("schema",) for name in (schema.dirty if schema else ())}
-    stated |= {
-        name: ("dirty", str(position))
-        for position, name in enumerate(raw.get("dirty", ()))
-    }
+    in_schema = dict.fromkeys(schema.dirty if schema else (), ("schema",))
+    stated: dict[str, KeyPath] = {**in_schema, **_places_in("dirty", raw)}
     dirty = _dirty(stated, inputs, problems)
     _check_outputs(entries, results, set(dirty), raw, problems)
     if len(outputs) > 1:
@@ -175,7 +172,7 @@ def _output_entries(
         return shown
     # The lists also differ if there are more or fewer.
     if [entry.variadic for entry in shown] != [entry.variadic for entry in declared]:
-        names = (f"{'*' * entry.variadic}{entry.name.text}" for entry in declared)
+        names = [("*" if one.variadic else "") + one.name.text for one in declared]
         message = "'outputs' does not fit the schema"
         hint = f"the schema returns: {', '.join(names)}"
         problems.at(("outputs",), message, hint)
@@ -236,10 +233,12 @@ def tensor_names(
     key: str, inputs: Sequence[Input], raw: Raw, problems: Problems
 ) -> tuple[str, ...]:
     """Return the inputs named in the list of a key, such as `params`; report names of anything but a single tensor."""
-    paths = {
-        name: (key, str(position)) for position, name in enumerate(raw.get(key, ()))
-    }
-    return _tensors(key, paths, inputs, problems)
+    return _tensors(key, _places_in(key, raw), inputs, problems)
+
+
+def _places_in(key: str, raw: Raw) -> dict[str, KeyPath]:
+    """Return the names in the list of a key, each with the path to its place there; of a repeated one the last place."""
+    return {name: (key, str(at)) for at, name in enumerate(raw.get(key, ()))}
 
 
 def _tensors(
@@ -267,8 +266,6 @@ def _tensors(
     return tuple(found)
 
 
-# Of its tests: an open bracket before the `;` means that the text was cut within one, `x[N; int]`.
-# An input declared `x[...]` says as little as `x`, so the tests may state more.
 def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shapes:
     """Return the shapes for tests of inputs declared without: `x[B, D]; D % 2 == 0`, its condition left to `maths`; report other forms."""
     if "test-shapes" not in raw:
@@ -278,6 +275,7 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
         problems.at(path, "'samples' makes the inputs of the tests", "keep one of them")
     text, _, rest = raw["test-shapes"].partition(";")
     place = problems.within(path)
+    # The `;` stands inside brackets, `x[N; int]`: it begins no condition.
     if text.count("[") > text.count("]") and "]" in rest:
         hint = "write traits in --inputs: 'x[; const]'"
         problems.at(path, "a shape of the tests can have only dims, no traits", hint)
@@ -286,30 +284,41 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
     known = {item.name: item for item in inputs}
     for problem in dim_problems(entries, set(known), "an input"):
         problems.add(problem)
-    found = list[tuple[str, tuple[Dim, ...]]]()
+    found = dict[str, tuple[Dim, ...]]()
     for entry in entries:
-        name, item = entry.name, known.get(entry.name.text)
-        hint = "write: 'x[B, T, D], w[D, N]'"
-        if item is None:
-            message = f"'{name.text}' is not an input"
-            hint = did_you_mean(name.text, known) or f"the inputs: {', '.join(known)}"
-        elif isinstance(item, Attribute):
-            message = f"'{name.text}' is an attribute, not a tensor"
-        elif item.dims not in (None, (ANY_DIMS,)):
-            message = f"the shape of '{name.text}' is declared, and the tests use it"
-            hint = "leave it out here"
-        elif entry.dims is None:
-            message = f"'{name.text}' has no shape here"
-        elif entry != Entry(name, entry.variadic, dims=entry.dims):
-            message = f"'{name.text}' can have only dims here: no '?', type or default"
-        elif name.text in dict(found):
-            message = f"'{name.text}' occurs twice"
-        else:
-            dims = problems.attempt(partial(read_dims, entry.dims))
-            found += [] if dims is None else [(name.text, dims)]
-            continue
-        problems.add(ScaffoldError(message, name.place, hint))
-    return tuple(found)
+        wrong = _test_shape_problem(entry, known, found)
+        problems.add(wrong)
+        if wrong is None:
+            dims = problems.attempt(partial(read_dims, entry.dims or ()))
+            if dims is not None:
+                found[entry.name.text] = dims
+    return tuple(found.items())
+
+
+def _test_shape_problem(
+    entry: Entry, inputs: Mapping[str, Input], others: Container[str]
+) -> ScaffoldError | None:
+    """Return the error if an entry of `test-shapes` is no shape of an input declared without; `others` have one there already."""
+    name, item = entry.name, inputs.get(entry.name.text)
+    hint = "write: 'x[B, T, D], w[D, N]'"
+    if item is None:
+        message = f"'{name.text}' is not an input"
+        hint = did_you_mean(name.text, inputs) or f"the inputs: {', '.join(inputs)}"
+    elif isinstance(item, Attribute):
+        message = f"'{name.text}' is an attribute, not a tensor"
+    # An input declared `x[...]` says as little as `x`, so the tests may state more.
+    elif item.dims not in (None, (ANY_DIMS,)):
+        message = f"the shape of '{name.text}' is declared, and the tests use it"
+        hint = "leave it out here"
+    elif entry.dims is None:
+        message = f"'{name.text}' has no shape here"
+    elif entry != Entry(name, entry.variadic, dims=entry.dims):
+        message = f"'{name.text}' can have only dims here: no '?', type or default"
+    elif name.text in others:
+        message = f"'{name.text}' occurs twice"
+    else:
+        return None
+    return ScaffoldError(message, name.place, hint)
 
 
 def _dirty(

@@ -211,9 +211,10 @@ def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> Non
         returned = formula.kept.returned if formula.kept else (formula.result,)
         counts = {len(item.args) for item in returned if item.kind == "tuple"}
         # With one output no tuple is right, of whatever length.
-        if variadic or counts <= ({expected} if expected > 1 else set()):
+        right = {expected} if expected > 1 else set()
+        if variadic or counts <= right:
             continue
-        count = min(counts - {expected} or counts)  # one that is wrong
+        count = min(counts - {expected} or counts)
         names = ", ".join(f"y{position}" for position in range(1, count + 1))
         plural = "output is" if expected == 1 else "outputs are"
         message = f"the {key} returns {count} values, but {expected} {plural} declared"
@@ -283,10 +284,7 @@ def _check_classes(
     path = ("class-name",) if "class-name" in raw else ("name",)
     if class_name == names[1] == "":  # the op's own name was invalid
         return
-    classes = (
-        patterns.module_class(class_name),
-        patterns.function_class(class_name),
-    )
+    classes = (patterns.module_class(class_name), patterns.function_class(class_name))
     errors = (check_class_name(klass, problems.within(path)) for klass in classes)
     # One error is enough: both classes are named after one key.
     problems.add(next(filter(None, errors), None))
@@ -296,9 +294,8 @@ def _check_classes(
             # Its problem is at the key `import`, else at the forward whose file imports it.
             stated = position < len(raw.get("import", ()))
             place = ("import", str(position)) if stated else ("forward",)
-            hint = (
-                f"import it under another name: '{item.module}:{item.binding} as ...'"
-            )
+            imported = f"{item.module}:{item.binding}"
+            hint = f"import it under another name: '{imported} as ...'"
             problems.at(place, f"the op itself defines '{item.binding}'", hint)
     types = {
         item.imported[1]

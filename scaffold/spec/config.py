@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all, why_unread
+from scaffold.errors import Location, ScaffoldError, raise_all, why_unread
 from scaffold.files import NOT_TEXT, read_text
 from scaffold.spec.config_keys import KEYS, Docstrings, Formatter, Typing
 from scaffold.spec.config_values import Convention, Stated
@@ -277,18 +277,21 @@ def _sources(
     table = tool["scaffold"]
     if not isinstance(table, dict):
         raise ScaffoldError("'tool.scaffold' must be a table", places(()))
-    said = {key: Said(value, places) for key, value in table.items() if key in KEYS}
-    around = read_surroundings(data, root)
-    unknown = tuple(_unknown(key, places) for key in table if key not in KEYS)
-    shown, said = os.path.dirname(path), {**said, **variables}
-    return Sources(root, shown, said, around, Places(text, path), True, unknown)
-
-
-def _unknown(key: str, places: Locate) -> ScaffoldError:
-    """Return the error for a key of [tool.scaffold] that no row knows, with the most similar one as a hint."""
-    hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
-    message = f"unknown key '{key}' in [tool.scaffold]"
-    return ScaffoldError(message, places((key,), key=True), hint)
+    said, problems = dict[str, Said](), Problems(places)
+    for key, value in table.items():
+        if key in KEYS:
+            said[key] = Said(value, places)
+        else:
+            problems.unknown_key((key,), "[tool.scaffold]", KEYS)
+    return Sources(
+        root,
+        os.path.dirname(path),
+        {**said, **variables},
+        read_surroundings(data, root),
+        Places(text, path),
+        project=True,
+        problems=problems.found,
+    )
 
 
 def read_sources(sources: Sources) -> Configuration:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from scaffold.errors import ScaffoldError, did_you_mean, why_unread
+from scaffold.errors import ScaffoldError, why_unread
 from scaffold.files import read_text
 from scaffold.spec import config_values as values
 from scaffold.spec import keys as op
@@ -53,8 +53,7 @@ def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
             hint = "write it in [tool.scaffold] itself"
             problems.at_key(path, f"'{key}' is not a key of '{stated.key}'", hint)
         elif key not in ALLOWED:
-            hint = did_you_mean(key, ALLOWED) or f"the keys: {', '.join(ALLOWED)}"
-            problems.at_key(path, f"unknown key '{key}' in '{stated.key}'", hint)
+            problems.unknown_key(path, f"'{stated.key}'", ALLOWED)
         else:
             op.check_key(path, value, problems)
     return tuple(stated.value.items())

@@ -68,14 +68,13 @@ def read_manifests(stated: Stated) -> tuple[str, ...]:
 
     The key takes one string, or a list of them; in a list a problem is placed at its item (`below`).
     """
-    listed = isinstance(stated.value, list)
-    # The inner loop over one tuple only names it.
-    found = (
-        _inside(item, stated, "name files of the project", "ops.toml", *below)
-        for position, item in enumerate(read_strings(stated))
-        for below in [(str(position),) if listed else ()]
-    )
-    return tuple(item for item in found if item is not None)
+    found = []
+    for position, item in enumerate(read_strings(stated)):
+        below = (str(position),) if isinstance(stated.value, list) else ()
+        path = _inside(item, stated, "name files of the project", "ops.toml", *below)
+        if path is not None:
+            found.append(path)
+    return tuple(found)
 
 
 def _inside(
@@ -85,12 +84,13 @@ def _inside(
 
     `what` and `example` are words of the message and the hint; `below` is the item's number in a list.
     """
-    inside = os.path.normpath(value) if value else ".."  # an empty one is refused
-    if "\0" in value or os.path.isabs(value) or inside.split(os.sep)[0] == "..":
+    path = os.path.normpath(value)
+    is_outside = os.path.isabs(value) or path.split(os.sep)[0] == ".."
+    if not value or "\0" in value or is_outside:
         hint = f"write it relative to the project, such as '{example}'"
         stated.refuse(f"'{stated.key}' must {what}", hint, *below)
         return None
-    return Path(inside).as_posix()
+    return Path(path).as_posix()
 
 
 def read_template_dirs(stated: Stated) -> tuple[str, ...]:
@@ -225,8 +225,8 @@ def _shapes(
         item.dims is None and not item.variadic and item.name not in tested
         for item in tensors
     )
-    # Two tensors at least, and no attribute among the names.
-    if len(tensors) < max(2, len(here)) or not undeclared:
+    has_attribute = len(tensors) < len(here)
+    if len(tensors) < 2 or has_attribute or not undeclared:
         return ()
     dims = {dim for item in tensors for dim in shapes[item.name]}
     decisive = next(iter(shapes)) in {item.name for item in tensors}

@@ -33,6 +33,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_NAME = re.compile(r"\b[^\W\d]\w*")
 CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -97,12 +98,13 @@ def _computes(text: str, position: int, piece: str) -> bool:
     `x[2*D, 2D]` has both; the `*` of `x[*batch]` computes nothing, as no value stands before it.
     """
     opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
+    # `/` and `%` are no tokens, so they are refused anyway.
+    if piece in ("*", "+", "-"):
+        # With these a value ends: a name, a number, `(N + 1)`.
+        before = text[:position].rstrip()[-1:]
+        return opened and (before.isalnum() or before in "_)")
     # A name is a second value right behind a digit: the D of `2D`.
-    if piece not in ("*", "+", "-"):
-        return opened and piece.isidentifier() and text[position - 1].isdigit()
-    # With these a value ends: a name, a number, `(N + 1)`.
-    before = text[:position].rstrip()[-1:]
-    return opened and (before.isalnum() or before in "_)")
+    return opened and piece.isidentifier() and text[position - 1].isdigit()
 
 
 def _with_name(text: str, position: int) -> str:
@@ -114,10 +116,8 @@ def _with_name(text: str, position: int) -> str:
     start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
     written = re.split(r"[],;]", text[start:])[0]
     dim = re.sub(r"\b(\d+)(?=[^\W\d])", r"\1 * ", written)  # 2 * D for 2D
-    names, others = (
-        {*re.findall(r"\b[^\W\d]\w*", part)}
-        for part in (dim, f"{text[:start]} {text[start + len(written):]}")
-    )
+    elsewhere = f"{text[:start]} {text[start + len(written):]}"
+    names, others = {*_NAME.findall(dim)}, {*_NAME.findall(elsewhere)}
     name = next((one for one in "MNKPQRS" if one not in names | others), "a name")
     hint = f"a dim is a name or a number: write {name} for {written.strip()}"
     # A product with a factor that has a value: a number, or a name declared elsewhere.
@@ -159,12 +159,11 @@ def _follow(token: Token, open_: list[Token]) -> None:
     """Add an opening bracket to the list of open ones, `open_`, or remove the partner of a closing one; raise if it has none."""
     if token.text in CLOSERS:
         open_.append(token)
-    # `pop` takes the last open bracket from the list, to compare it.
-    elif token.text in CLOSERS.values() and (
-        not open_ or CLOSERS[open_.pop().text] != token.text
-    ):
-        hint = "write a shape as in: 'x[N, D]'"
-        raise ScaffoldError(f"unmatched '{token.text}'", token.place, hint)
+    elif token.text in CLOSERS.values():
+        opener = open_.pop() if open_ else None
+        if opener is None or CLOSERS[opener.text] != token.text:
+            hint = "write a shape as in: 'x[N, D]'"
+            raise ScaffoldError(f"unmatched '{token.text}'", token.place, hint)
 
 
 def words(tokens: Sequence[Token]) -> Words:
@@ -239,8 +238,12 @@ class Entry(NamedTuple):
 
         Any type or another default makes it an attribute.
         """
-        literal = self.default is not None and self.default.text != "None"
-        return self.annotation is None and not literal
+        return self.annotation is None and not self.valued
+
+    @property
+    def valued(self) -> bool:
+        """Return whether it has a default other than None."""
+        return self.default is not None and self.default.text != "None"
 
 
 def parse_entries(text: str, start: Location) -> tuple[Entry, ...]:
@@ -273,15 +276,12 @@ def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
 TENSOR_TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Tensor", "FloatTensor", "DoubleTensor"), ()),
     **dict.fromkeys(("HalfTensor", "BFloat16Tensor", "torch.bfloat16"), ()),
-    **dict.fromkeys(("LongTensor", "IntTensor"), ("int",)),
-    "BoolTensor": ("bool",),
-    "ComplexTensor": ("complex",),
     **dict.fromkeys(("torch.float", "torch.float32", "torch.float64"), ()),
     **dict.fromkeys(("torch.double", "torch.half", "torch.float16"), ()),
-    **dict.fromkeys(
-        ("torch.long", "torch.int64", "torch.int", "torch.int32"), ("int",)
-    ),
-    "torch.bool": ("bool",),
+    **dict.fromkeys(("LongTensor", "torch.long", "torch.int64"), ("int",)),
+    **dict.fromkeys(("IntTensor", "torch.int", "torch.int32"), ("int",)),
+    **dict.fromkeys(("BoolTensor", "torch.bool"), ("bool",)),
+    "ComplexTensor": ("complex",),
     **dict.fromkeys(("torch.complex64", "torch.complex128"), ("complex",)),
 }
 # A type, perhaps with `| None` or inside `Optional[...]`.
@@ -321,11 +321,11 @@ class _EntryParser(Cursor):
 
     def type_before(self) -> Words | None:
         """Read the type before a name, as in `float eps=1e-5` or `Tensor? x`; None, with nothing read, if the name comes first."""
-        follows = self.tokens[self.position + 1 :]
-        # `mark`: the type is followed by a `?`, as in `Tensor? x`. A slice, as the text may end there.
-        mark = follows[0].text == "?" if follows else False
-        names = follows[mark : mark + 1]
-        if self.next.text in PREFIXES and names and names[0].kind == "name":
+        following = self.tokens[self.position + 1 :]
+        if following and following[0].text == "?":
+            following = following[1:]
+        before_name = bool(following) and following[0].kind == "name"
+        if before_name and self.next.text in PREFIXES:
             return self.word("a type")
         return None
 
@@ -427,7 +427,10 @@ class _EntryParser(Cursor):
             symbol = self.next.text if self.next.kind == "symbol" else ""
             if depth == 0 and stop and symbol == stop:
                 break
-            depth += (symbol in "([{") - (symbol in ")]}") if symbol else 0
+            if symbol in CLOSERS:
+                depth += 1
+            elif symbol in CLOSERS.values():
+                depth -= 1
             self.position += 1
         if self.position == first:
             raise self.unexpected(wanted)
@@ -437,8 +440,8 @@ class _EntryParser(Cursor):
 def _as_tensor(entry: Entry) -> Entry:
     """Return an entry typed as a tensor, `mask: BoolTensor`, without the type but with its trait, `mask[; bool]`; any other unchanged.
 
-    `mask: bool` is no tensor but a switch, `mask[N]: bool` is one: it has a shape. With a default other than None (`valued`) it
-    is none either. Stated traits go before those of the type (`implied`).
+    `mask: bool` is no tensor but a switch, `mask[N]: bool` is one: it has a shape. With a default other than None it is none
+    either. Stated traits go before those of the type (`implied`).
     """
     if entry.annotation is None:
         return entry
@@ -448,8 +451,7 @@ def _as_tensor(entry: Entry) -> Entry:
     dtype = name if entry.dims is None else f"torch.{bare}"  # `mask[N]: bool`
     # By the bare name `torch.Tensor` and `torch.BoolTensor` are found.
     implied = TENSOR_TYPES.get(dtype, TENSOR_TYPES.get(bare))
-    valued = entry.default is not None and entry.default.text != "None"
-    if match is None or implied is None or valued:
+    if match is None or implied is None or entry.valued:
         return entry
     place = entry.annotation.place
     traits = entry.traits or tuple(Trait(Words(word, place)) for word in implied)

@@ -97,8 +97,8 @@ def _renamed(item: ast.alias) -> str:
 
 def _hint(text: str) -> str:
     """Return a hint for an invalid import: its probable form, `write 'my.ops:f'` for `./my/ops.py:f`, or the allowed forms."""
-    module, file, name = text.strip().partition(".py:")  # `file`: whether it is there
-    if file and re.fullmatch(r"[\w./]+", module):
+    module, suffix, name = text.strip().partition(".py:")
+    if suffix and re.fullmatch(r"[\w./]+", module):
         return f"write '{module.strip('./').replace('/', '.')}:{name}'"
     # A relative import: `from .ops import f`, `.ops:f`.
     if re.match(r"\s*(from\s+)?\.", text):
@@ -138,7 +138,8 @@ def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
     # No surprise in a proof: it runs PyTorch, and Python, in any case.
     known = sys.stdlib_module_names | {"torch"}
     found = [module for module in own if module.split(".")[0] not in known]
-    found += [f"{spec.samples.function}()"] if spec.samples else []
+    if spec.samples:
+        found.append(f"{spec.samples.function}()")
     listed = ", ".join(dict.fromkeys(found))
     return f"{run} ran code of {listed}" if found else None
 
@@ -206,7 +207,8 @@ class Imports:
         elif any(known != item and not _one_package(known, item) for known in others):
             message = f"two imports bind '{name}'"
         else:
-            self._found += [] if item in others else [item]
+            if item not in others:
+                self._found.append(item)
             return
         self._found.append(item)
         raise ScaffoldError(message, place, hint)

@@ -54,8 +54,10 @@ def check_library(
             message = "an input of a registered op cannot be called 'output': PyTorch calls the result so"
             problems.at(path, message, "rename the input")
         if isinstance(item, Attribute) and schema_type(item.annotation) is None:
-            # A type of another package is written in quotes (34), which the message leaves out.
-            message = f"the schema of a registered op has no type for '{item.name}: {item.annotation.strip(chr(34))}'"
+            shown = item.annotation.strip('"')  # a type of another package has quotes
+            message = (
+                f"the schema of a registered op has no type for '{item.name}: {shown}'"
+            )
             hint = "use a number, a string, a dtype or a tuple of numbers of one type; or write: style = 'setup-context'"
             problems.at(path, message, hint)
     if any(output.variadic for output in arguments.outputs):
@@ -133,11 +135,8 @@ def read_sharding(
         problems.at(path, message, "write: style = 'library'; or leave out sharding")
         return None
     if any(item.variadic for item in arguments.tensors):
-        problems.at(
-            path,
-            "an op with any number of tensors cannot have a rule for DTensor",
-            "leave out sharding",
-        )
+        message = "an op with any number of tensors cannot have a rule for DTensor"
+        problems.at(path, message, "leave out sharding")
         return None
     sides = text.split("->")
     groups = [side.split(",") for side in sides]
@@ -191,8 +190,10 @@ def _problems_in(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, s
 def _fits(dims: tuple[Dim, ...], group: Indices) -> bool:
     """Return whether a tensor of this shape can have these indices, one for each dim; `...` among them covers any number of dims, or none.
 
-    Without `...` the shape must have a known rank: no leading dims. With it, leading dims in the shape count as none (`- 1`).
+    Without `...` the shape must have a known rank: no leading dims. With it, leading dims in the shape count as none.
     """
+    known_rank = leading(dims) is None
     if ANY_DIMS in group:
-        return len(dims) >= len(group) - (leading(dims) is None)
-    return len(dims) == len(group) and leading(dims) is None
+        sizes = len(dims) if known_rank else len(dims) - 1
+        return sizes >= len(group) - 1  # one index for each dim besides `...`
+    return len(dims) == len(group) and known_rank

@@ -7,7 +7,6 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from scaffold.errors import did_you_mean
 from scaffold.spec.config_values import Stated
 from scaffold.spec.problems import Problems
 
@@ -30,22 +29,19 @@ def read_lint(stated: Stated) -> LintConfiguration:
     value, problems = stated.value, stated.problems
     for key in value:
         if key not in KEYS:
-            hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
-            message = f"unknown key '{key}' in [tool.scaffold.lint]"
-            problems.at_key(("lint", key), message, hint)
+            problems.unknown_key(("lint", key), "[tool.scaffold.lint]", KEYS)
     per_file = value.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
         hint = "write: per-file-ignores = { 'tests/*' = ['AF30'] }"
-        problems.at(
-            ("lint", "per-file-ignores"), "'per-file-ignores' must be a table", hint
-        )
+        message = "'per-file-ignores' must be a table"
+        problems.at(("lint", "per-file-ignores"), message, hint)
         per_file = {}
     return LintConfiguration(
         _codes(value, ("lint", "select"), problems),
         _codes(value, ("lint", "ignore"), problems),
         tuple(
-            (p, _codes(per_file, ("lint", "per-file-ignores", p), problems))
-            for p in per_file
+            (pattern, _codes(per_file, ("lint", "per-file-ignores", pattern), problems))
+            for pattern in per_file
         ),
     )
 

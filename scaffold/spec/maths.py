@@ -230,9 +230,8 @@ class _Reader:
         """Add the imports of the key `import`, before any formula reads them; report invalid ones."""
         for position, text in enumerate(self.raw.get("import", ())):
             place = self.problems.within(("import", str(position)))
-            for item in (
-                self.problems.attempt(partial(parse_imports, text, place)) or ()
-            ):
+            found = self.problems.attempt(partial(parse_imports, text, place))
+            for item in found or ():
                 self.problems.attempt(partial(self.imports.add, item, place))
         self.stated = self.imports.names
 
@@ -258,12 +257,16 @@ class _Reader:
                 value, role, place, self.read, self.stated, self.inputs
             )
         )
-        # `found` is None after a problem; then it needs no imports.
-        for module, name, alias in found.imports if found else ():
-            item = Import(module, name, alias)
-            where = found.text.location if found else place
-            self.problems.attempt(partial(self.imports.add, item, where))
-        return found.text if found else None
+        if found is None:
+            return None
+        self._add_imports(found)
+        return found.text
+
+    def _add_imports(self, function: Reference) -> None:
+        """Add the imports a function needs of its file to the op's; report the ones that collide."""
+        for item in function.imports:
+            added = partial(self.imports.add, Import(*item), function.text.location)
+            self.problems.attempt(added)
 
     def _formula(
         self,
@@ -379,11 +382,8 @@ class _Reader:
             formula = self._formula(path, names, without=name)
             if formula is not None and item.variadic and formula.statements:
                 message = f"the gradient of '*{name}' must be one expression"
-                self.problems.at(
-                    path,
-                    message,
-                    f"write that of element i, as in: grad_output * {name}[i]",
-                )
+                hint = f"write that of element i, as in: grad_output * {name}[i]"
+                self.problems.at(path, message, hint)
             # `x * 2,` with a comma at its end.
             elif formula and formula.result and formula.result.kind == "tuple":
                 message = f"the gradient of '{name}' is a tuple, not a tensor"
@@ -460,43 +460,34 @@ class _Reader:
 
     def _requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
         """Return the conditions on sizes of the key `require`, `D % 2 == 0`, one joined by `and` as two; report and drop invalid ones."""
-        sizes = self._size_names(shapes)
-        paths = (
-            (("require", str(at)), text)
-            for at, text in enumerate(self.raw.get("require", ()))
-        )
-        read = (
-            self._condition(path, text, partial(self._formula, path, sizes))
-            for path, text in paths
-        )
-        return tuple(part for one in filter(None, read) for part in _conjuncts(one))
+        sizes, found = self._size_names(shapes), list[Formula]()
+        for at, text in enumerate(self.raw.get("require", ())):
+            path = ("require", str(at))
+            found += self._conditions(path, text, partial(self._formula, path, sizes))
+        return tuple(found)
 
     def _test_requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
         """Return the conditions on sizes in tests, stated in `test-shapes` after a `;`; report and drop invalid ones."""
         path, sizes = ("test-shapes",), self._size_names(shapes)
         # Without valid shapes (reported) the conditions have no sizes to read.
         stated = self.raw["test-shapes"] if self.arguments.test_shapes else ""
-        place = self.problems.within(path)
-        texts = (text.strip() for text in stated.split(";")[1:])
-        read = (
-            self._condition(
-                path, text, partial(self._parsed, Text(text, place), path, sizes)
-            )
-            for text in texts
-        )
-        return tuple(part for one in filter(None, read) for part in _conjuncts(one))
+        place, found = self.problems.within(path), list[Formula]()
+        for text in map(str.strip, stated.split(";")[1:]):
+            read = partial(self._parsed, Text(text, place), path, sizes)
+            found += self._conditions(path, text, read)
+        return tuple(found)
 
-    def _condition(
+    def _conditions(
         self, path: KeyPath, text: str, read: Callable[[], Formula | None]
-    ) -> Formula | None:
-        """Return a condition on sizes, such as `D % 2 == 0`, as parsed by `read`; report any other formula and give None.
+    ) -> tuple[Formula, ...]:
+        """Return a condition on sizes, such as `D % 2 == 0`, as parsed by `read`, or several joined by `and`; report any other formula.
 
         Common mistakes are found in its text, before parsing, and get a hint of their own: `D = 2`, and a tensor instead of a size.
         """
         if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
             hint = f"write: '{assigned[1]} == {assigned[2]}'"
             self.problems.at(path, "a condition compares sizes", hint)
-            return None
+            return ()
         # An int attribute is an input, and a condition may read it.
         inputs = {item.name for item in self.arguments.inputs} - self._size_names(())
         words = re.finditer(r"\w+", text)
@@ -505,20 +496,22 @@ class _Reader:
             hint = f"check it in the forward: 'assert {text.strip()}', then its return"
             place = self.problems.within(path).shifted(0, named.start())
             self.problems.add(ScaffoldError(message, place, hint))
-            return None
+            return ()
         formula = read()
-        if formula is not None and formula.statements:
+        if formula is None:
+            return ()
+        result = formula.result
+        if formula.statements:
             self.problems.at(path, "a condition is one expression")
-            return None
-        result = formula.result if formula is not None else None
+            return ()
         if result is not None and not _is_test(result):
             hint = "write as in: 'D % 2 == 0'"
             if result.kind == "tuple" and result.args:  # always true
                 joined = self.graph.node("boolean", "and", result.args)
                 hint = f"write: '{emit(joined)}'"
             self.problems.at(path, "a condition compares sizes", hint)
-            return None
-        return formula
+            return ()
+        return tuple(_conjuncts(formula))
 
     def _samples(self) -> Samples | None:
         """Return the user's function that makes test inputs, of the key `samples`; None if none is stated or it cannot be read (reported).
@@ -540,9 +533,7 @@ class _Reader:
             return None
         if found.parameters:
             self.problems.at(path, "the function that makes samples takes no argument")
-        for item in found.imports:
-            added = partial(self.imports.add, Import(*item), found.text.location)
-            self.problems.attempt(added)
+        self._add_imports(found)
         return Samples(found.name, found.source)
 
 

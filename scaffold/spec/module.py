@@ -46,8 +46,9 @@ class Function(NamedTuple):
     ranks: tuple[int, int] | None = None
 
 
-KAIMING = Function(("a", "mode", "nonlinearity"), ranks=(2, 99))
-XAVIER = Function(("gain",), ranks=(2, 99))
+NO_LIMIT = 99  # as the largest rank
+KAIMING = Function(("a", "mode", "nonlinearity"), ranks=(2, NO_LIMIT))
+XAVIER = Function(("gain",), ranks=(2, NO_LIMIT))
 FUNCTIONS = {
     "constant": Function(("val",), needed=1),
     "dirac": Function(("groups",), ranks=(3, 5)),
@@ -57,7 +58,7 @@ FUNCTIONS = {
     "kaiming_uniform": KAIMING,
     "normal": Function(("mean", "std")),
     "ones": Function(),
-    "orthogonal": Function(("gain",), ranks=(2, 99)),
+    "orthogonal": Function(("gain",), ranks=(2, NO_LIMIT)),
     "sparse": Function(("sparsity", "std"), needed=1, ranks=(2, 2)),
     "trunc_normal": Function(("mean", "std", "a", "b")),
     "uniform": Function(("a", "b")),
@@ -85,9 +86,8 @@ def parse_init(
     """
     match = CALL.fullmatch(text)
     if match is None:
-        raise ScaffoldError(
-            f"'{' '.join(text.split())}' is not an initialisation", start, EXAMPLE
-        )
+        message = f"'{' '.join(text.split())}' is not an initialisation"
+        raise ScaffoldError(message, start, EXAMPLE)
     place = start.shifted(0, match.start("name"))
     name = match["name"]
     known = name if name in FUNCTIONS else name.removesuffix("_")  # torch: `zeros_`
@@ -212,15 +212,12 @@ def _is_number(value: ast.expr) -> bool:
 def _check_rank(
     parameter: str, name: str, ranks: tuple[int, int], rank: int, place: Location
 ) -> None:
-    """Raise if a function of torch.nn.init does not accept a parameter of this rank.
-
-    `ranks` are the least and the largest accepted; 99 stands for no limit.
-    """
+    """Raise if a function of torch.nn.init does not accept a parameter of this rank; `ranks` are the least and the largest accepted."""
     low, high = ranks
     if low <= rank <= high:
         return
     wanted = f"{low}" if low == high else f"{low} to {high}"
-    wanted = f"at least {low}" if high == 99 else wanted
+    wanted = f"at least {low}" if high == NO_LIMIT else wanted
     message = f"{name} is for {wanted} dimensions, '{parameter}' has {rank}"
     hint = "write uniform(...), normal(...), zeros or fan_in_uniform"
     raise ScaffoldError(message, place, hint)
@@ -326,8 +323,8 @@ def _check_owned(
         path = ("params", str(position))
         if name in buffers:
             hint = f"take '{name}' out of the parameters"
-            # Without a gradient it cannot be a parameter, so it can only leave that list.
-            hint += ", or out of the buffers" * known[name].differentiable
+            if known[name].differentiable:  # without a gradient it cannot be one
+                hint += ", or out of the buffers"
             problems.at(path, f"'{name}' is a parameter and a buffer", hint)
             continue
         if name in arguments.dirty:
@@ -346,11 +343,8 @@ def _check_owned(
         message = (
             "the module would own every input, so its forward would take no tensor"
         )
-        problems.at(
-            (key,),
-            message,
-            "leave out an input that its forward takes, or write no module",
-        )
+        hint = "leave out an input that its forward takes, or write no module"
+        problems.at((key,), message, hint)
 
 
 def _check_names(

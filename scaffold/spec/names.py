@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError
 from scaffold.spec.problems import KeyPath, Problems
 
 # Names of inputs that hold labels: test values drawn for them are 0 and 1.
@@ -91,10 +91,7 @@ def read_patterns(
     for key, value in table.items():
         place = (*path, key)
         if key not in EXPRESSIONS:
-            hint = (
-                did_you_mean(key, EXPRESSIONS) or f"the keys: {', '.join(EXPRESSIONS)}"
-            )
-            problems.at_key(place, f"unknown key '{key}' in '{path[-1]}'", hint)
+            problems.unknown_key(place, f"'{path[-1]}'", EXPRESSIONS)
         elif not isinstance(value, str) or not re.search(EXPRESSIONS[key], value):
             message = f"'{key}' must be a pattern of names"
             problems.at(place, message, f"such as {EXAMPLES[key]}")
@@ -104,9 +101,8 @@ def read_patterns(
     if patterns.function == patterns.module:
         key = "function" if "function" in found else "module"
         message = "the Function and the Module would have the same name"
-        problems.at(
-            (*path, key), message, f"such as {EXAMPLES['function']} and '{{Op}}'"
-        )
+        hint = f"such as {EXAMPLES['function']} and '{{Op}}'"
+        problems.at((*path, key), message, hint)
     return patterns
 
 
@@ -254,13 +250,11 @@ def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -
 
     In a package (`packaged`) no file hides another module: it is imported by the package's name.
     """
-    hint = f"choose another name, such as '{snake}_op'"
     # Also the function: the test file imports it, and pytest runs what is called `test...` there.
     if snake.startswith("test"):
         message = f"'{snake}' cannot name an op: pytest would collect it as a test"
-        raise ScaffoldError(
-            message, place, "choose a name that does not begin with 'test'"
-        )
+        hint = "choose a name that does not begin with 'test'"
+        raise ScaffoldError(message, place, hint)
     if packaged:
         return
     module = file.removesuffix(".py")
@@ -268,6 +262,7 @@ def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -
     hidden = "the installed" if module in INSTALLED else hidden
     if hidden:
         message = f"'{snake}' cannot name an op outside a package: {file} would hide {hidden} module"
+        hint = f"choose another name, such as '{snake}_op'"
         raise ScaffoldError(message, place, hint)
 
 

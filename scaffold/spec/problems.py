@@ -9,11 +9,11 @@ a TOML file or an option (`--grad`); it is slow, so it is called only for an err
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Protocol, TypeVar
 
-from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 KeyPath = tuple[str, ...]  # ("grad", "weight"); items of a list by their number
 Value = TypeVar("Value")
@@ -110,6 +110,11 @@ class Problems:
     def at_key(self, path: KeyPath, message: str, hint: str | None = None) -> None:
         """Report a problem with a key, at the key itself: it is unknown, say."""
         self._add(message, self._locate(path, key=True), hint)
+
+    def unknown_key(self, path: KeyPath, table: str, known: Collection[str]) -> None:
+        """Report a key of a table that is none of the `known` ones; the hint is the most similar one, or all of them."""
+        hint = did_you_mean(path[-1], known) or f"the keys: {', '.join(known)}"
+        self.at_key(path, f"unknown key '{path[-1]}' in {table}", hint)
 
     def _add(self, message: str, place: Location, hint: str | None) -> None:
         """Report a problem at a place; if that is an option, a key in the hint is written as one: `style = 'x'` -> `--style 'x'`."""

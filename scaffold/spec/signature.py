@@ -108,13 +108,14 @@ def read_traits(traits: Sequence[Trait], output: bool = False) -> Traits:
     """Return the traits of one tensor, the words after `;` in `x[N; int]`; raise for unknown and contradictory ones.
 
     An `output` cannot have traits about test values, such as `positive`. Domains are checked last: a dtype may follow them.
+    `const` is dropped for integers, which have no gradient anyway.
     """
     found = Traits()
     for trait in traits:
         found = _add_trait(found, trait, output)
     for trait in traits:
         _check_domain(found, trait)
-    return found
+    return found._replace(const=found.const and found.dtype in ("float", "complex"))
 
 
 def _add_trait(found: Traits, trait: Trait, output: bool) -> Traits:
@@ -291,11 +292,10 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
     if reader.imported is None:
         return Annotation(code)
     if '"' in code:
-        raise ScaffoldError(
-            "this type has both kinds of quotes, so it cannot be written as a string",
-            words.place,
-            "write: object",
+        message = (
+            "this type has both kinds of quotes, so it cannot be written as a string"
         )
+        raise ScaffoldError(message, words.place, "write: object")
     return Annotation(f'"{code}"', reader.imported)
 
 
@@ -398,9 +398,7 @@ def _tuple_fits(value: tuple[object, ...], items: list[ast.expr]) -> bool:
     """Return whether a tuple fits the types `items` in `tuple[...]`: one with `...` for all elements, or one for each."""
     if len(items) == 2 and _is_ellipsis(items[1]):
         return all(fits(item, items[0]) for item in value)
-    # With unequal lengths it does not fit; the test of these stands before that of the pairs.
-    pairs = zip(value, items, strict=False)
-    return len(value) == len(items) and all(fits(item, kind) for item, kind in pairs)
+    return len(value) == len(items) and all(map(fits, value, items))
 
 
 def _elements(node: ast.expr) -> list[ast.expr]:
@@ -477,8 +475,10 @@ class _TypeReader:
         match node:
             case ast.Constant(None):
                 return "None"
-            case ast.Name(name) if name in PLAIN or name == "tuple":
-                return name if name != "tuple" else "tuple[object, ...]"
+            case ast.Name("tuple"):
+                return "tuple[object, ...]"
+            case ast.Name(name) if name in PLAIN:
+                return name
             case ast.Name(name) if name in OF_TORCH:
                 return OF_TORCH[name]
             case ast.Attribute():
@@ -512,11 +512,8 @@ class _TypeReader:
         found = (".".join(parts[:-1]), parts[-1])
         # The same type may occur twice: `tuple[a.T, a.T]`.
         if self.imported not in (None, found):
-            raise self.fail(
-                node,
-                "is a second imported type: an input can have one",
-                "write: object",
-            )
+            reason = "is a second imported type: an input can have one"
+            raise self.fail(node, reason, "write: object")
         self.imported = found
         return parts[-1]
 
@@ -605,6 +602,7 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
         place = entries[0].name.place
         problems.append(ScaffoldError("an op needs a tensor", place, hint))
     raise_all(problems)
+    # False comes before True, and the order is kept otherwise.
     return tuple(sorted(inputs, key=is_variadic))
 
 
@@ -640,7 +638,8 @@ def dim_problems(
         # A size, 4, or `...` is no name to check.
         elif _is_word(name) and name not in DIMENSIONS:
             problem = check_name(name, word.place, "a dimension")
-            problems += [problem] if problem else []
+            if problem is not None:
+                problems.append(problem)
     return problems
 
 
@@ -651,17 +650,13 @@ def _named_twice(
 
     `others` are further entries to compare with: for outputs, the inputs.
     """
-    words = _dim_words(entries)
+    words, problems = _dim_words(entries), list[ScaffoldError]()
     known = {word.text for word in (*words, *_dim_words(others))}
-    return [
-        ScaffoldError(
-            f"'{word.text}' and '*{word.text}' have the same name",
-            word.place,
-            ANOTHER_NAME,
-        )
-        for word in words
-        if f"*{word.text}" in known
-    ]
+    for word in words:
+        if f"*{word.text}" in known:
+            message = f"'{word.text}' and '*{word.text}' have the same name"
+            problems.append(ScaffoldError(message, word.place, ANOTHER_NAME))
+    return problems
 
 
 def leading_problems(
@@ -707,7 +702,7 @@ def _input(entry: Entry) -> Input:
 def _tensor(entry: Entry) -> TensorInput:
     """Return the tensor input of an entry; raise for invalid dims, traits, or an optional `*tensors`.
 
-    A default makes it optional: it can only be None. `const` is dropped for integers, which have no gradient anyway.
+    A default makes it optional: it can only be None.
     """
     if entry.variadic and (entry.optional or entry.default):
         message = f"'*{entry.name.text}' cannot be optional"
@@ -721,7 +716,7 @@ def _tensor(entry: Entry) -> TensorInput:
         dtype=traits.dtype,
         bound=traits.bound,
         domain=traits.domain,
-        const=traits.const and traits.dtype in ("float", "complex"),
+        const=traits.const,
         optional=entry.optional or entry.default is not None,
         variadic=entry.variadic,
         keyword_only=entry.keyword_only,
@@ -740,9 +735,9 @@ def _attribute(entry: Entry) -> Attribute:
         raise ScaffoldError(message, name.place, hint)
     if entry.dims is not None or entry.traits:
         hint = "leave the type out" if typed else "the default of a tensor is None"
-        message = f"'{name.text}' has the shape of a tensor and "
-        message += (
-            "the type of an attribute" if typed else "the default of an attribute"
+        part = "type" if typed else "default"
+        message = (
+            f"'{name.text}' has the shape of a tensor and the {part} of an attribute"
         )
         raise ScaffoldError(message, name.place, hint)
     if entry.optional:
@@ -773,8 +768,7 @@ def _output(entry: Entry) -> Output:
         raise ScaffoldError("an output cannot be optional", entry.name.place)
     traits = read_traits(entry.traits, output=True)
     dims = None if entry.dims is None else read_dims(entry.dims)
-    const = traits.const and traits.dtype in ("float", "complex")
-    return Output(entry.name.text, dims, traits.dtype, const, entry.variadic)
+    return Output(entry.name.text, dims, traits.dtype, traits.const, entry.variadic)
 
 
 def _keyword_only(entries: Sequence[Entry]) -> list[Entry]:
@@ -796,7 +790,8 @@ def _name_problems(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
         if name.text in seen:
             message = f"'{name.text}' occurs twice"
             problem = ScaffoldError(message, name.place, ANOTHER_NAME)
-        problems += [problem] if problem else []
+        if problem is not None:
+            problems.append(problem)
         seen.add(name.text)
     return problems
 

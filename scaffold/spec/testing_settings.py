@@ -40,9 +40,8 @@ def read_testing(stated: Stated) -> Testing:
     value, problems = stated.value, stated.problems
     for key in value:
         if key not in KEYS:
-            hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
-            message = f"unknown key '{key}' in [tool.scaffold.testing]"
-            problems.at_key((stated.key, key), message, hint)
+            path = (stated.key, key)
+            problems.unknown_key(path, "[tool.scaffold.testing]", KEYS)
     return Testing(
         file=_file(stated) if "file" in value else None,
         devices=_devices(stated),

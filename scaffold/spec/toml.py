@@ -13,7 +13,7 @@ whose *parts* are `grad` and `x`; an *inline* table is `{ x = "..." }`; a *basic
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -96,12 +96,12 @@ def _formula(text: str) -> str:
 # and without line ends; a piece of a basic string: an escape, or one character.
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SCALAR = re.compile(r"[^,\]}\n#]*")
-_STRINGS = (
-    re.compile(r"'''(?:\r?\n)?(?P<text>(?:.|\n)*?'{0,2})'''(?!')"),
-    re.compile(r'"""(?:\r?\n)?(?P<text>(?:[^\\]|\\(?:.|\n))*?"{0,2})"""(?!")'),
-    re.compile(r"'(?P<text>[^'\n]*)'"),
-    re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"'),
-)
+_LONG_LITERAL = re.compile(r"'''(?:\r?\n)?(?P<text>(?:.|\n)*?'{0,2})'''(?!')")
+_LONG_BASIC = re.compile(r'"""(?:\r?\n)?(?P<text>(?:[^\\]|\\(?:.|\n))*?"{0,2})"""(?!")')
+_LITERAL = re.compile(r"'(?P<text>[^'\n]*)'")
+_BASIC = re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"')
+# Those of three quotes first: else `'''` would begin with the empty string `''`.
+_STRINGS = (_LONG_LITERAL, _LONG_BASIC, _LITERAL, _BASIC)
 _PIECE = re.compile(
     r"\\(?P<nothing>[ \t]*\n\s*)|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\?.", re.DOTALL
 )
@@ -348,12 +348,10 @@ class _Scanner:
         self.position = match.end()
         if match.re is _BARE:
             return match.group()
-        # In single quotes, _STRINGS[2], there are no escapes.
-        return match["text"] if match.re is _STRINGS[2] else _unescaped(match["text"])
+        return match["text"] if match.re is _LITERAL else _unescaped(match["text"])
 
     def string(self) -> re.Match[str] | None:
         """Return the match of a string at the position, in any of TOML's four forms; None if there is none."""
-        # Those of three quotes first: else `'''` would begin with the empty string `''`.
         for pattern in _STRINGS:
             match = pattern.match(self.text, self.position)
             if match:
@@ -369,41 +367,27 @@ class _Scanner:
         self.found[path] = (key, match.start("text") if match else self.position)
         if match is not None:
             self.position = match.end()
-            # The two kinds in double quotes: single ones know no escapes.
-            if match.re in (_STRINGS[1], _STRINGS[3]) and "\\" in match["text"]:
+            if match.re in (_LONG_BASIC, _BASIC) and "\\" in match["text"]:
                 self.escaping[match.start("text")] = match.end("text")
         elif self.take("["):
-            self.array(path)
+            self.items("]", lambda at: self.value((*path, str(at)), self.position))
         elif self.take("{"):
-            self.table(path)
+            self.items("}", lambda at: self.assignment(path, inline=True))
         else:
             scalar = _SCALAR.match(self.text, self.position)
             self.position += len(scalar.group().rstrip()) if scalar else 0
 
-    def array(self, path: KeyPath) -> None:
-        """Read the elements of an array, and note each under its number as key; stop at text that is no value."""
+    def items(self, closer: str, read: Callable[[int], None]) -> None:
+        """Read the items of an array or an inline table up to its closing bracket, each by `read`, which gets its number."""
         count = 0
         self.blank()
-        while not self.take("]") and self.position < len(self.text):
+        while not self.take(closer) and self.position < len(self.text):
             before = self.position
-            self.value((*path, str(count)), before)
+            read(count)
             self.blank()
             self.take(",")
             self.blank()
             count += 1
-            # Nothing was read: it is not TOML.
-            if self.position == before:
-                return
-
-    def table(self, path: KeyPath) -> None:
-        """Read the assignments of an inline table at the path `path`; stop at text other than an assignment."""
-        self.blank()
-        while not self.take("}") and self.position < len(self.text):
-            before = self.position
-            self.assignment(path, inline=True)
-            self.blank()
-            self.take(",")
-            self.blank()
             # Nothing was read: it is not TOML.
             if self.position == before:
                 return

@@ -48,6 +48,9 @@ DEFAULTS = {
     "preserve_format": "torch.preserve_format",
     "strided": "torch.strided",
 }
+LONGEST = (
+    16  # items of a list written one by one: a large number shall make no large text
+)
 EXAMPLE = "write: 'name(Tensor x, float eps=1e-6) -> Tensor'"
 
 
@@ -83,9 +86,10 @@ class _Reader(Cursor):
         optional = self.take("?")
         size = None
         if self.take("["):
-            # "" for `int[]`; of `int[2]` the number, which the next line skips.
-            size = "" if self.next.kind != "number" else self.next.text
-            self.position += self.next.kind == "number"
+            size = ""
+            if self.next.kind == "number":
+                size = self.next.text
+                self.position += 1
             if not self.take("]"):
                 raise ScaffoldError("expected ']'", self.next.place, EXAMPLE)
             if optional:
@@ -160,7 +164,7 @@ def _bracketed(
     """
     depth = 0
     for k in range(position, len(tokens)):
-        depth += (tokens[k].text == "(") - (tokens[k].text == ")")
+        depth += {"(": 1, ")": -1}.get(tokens[k].text, 0)
         if depth == 0:
             end = tokens[k]._replace(kind="end", text="", end=tokens[k].start)
             return [*tokens[position + 1 : k], end], list(tokens[k + 1 :])
@@ -190,7 +194,8 @@ def _arguments(
             problems.append(error)
             continue
         entries.append(entry._replace(keyword_only=keyword_only))
-        dirty += [entry.name.text] if kind.dirty else []
+        if kind.dirty:
+            dirty.append(entry.name.text)
     return tuple(entries), tuple(dirty)
 
 
@@ -241,11 +246,10 @@ def _annotation(kind: _Type) -> str:
         raise ScaffoldError(message, kind.name.place, hint)
     if kind.size is not None:
         count = int(kind.size) if kind.size.isdecimal() else 0
-        # int[1] means one or many; and a large number shall make no large text.
-        if not 2 <= count <= 16:
-            base = f"tuple[{base}, ...]"
-        else:
+        if 2 <= count <= LONGEST:
             base = f"tuple[{', '.join([base] * count)}]"
+        else:  # `int[1]` means one or many
+            base = f"tuple[{base}, ...]"
     return f"{base} | None" if kind.optional else base
 
 
@@ -260,7 +264,7 @@ def _default(stated: Words, kind: _Type) -> Words:
         text = f"({inner}{',' if inner and ',' not in inner else ''})"
     elif kind.size is not None and text != "None":
         count = int(kind.size) if kind.size.isdecimal() else 1  # "": any length
-        items = ", ".join([text] * min(count, 16))
+        items = ", ".join([text] * min(count, LONGEST))
         text = f"({items})" if count > 1 else f"({text},)"
     return Words(text, stated.place)
 
@@ -299,7 +303,7 @@ def _return(tokens: Sequence[Token]) -> tuple[_Type, Words | None]:
     reader = _Reader(tokens)
     kind = reader.type()
     if not kind.tensor or kind.optional:
-        message = f"a return of type '{kind.name.text}{'?' * kind.optional}'"
+        message = f"a return of type '{kind.name.text}{'?' if kind.optional else ''}'"
         hint = "an op returns tensors: Tensor, (Tensor, Tensor) or Tensor[]"
         raise ScaffoldError(f"{message} cannot be generated", kind.name.place, hint)
     name = reader.name("a name") if reader.next.kind == "name" else None

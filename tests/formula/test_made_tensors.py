@@ -37,6 +37,7 @@ KNOWN = {
         ("torch.arange(n)[:, None] - torch.arange(n)[None]", "", "int"),
         ("torch.arange(0, n, 2).float() / n", "", ""),
         ("torch.arange(0.0, n)", "", ""),
+        ("torch.arange(n / 2)", "", ""),
         ("torch.tensor(0)", "", "int"),
         ("torch.tensor([[0, -1], [n, 0]][0])", "", ""),
         ("torch.tensor([[0, -1], [1, 0]])", "", "int"),
