@@ -437,13 +437,17 @@ class BranchTaker(ast.NodeTransformer):
         """Return the statements of the branch taken, or the `if` if its test is not settled."""
         self.generic_visit(node)
         truth = truth_of(node.test, self.there, self.nones)
-        return node if truth is None else node.body if truth else node.orelse
+        if truth is None:
+            return node
+        return node.body if truth else node.orelse
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """Return the value of the branch taken, or the conditional if its test is not settled."""
         self.generic_visit(node)
         truth = truth_of(node.test, self.there, self.nones)
-        return node if truth is None else node.body if truth else node.orelse
+        if truth is None:
+            return node
+        return node.body if truth else node.orelse
 
 
 class _Folder(BranchTaker):

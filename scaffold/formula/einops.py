@@ -33,6 +33,9 @@ class Group(NamedTuple):
     joined: bool  # written in parentheses
 
 
+ELLIPSIS = Group([MORE], False)
+
+
 def with_patterns_written_out(
     module: ast.Module, kept: Collection[str] = ()
 ) -> ast.Module:
@@ -306,25 +309,21 @@ class _Moving:
         # `...` is any number of dims, so a dim behind it is counted from the last: -1, -2.
         count = len(self.axes)
         more = self.axes.index(MORE) if MORE in self.axes else count
-        several = [group.axes for group in right if group.joined and group.axes]
-        # A group with `...` begins at a known place from the front, and ends at one from the last.
-        ends = {
-            (
-                first if first <= more else first - count,
-                last if last < more else last - count,
-            )
-            for axes in several
-            for first in [self.axes.index(axes[0])]
-            for last in [first + len(axes) - 1]
-            # one axis needs no flatten, but `(...)` may be several dims
-            if last > first or first == more
-        }
+        last_of: dict[int, int] = {}  # the first dim of each group -> its last one
+        for axes in (group.axes for group in right if group.joined and group.axes):
+            first = self.axes.index(axes[0])
+            last = first + len(axes) - 1
+            # One axis needs no flatten, but `(...)` may be several dims.
+            if last > first or first == more:
+                # A group with `...` begins at a known place from the front, and ends at one from the last.
+                start = first if first <= more else first - count
+                last_of[start] = last if last < more else last - count
         # First the group that contains `...`: for all others both ends are counted from
         # the same side, so that flattening one does not shift another.
-        mixed = [pair for pair in ends if pair[0] >= 0 > pair[1]]
-        pairs = {pair[0]: pair for pair in ends if pair not in mixed}
-        for pair in (*mixed, *(pairs[at] for at in _safe_order([*pairs]))):
-            self._call("flatten", *pair)
+        mixed = [first for first, last in last_of.items() if first >= 0 > last]
+        others = _safe_order([first for first in last_of if first not in mixed])
+        for first in (*mixed, *others):
+            self._call("flatten", first, last_of[first])
         for at, group in reversed(_by_place(right)):
             if not group.axes:
                 self._call("unsqueeze", at)
@@ -333,11 +332,13 @@ class _Moving:
 
 def _by_place(groups: Sequence[Group]) -> list[tuple[int, Group]]:
     """Return the groups except `...`, each with the index of its dim, in the order of `_safe_order` for splitting."""
-    # A group stands under its index, as a name, so that `_indices` can place it.
-    names = [
-        MORE if group == ([MORE], False) else str(at) for at, group in enumerate(groups)
-    ]
-    found = {place: groups[int(name)] for name, place in _indices(names).items()}
+    count = len(groups)
+    more = groups.index(ELLIPSIS) if ELLIPSIS in groups else count
+    found = {
+        at if at < more else at - count: group
+        for at, group in enumerate(groups)
+        if at != more
+    }
     return [(at, found[at]) for at in _safe_order([*found])]
 
 

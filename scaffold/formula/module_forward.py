@@ -98,7 +98,7 @@ def member_class(
 
     For `nn.Linear(dim, 4 * dim)` its `self.weight` so has the sizes `4 * dim` and `dim`, in the words of the outer module.
     `around` is the `__init__` of the outer module, in which the call stands; the class gets its parameters instead. None
-    if the class is unknown, or if a name in the arguments could mean something else inside it.
+    if the class is unknown, if the arguments do not fit it, or if a name in them could mean something else inside it.
     """
     layer = _class_of(call, file)
     if layer is None or around is None:
@@ -197,9 +197,8 @@ def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     assert isinstance(returned, ast.Return) and returned.value is not None
     for at, made in enumerate(map(copy.deepcopy, call.args)):
         assert isinstance(made, ast.Call)
-        # The input of the first module is not new: `call`, an `nn.Sequential`, counts as a maker of no new tensor.
-        before = call.args[at - 1] if at else call
-        # In place or not is the same for a new tensor, which nothing else reads.
+        before = call.args[at - 1] if at else None
+        # In place or not is the same for a new tensor, which nothing else reads; the first module gets the user's own.
         if isinstance(before, ast.Call) and _makes_new(before):
             made.keywords = [word for word in made.keywords if word.arg != "inplace"]
         member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
@@ -1447,7 +1446,7 @@ class _Starts(ast.NodeVisitor):
             case callee if not filled and "_calculate_fan" not in ast.unparse(callee):
                 self.visit(callee)
             case _:
-                return
+                return  # its arguments are filled, or only their sizes are read
         for item in (*node.args, *node.keywords):
             self.visit(item)
 

@@ -100,6 +100,7 @@ def function_in(
     if layer is not None:
         chosen, definitions = layer.function, layer.beside(definitions)
     elif function is None and not functions:
+        # The function may be a method of a class.
         _refuse_method(role, role, module, text)
         return _whole_file(module, definitions, text)
     else:

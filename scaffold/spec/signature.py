@@ -92,8 +92,8 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
 
 def _dim(word: Words) -> Dim:
     """Return a dim as a name or a size, `"N"`, `"..."` or 4; raise for a size that is no integer, below 1, or too long for a tensor."""
-    # A name or `...`. What begins with a dot or a digit is meant as a size: `.5` is refused below.
-    if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
+    is_number = word.text[0] == "." or word.text[0].isdigit()
+    if not is_number or word.text == ANY_DIMS:
         return word.text
     if len(word.text) > LONGEST_SIZE:
         hint = "use a name, such as N, or a size that the tests can allocate"
