@@ -253,6 +253,7 @@ class Inliner:
         """
         sites = Sites(self, known, value, target, conditional)
         try:
+            # A copy: after a NotHere the value is needed as it was.
             found: ast.expr = sites.visit(copy.deepcopy(value))
         except NotHere:
             if conditional or not isinstance(value, ast.IfExp):

@@ -32,7 +32,7 @@ import ast
 import copy
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -782,26 +782,32 @@ class _Reader(ast.NodeTransformer):
             what = "calls itself" if name in self.running else "does not take 'self'"
             raise Refusal(node, f"'self.{name}' {what}", "write out what it computes")
         function = self.of.function(name, self.running)
-        node.func = load_of(function.name, node.func)
-        self.generic_visit(node)
-        own = {item.arg for item in parameters(method.args)}
-        for item in function.args.kwonlyargs:
-            # The method's own keyword-only parameters are given by the call itself.
-            if item.arg not in own:
-                value = self.named(item.arg, node)
-                node.keywords.append(ast.keyword(item.arg, value))
-        return node
+        return self.call_with(
+            node, function, method, lambda read: self.named(read, node)
+        )
 
     def call_of_member(self, node: ast.Call, name: str, below: _Converter) -> ast.expr:
         """Return a call of the inner module `name` as one of its forward's function, with the attributes it reads as arguments."""
-        function = below.function("forward", ())
+        function, method = below.function("forward", ()), below.methods["forward"]
+        return self.call_with(
+            node, function, method, lambda read: self.of_member(name, below, read, node)
+        )
+
+    def call_with(
+        self,
+        node: ast.Call,
+        function: ast.FunctionDef,
+        method: ast.FunctionDef,
+        value_of: Callable[[str], ast.expr],
+    ) -> ast.expr:
+        """Return a call of a method as one of its function, with an argument for each attribute it reads: `value_of` its name."""
         self.read_arguments(node)
         node.func = load_of(function.name, node.func)
-        own = {item.arg for item in parameters(below.methods["forward"].args)}
+        # The method's own keyword-only parameters are given by the call itself.
+        own = {item.arg for item in parameters(method.args)}
         for item in function.args.kwonlyargs:
             if item.arg not in own:
-                value = self.of_member(name, below, item.arg, node)
-                node.keywords.append(ast.keyword(item.arg, value))
+                node.keywords.append(ast.keyword(item.arg, value_of(item.arg)))
         return node
 
     def read_arguments(self, node: ast.Call) -> None:

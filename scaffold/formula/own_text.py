@@ -227,7 +227,7 @@ def _known(origin: Origin, names: Iterable[str]) -> dict[str, str]:
 
 def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
     """Yield the import statements of the file, as text, that bind the `known` names: `import torch.nn as nn`."""
-    for item in imported(origin.module) if known else ():
+    for item in imported(origin.module):
         if item.name in known:
             module, name, alias = item.binding
             renamed = f" as {alias}" if alias else ""
