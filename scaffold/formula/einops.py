@@ -218,11 +218,9 @@ class _Moving:
         `x.unflatten(0, (2, -1))`; a dim of no axis, written `1` or `()`, is squeezed.
         """
         for at, group in _by_place(left):
-            if (
-                MORE in group.axes
-                # One size may be missing: `unflatten` computes it, for -1.
-                or sum(axis not in self.sizes for axis in group.axes) > 1
-            ):
+            unsized = [axis for axis in group.axes if axis not in self.sizes]
+            # One size may be missing: `unflatten` computes it, for -1.
+            if MORE in group.axes or len(unsized) > 1:
                 return False
             if not group.axes:
                 self._call("squeeze", at)

@@ -612,11 +612,12 @@ class _Converter:
     ) -> dict[str, ast.expr]:
         """Return numbers the function can compute itself: `{"scale": dim ** -0.5}`, with `weight.shape[0]` for `dim`.
 
-        Other arguments of `__init__` in such an expression (`added`) become parameters, in place of the number in `read` (names -> nodes).
+        Other arguments of `__init__` in such an expression (`added`) become parameters, in place of the number in `read` (names ->
+        nodes). If one of them cannot be a parameter, the number itself stays one.
         """
-        init = self.init
-        given = {item.arg: item for item in parameters(init.args)} if init else {}
-        values = defaults(init.args) if init else {}
+        given = parameters(self.init.args) if self.init else []
+        annotations = {item.arg: item.annotation for item in given}
+        values = defaults(self.init.args) if self.init else {}
         known = {name: self.known(name) for name in read}
         sizes = dict[str, ast.expr]()
         for name, item in known.items():
@@ -640,12 +641,11 @@ class _Converter:
             added = [one for one in unknown if one not in known]
             divided = _is_divided(value, {*added} - values.keys())
             if divided or unfit & {*added} or not all(map(self.keeps, unknown)):
-                continue  # the number is a parameter itself
+                continue
             found[name] = _Filling(filled).visit(copy.deepcopy(value))
             node = read.pop(name)
             for one in added:
-                # `dim` of `config.dim` is no parameter of `__init__`.
-                kind = given[one].annotation if one in given else None
+                kind = annotations.get(one)  # none for `dim` of `config.dim`
                 number = None if kind or one in values else ast.Name(NUMBER, ast.Load())
                 self.arguments[one] = Attribute(kind or number, values.get(one))
                 read.setdefault(one, node)
@@ -1040,6 +1040,7 @@ def _attributes_and_relations(
             found[name] = facts._replace(
                 optional=optional, annotation=facts.annotation or known.annotation
             )
+    # Every nn.Module has it.
     found.setdefault("training", Attribute(ast.Name("bool", ast.Load())))
     # Each annotation has given its relations by now (`_Sizes.annotation`).
     return found, sizes.relations
@@ -1240,7 +1241,9 @@ class _Sizes:
             name: one for name, (one, *more) in self.values.items() if not more
         }
         found: ast.expr = value
-        for _ in range(DEEPEST):  # a value may read another attribute
+        for _ in range(
+            DEEPEST
+        ):  # a value may read other attributes, but not without end
             found = filling.visit(copy.deepcopy(found))
         inside = [node for node in ast.walk(found) if isinstance(node, ast.Attribute)]
         settings = {node.attr for node in inside}  # `dim` of `config.dim`
@@ -1349,10 +1352,10 @@ def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, st
     reader.run("__init__")
     found |= {name: _only(texts) for name, texts in reader.made.items()}
     for touched in reader.touched:  # these parameters may be refilled
-        start = f"{touched}_" if touched else ""  # `up` touches `up_weight`, "" all
-        names = [name for name in found if name == touched or name.startswith(start)]
+        prefix = f"{touched}_" if touched else ""  # `up` touches `up_weight`, "" all
+        names = [name for name in found if name == touched or name.startswith(prefix)]
         found |= dict.fromkeys(names, OTHERWISE)
-    # Last: a fill goes before whatever else touched the parameter.
+    # Last: a fill counts more than other uses of the parameter.
     found |= {name: _only(texts) for name, texts in reader.filled.items()}
     return {name: start for name, start in found.items() if start}
 

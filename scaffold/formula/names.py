@@ -61,7 +61,8 @@ def _bound(body: Iterable[ast.AST], *, functions: bool) -> Iterator[str]:
         if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
             yield item.id
         elif isinstance(item, ast.FunctionDef):
-            yield from (item.name,) if functions else ()
+            if functions:
+                yield item.name
         # `f = lambda t: t * 2` defines a function too.
         elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda):
             yield from _bound(item.targets if functions else (), functions=functions)

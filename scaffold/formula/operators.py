@@ -105,7 +105,7 @@ class _Visitor(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Check a dotted name from its root; of an attribute of another expression, `f(x).T`, check the attributes alone."""
         if not isinstance(node.ctx, ast.Load):
-            return  # a bad target, as above
+            return  # bad targets are reported elsewhere
         names, value = [node.attr], node.value
         while isinstance(value, ast.Attribute):
             names.append(value.attr)
@@ -494,9 +494,8 @@ def made_of(call: ast.Call) -> ast.Attribute | None:
     # `nn.Softmax(-1)`: the one positional argument whose meaning is known.
     if call.args and (len(call.args) > 1 or name not in OF_DIM):
         return None
-    library, _, function = (_function_of(name) or "").partition(".")
-    module = ast.Name(library, ast.Load())
-    return ast.Attribute(module, function, ast.Load()) if function else None
+    function = (_function_of(name) or "").removeprefix("F.")  # each has one in F
+    return ast.Attribute(ast.Name("F", ast.Load()), function, ast.Load())
 
 
 class _Functions(ast.NodeTransformer):

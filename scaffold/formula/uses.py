@@ -165,11 +165,12 @@ def _free(statement: Statement, known: frozenset[str]) -> list[Read]:
 
     `known` are the names surely assigned above it.
     """
-    own: Iterable[Node] = expressions(statement)
+    read_here: Iterable[Node] = expressions(statement)
     branches: tuple[Lines, ...] = ()
     if isinstance(statement, If):
-        own, branches = (statement.test,), (statement.body, statement.orelse)
-    found = [read for node in own for read in reads(node) if read.name not in known]
+        read_here, branches = (statement.test,), (statement.body, statement.orelse)
+    several = (read for node in read_here for read in reads(node))
+    found = [read for read in several if read.name not in known]
     for branch in branches:
         inner = known
         for item in branch:

@@ -128,6 +128,7 @@ def _add_trait(found: Traits, trait: Trait, output: bool) -> Traits:
         raise ScaffoldError(f"'{word}' takes no argument", trait.argument.place)
     if word == "index":
         return _index(found, trait, output)
+    # Loops, so that the type checker knows which words these are.
     for name in DTYPES:
         if word == name:
             return _once(found, trait, "dtype")._replace(dtype=name)

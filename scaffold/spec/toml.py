@@ -432,6 +432,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line, column = (int(found[1]), int(found[2])) if found else _end(text)
+        written = text.split("\n")[line - 1] if found else ""
         message = str(error).split(" (at ")[0]
         if isinstance(error, RecursionError):
             message = "it is nested too deeply"
@@ -439,10 +440,9 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
 
         if place := long_number(text, error):
             message = "a number has thousands of digits"
-            # `found` None: a hint would quote the line of thousands of digits.
-            found, line, column = None, place[0] + 1, place[1] + 1
+            line, column = place[0] + 1, place[1] + 1
+            written = ""  # a hint would quote all the digits
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
-        written = text.split("\n")[line - 1] if found else ""
         shown = written.strip()[:LONG]
         hint = _quoted(written) or (f"fix this line: {shown}" if shown else None)
         raise ScaffoldError(message, Location(path, line, column), hint) from None
