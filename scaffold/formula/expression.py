@@ -50,6 +50,8 @@ class Source(Protocol):
         """Return the source of a literal."""
 
 
+# Operators that may have an optional operand: without it the other one is left, but `x / bias` has no meaning.
+WITH_OPTIONAL = ("+", "-", "*")
 LARGEST = int(sys.float_info.max)
 NO_DICT = "use names: weight_a = ..., or if and elif for modes"
 ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
@@ -272,10 +274,8 @@ class ExpressionParser:
         operator = BINARY[type(item.op)]
         left = self.absent_operand(item.left, present)
         right = self.absent_operand(item.right, present)
-        # `x / bias` without the bias has no one meaning; of a sum, a difference or a product x is left.
-        leaves_other = operator in ("+", "-", "*")
         name = left or right
-        if name is None or (left and right) or not leaves_other:
+        if name is None or (left and right) or operator not in WITH_OPTIONAL:
             args = (self.parse(item.left, present), self.parse(item.right, present))
             return self.graph.node("binary", operator, args)
         there = present | {name}

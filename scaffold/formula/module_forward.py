@@ -1272,23 +1272,26 @@ class _Sizes:
         """
         match node:
             case ast.Name(name):
-                # Assigned again further down, the name has another value at the end. A parameter is assigned in no line.
+                # Assigned again further down, the name has another value at the end. A parameter is assigned before all.
                 return "" if self.last.get(name, (0, 0)) > _place(node) else name
             case ast.Attribute(ast.Name("self"), name):
                 values = self.values.get(name, [])
                 if len(values) != 1:  # never set, or set to several values
                     return ""
-                # `self.hidden = 4 * dim` gives the name `hidden`, unless a parameter or a local has it already.
-                plain = isinstance(values[0], ast.Name) or name in self.names
-                return self._size_name(values[0]) if plain else name
+                # After `self.hidden = 4 * dim` it is `hidden`, unless a parameter or a local has the name already.
+                has_own_name = isinstance(values[0], ast.Name)  # `self.hidden = dim`
+                if has_own_name or name in self.names:
+                    return self._size_name(values[0])
+                return name
             case ast.Attribute(ast.Name(config), name) if config in self.names:
                 return "" if name in self.names or config in self.last else name
             case ast.Constant(int(value)):
                 return str(value)
             case ast.Call(ast.Name("int"), [ast.BinOp(op=ast.Mult()) as product]):
-                # The relation is taken back: `ratio` may be no integer in `int(dim * ratio)`.
-                relations = dict(self.relations)
-                called, self.relations = self._size_name(product), relations
+                before = dict(self.relations)
+                called = self._size_name(product)
+                # Without its relation: `ratio` may be no integer in `int(dim * ratio)`.
+                self.relations = before
                 return called
             case ast.BinOp(left, operator, right) if type(operator) in WORDS:
                 if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
@@ -1422,6 +1425,7 @@ class _Starts(ast.NodeVisitor):
         """Note the initialization of the parameters a statement creates, by the tensor in `nn.Parameter(...)`."""
         for name, value in _values(node):
             inside = (x for x in ast.walk(node) if isinstance(x, ast.IfExp))
+            # `nn.Parameter(torch.ones(n)) if bias else None`
             choices = (choice.test for choice in inside if is_none(choice.orelse))
             # Created in both branches of a test, it exists whatever the test gives.
             under = () if name in self.made else (*self.tests, *choices)

@@ -22,7 +22,7 @@ from scaffold.formula.definite_assignment import Unassigned, unassigned
 from scaffold.formula.definitions import RESERVED, parameters
 from scaffold.formula.desugar import plain, with_modes_closed, with_one_return
 from scaffold.formula.emit import shown
-from scaffold.formula.expression import ELSEWHERE, NO_DICT
+from scaffold.formula.expression import ELSEWHERE, NO_DICT, WITH_OPTIONAL
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -308,11 +308,9 @@ class StatementParser:
         self.expressions.parse(item.target, present)  # it is read first
         target = self._target(item.target)
         name = self.expressions.absent_operand(item.value, present)
-        # `y /= bias` without the bias has no one meaning, as in `x / bias`.
-        if name is None or operator not in ("+", "-", "*"):
-            return Assign(
-                target, self.expressions.parse(item.value, present), operator, above
-            )
+        if name is None or operator not in WITH_OPTIONAL:
+            value = self.expressions.parse(item.value, present)
+            return Assign(target, value, operator, above)
         value = self.expressions.parse(item.value, present | {name})
         given = Assign(target, value, operator)
         return If(is_present(self.graph, name), (given,), (), above)
