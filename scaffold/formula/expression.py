@@ -50,7 +50,7 @@ class Source(Protocol):
         """Return the source of a literal."""
 
 
-# Operators that may have an optional operand: without it the other one is left, but `x / bias` has no meaning.
+# Operators that may have an optional operand: without it the other one is left. `x / bias` is no such case.
 WITH_OPTIONAL = ("+", "-", "*")
 LARGEST = int(sys.float_info.max)
 NO_DICT = "use names: weight_a = ..., or if and elif for modes"

@@ -134,8 +134,8 @@ class Inliner:
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, *without_empty(item)]
-            # The test of a `while` runs in each round, so no lines above the loop can stand for a call in it; the context of a
-            # `with` calls no function of the user's.
+            # The test of a `while` runs in each round, so no lines above the loop can stand for a call in it.
+            # The context of a `with` calls no function of the user's.
             case ast.While() | ast.With():
                 item.body = self.block(item.body, dict(known))
                 return [item]

@@ -198,7 +198,7 @@ def _sequential(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     for at, made in enumerate(map(copy.deepcopy, call.args)):
         assert isinstance(made, ast.Call)
         before = call.args[at - 1] if at else None
-        # In place or not is the same for a new tensor, which nothing else reads; the first module gets the user's own.
+        # In place or not is the same for a new tensor, which nothing else reads; the first gets the user's own.
         if isinstance(before, ast.Call) and _makes_new(before):
             made.keywords = [word for word in made.keywords if word.arg != "inplace"]
         member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
@@ -1296,19 +1296,24 @@ class _Sizes:
             case ast.BinOp(left, operator, right) if type(operator) in WORDS:
                 if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
                     left, right = right, left
-                one, two = self._size_name(left), self._size_name(right)
-                # `n // n` is 1, `n // 1` is n: no name of their own.
-                if isinstance(operator, ast.FloorDiv) and one and two in (one, "1"):
-                    return one if two == "1" else "1"
-                called = f"{one}_{WORDS[type(operator)]}{two}"
-                # `8_dim` is no name; and `a_b_c` is the name of `(a * b) * c`, not of `a * (b * c)`.
-                known = one.isidentifier() and two and not isinstance(right, ast.BinOp)
-                if not known or called in self.names:
-                    return ""
-                text = f" {BINARY[type(operator)]} ".join([one, two])
-                self.relations[called] = text
-                return called
+                return self._composed_name(left, type(operator), right)
         return ""
+
+    def _composed_name(
+        self, left: ast.expr, operator: type[ast.operator], right: ast.expr
+    ) -> str:
+        """Return the name of an operation on two sizes, `dim_4` for `dim * 4`, and record the relation; "" as `_size_name` does."""
+        one, two = self._size_name(left), self._size_name(right)
+        # `n // n` is 1, `n // 1` is n: no name of their own.
+        if operator is ast.FloorDiv and one and two in (one, "1"):
+            return one if two == "1" else "1"
+        called = f"{one}_{WORDS[operator]}{two}"
+        # `8_dim` is no name; and `a_b_c` is the name of `(a * b) * c`, not of `a * (b * c)`.
+        known = one.isidentifier() and two and not isinstance(right, ast.BinOp)
+        if not known or called in self.names:
+            return ""
+        self.relations[called] = f"{one} {BINARY[operator]} {two}"
+        return called
 
 
 def _rebound(

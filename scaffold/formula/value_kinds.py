@@ -208,8 +208,8 @@ class ValueKinds:
         numbers_after_body, self.maybe_numbers = self.maybe_numbers, numbers
         self.after(item.orelse)
         self.maybe_numbers |= numbers_after_body
-        # A name that one branch alone assigns is read only where that ran: it has the kind from there. (`x = 2.0` in a
-        # branch, with an input `x`, is `new_x = x` above the `if` for all passes behind `forward.body`.)
+        # A name that one branch alone assigns is read only where that ran: it has the kind from there.
+        # (`x = 2.0` in a branch, with an input `x`, is `new_x = x` above the `if` behind `forward.body`.)
         self.names = after_body | self.names
         for name, kind in self.names.items():
             if kind == "scalar":  # then the kind after the body decides
