@@ -312,9 +312,11 @@ class Printer:
         operand = value.value
         if operand.kind != "real" or not self.ends_in_zeros(operand):
             return False
-        rule = isinstance(operand, Apply) and self.table.rule(operand.primitive)
-        never_negative = rule and rule.facts.sign == "nonnegative"
-        return value.fold == "sum" or value.fold == "max" and bool(never_negative)
+        if value.fold == "sum":
+            return True
+        if value.fold != "max" or not isinstance(operand, Apply):
+            return False
+        return self.table.rule(operand.primitive).facts.sign == "nonnegative"
 
     def ends_in_zeros(self, value: Value, rows: bool = False) -> bool:
         """Return whether a value is surely 0 past the end of a row or, with `rows`, past the last row.

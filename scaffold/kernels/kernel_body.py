@@ -152,7 +152,7 @@ class KernelBody:
         """Return the sizes of leading dims among the kernel's parameters: those needed to find the row of an input without some dims."""
         repeats = [load.repeat for load in self.program.loads if load.repeat]
         # `every` is needed only if rows begin again; the sizes of `within` are among `times`.
-        every = [y for x in repeats for y in (*x.times, *(x.every * x.again))]
+        every = [y for x in repeats for y in x.times + (x.every if x.again else ())]
         # A size declared as a number, 4, is written into the kernel.
         return [size for size in dict.fromkeys(every) if size.isidentifier()]
 
@@ -280,7 +280,7 @@ class KernelBody:
         begin, line = self._begin(load.source), self._loaded(load)
         several = len(self.loads(load.source)) > 1 or load.name in self.gathered
         # A line of the file has 88 columns: 4 are indentation, 8 in the loop over rows of a sum.
-        long = len(line) > LONGEST + 4 - 4 * self.summed
+        long = len(line) > (LONGEST if self.summed else LONGEST + 4)
         row = load.space.is_row and not load.single
         if row and (long or several) and begin not in self.begun:
             yield f"{begin} = {self._start(load)}"
@@ -402,10 +402,10 @@ def _flags(program: RowProgram) -> dict[str, str]:
     Names keep their case if they differ only by it.
     """
     names = [item.name for item in program.results]
-    # Also False of a single result, which has no flag.
-    apart = len({name.upper() for name in names}) == len(names) > 1
-    flags = {name: f"NEEDS_{name.upper() if apart else name}" for name in names}
-    return flags if len(names) > 1 else {}
+    if len(names) == 1:
+        return {}
+    distinct = len({name.upper() for name in names}) == len(names)
+    return {name: f"NEEDS_{name.upper() if distinct else name}" for name in names}
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

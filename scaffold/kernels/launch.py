@@ -39,8 +39,7 @@ class Kernel:
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
         self.parts = part.of if part else 1
-        # Times a bool: of rows of one part there is nothing to divide by.
-        self.last = f"{self.first}.shape[-1]" + f" // {self.parts}" * (self.parts > 1)
+        self.last = _last_size(self.first, self.parts)
         self.computed, self.floats = self._computed(), body.floats
         sources = [x.source for x in self.results if not self._is_there(x.source)]
         # Without "", the source of a result that is no gradient: of an output, or a saved number.
@@ -183,9 +182,9 @@ class Kernel:
         elif self.direction == "forward" and not item.saved:
             return self._output(item, shape)
         elif item.summed:
-            columns = item.space.has_columns
-            shape = f"({own.programs},{f' {self.width}' * columns})"
             # As it is summed over dim 0 all the same (`_result`), an unwanted one keeps its dims.
+            columns = f" {self.width}" if item.space.has_columns else ""
+            shape = f"({own.programs},{columns})"
             none = "(0, 0)" if columns else "(0,)"
         elif self._is_there(source) and item.repeat is None:
             shape = f"{source}.shape"
@@ -270,6 +269,11 @@ def _comments(program: RowProgram, lines: list[str]) -> list[str]:
     return [f"# {x} stands for {text.replace('math.', '')}" for x, text in read]
 
 
+def _last_size(first: str, parts: int) -> str:
+    """Return the expression of the size of a row of the tensor `first`, or of each of its parts: `x.shape[-1] // 2`."""
+    return f"{first}.shape[-1]" + (f" // {parts}" if parts > 1 else "")
+
+
 def declared_shape(
     given: tuple[Dim, ...], first: str, lead: list[str], parts: int
 ) -> str:
@@ -277,7 +281,7 @@ def declared_shape(
 
     `given`: the dims; `first`: the tensor to read sizes from; `lead`: its leading dims; `parts`: the number of parts of its rows.
     """
-    width = f"{first}.shape[-1]" + (f" // {parts}" if parts > 1 else "")
+    width = _last_size(first, parts)
     # Counted from the end, as `*rows` before them may be any number of dims.
     places = {dim: at - len(lead) - 1 for at, dim in enumerate(lead)}
     known = {dim: f"{first}.shape[{at}]" for dim, at in places.items()} | {ONE: ONE}

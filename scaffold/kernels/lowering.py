@@ -245,11 +245,10 @@ class Lowering:
         # Fewer values than arguments: one of these is a `Word`, which the text would lack.
         if not isinstance(value, Apply) or len(args) < len(value.args) or "" in args:
             return ""
-        sign = self.sign(value)
         text = f"{self.table.rule(value.primitive).spelled.name}({', '.join(args)})"
-        if sign:
-            # `-(x)` of one operand, `(x) - (y)` of two.
-            text = sign.join([""] * (len(args) == 1) + [f"({x})" for x in args])
+        if sign := self.sign(value):
+            operands = [f"({x})" for x in args]
+            text = sign.join(operands) if len(args) > 1 else sign + operands[0]
         return ast.unparse(ast.parse(text))
 
     def selected(self, value: Value) -> Value:
@@ -311,9 +310,7 @@ class Lowering:
         owner, index = node.args
         space = self.shapes.spaces.get(owner.args[0].label) if owner.args else None
         last = owner.label == "shape" and evaluated(index) == -1
-        if not last or space is None or space.width != self.shapes.width:
-            raise UnsupportedError("a kernel knows only the size of a row")
-        return Node("name", self.shapes.width)
+        return self._size(shapes.NamedSize(space.width) if last and space else None)
 
     def _size(self, dim: shapes.Dim | None) -> Node:
         """Return the name of the row's size if a dim has it; UnsupportedError if it is another or None (not known)."""

@@ -45,8 +45,8 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
         numbers = (x for x in ("0.0", "1.0") if _agree(spec, names, {name: x}))
         found[name] = next(numbers, "")
         if not found[name]:
-            hint = "is optional, and neither 0 nor 1 can replace it"
-            raise UnsupportedError(f"'{name}' {hint}")
+            reason = "is optional, and neither 0 nor 1 can replace it"
+            raise UnsupportedError(f"'{name}' {reason}")
     for absent in product((False, True), repeat=len(names)):
         gone = (name for name, it in zip(names, absent, strict=True) if it)
         given = {name: found[name] for name in gone}

@@ -140,7 +140,7 @@ class Taken:
         if "dim" not in bound or evaluated(bound["dim"]) != -1:
             raise UnsupportedError(f"{word} along a dim other than the last")
         for at, name in enumerate(names):
-            self.parts[name] = (row, Part(at, len(names)))
+            self.parts[name] = (row, Part(at, of))
         self.removed += emit_lines((item,))
         return True
 
@@ -158,7 +158,7 @@ class Taken:
     def _half(self, node: Node, row: str, start: Node, end: Node) -> Node | None:
         """Return the name for `x[..., :half]` or `x[..., half:]` with `half` written `x.shape[-1] // 2`; None for other bounds."""
         # Which half: only the second one has no end, `x[..., half:]`.
-        at = int(end.kind == "absent")
+        at = 1 if end.kind == "absent" else 0
         bound, other = (start, end) if at else (end, start)
         middle = (f"{row}.shape[-1] // 2", f"{row}.size(-1) // 2")
         # The bound at the end of the row itself is left out, or the 0 in `x[..., 0:half]`.
@@ -282,11 +282,11 @@ def _outputs(
     parts: Parts = {}
     ends: list[Node] = []
     for output, node in zip(spec.outputs, several, strict=True):
-        pieces = _joined(node)
-        interleaved = not pieces and bool(pieces := _stacked(node))
+        joined = _joined(node)
+        pieces = joined or _stacked(node)
         if not pieces:
             return {}, result
-        of = len(pieces)
+        of, interleaved = len(pieces), not joined
         for at, piece in enumerate(pieces):
             # `y_first` and `y_second` if the parts are called `first` and `second`, else `y_1` and `y_2`.
             word = HALVES[at] if of == 2 and taken.issuperset(HALVES) else at + 1

@@ -250,8 +250,7 @@ def _dtypes(op: Op, spec: OpSpec, known: Mapping[str, Op]) -> tuple[str, ...]:
 
 def _refuse_names(spec: OpSpec) -> None:
     """Raise UnsupportedError if the op uses a name the kernel's file needs itself and cannot change, like `tl` or `x_ptr`."""
-    tensors = {item.name for item in spec.tensors}
-    tensors |= {item.name for item in spec.outputs}
+    tensors = {x.name for x in spec.tensors} | {x.name for x in spec.outputs}
     made = {f"{name}{affix}" for name in tensors for affix in AFFIXES}
     taken = sorted(_names(spec) & (FIXED | made | {f"{spec.name}_forward"}))
     if taken:
@@ -391,7 +390,7 @@ def _shapes(spec: OpSpec) -> Shapes:
         many = Space(rows=True)
         spaces = {k: NUMBER if x in SCALARS else many for k, x in dims.items()}
         return Shapes(spaces, longest, "", names)
-    lead, width = longest[:-1], str(longest[-1:][0]) if longest else ""
+    lead, width = longest[:-1], str(longest[-1]) if longest else ""
     if not lead or is_leading(width) or not width.isidentifier():
         raise UnsupportedError("no input has rows of a named size")
     if width in lead or len({*lead}) < len(lead):
@@ -425,12 +424,13 @@ def _space(
     if len(rest) == len(lead) and there and named and not is_leading(dims[-1]):
         first, last = there[0], there[-1] + 1
         gap = [at for at in range(first, last) if at not in there]
+        # The input has the leading dims from `first` to `end`, and those behind the gap, from `begin` on.
         end, begin = (gap[0], gap[-1] + 1) if gap else (last, last)
         sizes = tuple(map(str, lead))
         # One gap at most; and with one, the input has the last leading dim too.
-        whole = len(gap) == begin - end and (not gap or last == len(lead))
+        fits = len(gap) == begin - end and (not gap or last == len(lead))
         # Rows are counted by the sizes behind those that the input has, and `*rows` is no size.
-        if whole and ROWS not in sizes[end:]:
+        if fits and ROWS not in sizes[end:]:
             every, within = sizes[first:end], sizes[begin:last]
             repeat = Repeat(every, sizes[end:], first > 0, within)
             return Space(True, str(dims[-1])), repeat
@@ -474,11 +474,10 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
         _refuse_unread(program, total)
     kept = {item.name for item in forward.results if item.saved}
     product = backward.factored if backward else ""
-    lines = _formula(derivation, spec, total), _gradient(
-        derivation, spec, kept, product
-    )
-    columns = any(space.is_row for space in spaces.values())
-    return Pair(forward, backward, saved, shapes, *lines, own, total, columns)
+    formula = _formula(derivation, spec, total)
+    gradient = _gradient(derivation, spec, kept, product)
+    pair = Pair(forward, backward, saved, shapes, formula, gradient, own, total)
+    return pair._replace(columns=any(space.is_row for space in spaces.values()))
 
 
 def _formula(
@@ -563,8 +562,7 @@ def _reserved(spec: OpSpec, own: Own) -> frozenset[str]:
 
     Outputs are left out, as the line of an output has its name.
     """
-    given = (*AFFIXES, *LOCAL)
-    made = {f"{item.name}{affix}" for item in spec.inputs for affix in given}
+    made = {f"{item.name}{affix}" for item in spec.inputs for affix in AFFIXES + LOCAL}
     return FIXED | {*own} | _names(spec) - {x.name for x in spec.outputs} | made
 
 

@@ -29,9 +29,8 @@ def with_statistics(
     """
     common = dict(_common(forward, backward))
     loads = [Load(x, x, y.space, "real", saved=y) for x, y in common.items()]
-    rest = [line for line in backward.lines if line.name not in common]
-    backward = backward._replace(loads=(*backward.loads, *loads), lines=(*rest,))
-    backward = pruned(backward)
+    rest = tuple(line for line in backward.lines if line.name not in common)
+    backward = pruned(backward._replace(loads=(*backward.loads, *loads), lines=rest))
     saved = (
         Result(x.name, ((None, Name(x.name, x.space)),), Space(rows=True), saved=True)
         for x in backward.loads

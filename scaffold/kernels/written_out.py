@@ -330,14 +330,16 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
             # A sum, divided: its mean.
             if found is not None and found[1].over is None:
                 return found[0], Total(emit(other))
-        for at, (one, other) in enumerate((node.args, node.args[::-1])):
-            # Not `2 / x.sum()`; and a factor must be a number, the same for all losses.
-            if at and node.label == "/" or other.names() & tensors:
+        # `x.sum() / 2` or `2 * x.sum()`, but not `2 / x.sum()`.
+        for at in (0, 1) if node.label == "*" else (0,):
+            operands = [*node.args]
+            # The other operand must be a number, the same for all losses.
+            if operands[1 - at].names() & tensors:
                 continue
-            found = _reduced(spec, graph, one)
+            found = _reduced(spec, graph, operands[at])
             if found is not None:
-                pair = (found[0], other) if not at else (other, found[0])
-                return graph.node("binary", node.label, pair), found[1]
+                operands[at], total = found
+                return graph.node("binary", node.label, (*operands,)), total
         return None
     if node.kind != "call":
         return None

@@ -134,7 +134,7 @@ def is_several_tensors(word: str) -> bool:
 @cache
 def is_tuple(word: str) -> bool:
     """Return whether a call always returns a tuple of a requested number of tensors: `chunk`, `unbind`."""
-    return _always(word, lambda facts: "".join(facts.results).startswith("*"))
+    return _always(word, lambda f: any(name.startswith("*") for name in f.results))
 
 
 @cache
@@ -151,7 +151,8 @@ def by_shape(word: str, creates: bool) -> str:
     With it only a shape is saved for a backward, and no tensor. `creates` chooses functions that create a tensor, else the others;
     "" if there is none.
     """
-    known = reversed(facts_of_call(word))  # `functions.toml` has priority
+    # Those of `functions.toml` first: `reshape_as` is a reshape there, and in the table a spelling of `view_as`.
+    known = reversed(facts_of_call(word))
     several = (item for item in known if ("creates" in item.flags) == creates)
     return next((item.by_shape for item in several if item.by_shape), "")
 
@@ -294,6 +295,7 @@ def changes_in_place(word: str) -> bool:
     """Return whether an in-place method of this name, if any, changes elements: `exp_`, `copy_`."""
     if not is_in_place(word):
         return False
+    # Only `functions.toml` knows `copy_` and `normal_`: they have no form without the `_`.
     # `x.squeeze_()` only gives the same elements another shape: the result of `squeeze` is a view, not fresh.
     return word in functions() or any(
         facts.memory == "fresh" and facts.is_one_tensor

@@ -86,40 +86,41 @@ def _slots(
         at: positional[min(at, len(positional) - 1)] for at in range(count)
     }
     given |= {word: by_name[word] for word in keywords}
-    named = {item.name for item in given.values()}
-    if any(not i.keyword and not i.starred and i.name not in named for i in own):
-        return None  # one without a default is missing
+    # One without a default is missing.
+    if any(not (x.keyword or x.starred or x in given.values()) for x in own):
+        return None
     samples = _samples(table.section(primitive))
     takes = _kinds(table.facts(primitive), samples)
     when = table.section(primitive).get("when", "")
     types = _types(own, samples)
     found: dict[Argument, Slot] = {}
     for argument, item in given.items():
-        kind = types.get(item.name, "")
+        python_type = types.get(item.name, "")
         if item.starred and list(given.values()).count(item) > 1:  # x.view(n, -1)
             # The first sample gives `*shape` as one tuple, `tuple[int, ...]`; of several arguments each is an int.
-            kind = kind.removeprefix("tuple[").partition(",")[0]
+            python_type = python_type.removeprefix("tuple[").partition(",")[0]
         # `whole(target) or ...`: the rule takes positions, or in another way a tensor of floats.
         soft = f"whole({item.name}) or" in when
-        found[argument] = Slot(item.name, takes.get(item.name, "value"), kind, soft)
+        kind = takes.get(item.name, "value")
+        found[argument] = Slot(item.name, kind, python_type, soft)
     return found
 
 
 def _kinds(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
     """Return what each parameter takes, by the facts and by samples; those that take a Python value are left out.
 
-    A parameter that is a number in all samples (`never`) takes a Python value; one that is so in the first sample alone, either.
+    A parameter that is no tensor in any sample takes a Python value; one that is a number in the first sample alone, either.
     """
     shown: dict[str, list[ast.expr]] = {}
     for name, value in (item for sample in samples for item in sample):
         shown.setdefault(name, []).append(value)
-    never = {name for name, values in shown.items() if not any(map(_tensors, values))}
-    first = {name for name, values in shown.items() if _type_of(values[0])}
+    numbers = {name for name, values in shown.items() if not any(map(_tensors, values))}
+    number_first = {name for name, values in shown.items() if _type_of(values[0])}
     # A parameter that a sample shows as a tensor is one, even if no fact names it.
-    tensors = ({*facts.differentiable, *facts.nondiff} | shown.keys()) - never
+    tensors = ({*facts.differentiable, *facts.nondiff} | shown.keys()) - numbers
     return {
         **dict.fromkeys(tensors, "tensor"),
-        **dict.fromkeys(tensors & first, "either"),  # a bound of clamp
+        **dict.fromkeys(tensors & number_first, "either"),  # a bound of clamp
         **dict.fromkeys(facts.indices, "positions"),
         **dict.fromkeys(facts.masks, "mask"),
     }
@@ -143,8 +144,8 @@ def _types(own: list[Parameter], samples: list[Given]) -> dict[str, str]:
     defaults = [(item.name, item.default) for item in own if item.default is not None]
     found: dict[str, str] = {}
     for name, value in (item for given in (*samples, defaults) for item in given):
-        if kind := _type_of(value):
-            found.setdefault(name, kind)
+        if python_type := _type_of(value):
+            found.setdefault(name, python_type)
     return found
 
 

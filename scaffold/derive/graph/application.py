@@ -365,20 +365,12 @@ class Applier:
         rule = self.table.of_op(name)
         if rule is None:
             raise UnsupportedError(f"{name} is not a primitive")
-        if rule.spelled.is_plain and len(positional) <= len(rule.parameters):
-            names = (item.name for item in rule.parameters)
-            return self._applied(rule, dict(zip(names, positional, strict=False)))
-        # The number of parameters before the first keyword-only one.
-        count = next(
-            (at for at, item in enumerate(rule.parameters) if item.keyword), None
-        )
-        plain = positional[:count]
-        keywords = {
-            item.name: value
-            for item, value in zip(
-                rule.parameters[len(plain) :], positional[len(plain) :], strict=False
-            )
-        }
+        # The number of parameters before the first keyword-only one; a starred one takes several arguments.
+        only = (at for at, item in enumerate(rule.parameters) if item.keyword)
+        count = next(only, len(positional))
+        plain, rest = positional[:count], positional[count:]
+        names = (item.name for item in rule.parameters[count:])
+        keywords = dict(zip(names, rest, strict=False))
         bound = bind(rule.spelled, plain, keywords, self._as_one)
         return self._applied(rule, bound)
 
@@ -421,13 +413,8 @@ def _may_be_tuple(program: Program, op: Op) -> bool:
     return named or is_sequence(program, op)
 
 
-LITERALS = frozenset({"constant", "unary", "tuple", "list"})
-
-
 def constant(program: Program, node: Node) -> Op | None:
     """Return a literal expression, as `-1` or `(2, 3)`, as an op with that value; None for others."""
-    if node.kind not in LITERALS:
-        return None
     match node:
         case Node("constant", text):
             return program.const(literal_value(text))

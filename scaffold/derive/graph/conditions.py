@@ -116,11 +116,11 @@ def choose(
 ) -> Op:
     """Return the op of `body if test else orelse`, for a test fixed in each call; one of the two if it is known before.
 
-    With `zeros`, a 0 is a gradient of zeros, with a shape. Equal choices are one op: see `positive`.
+    With `zeros`, a 0 is a gradient of zeros, with a shape. Equal choices are one op: see `unnegated`.
     """
     if body is orelse:
         return body
-    turned = positive(program, test)
+    turned = unnegated(program, test)
     if turned is not None:
         return choose(program, turned, orelse, body, zeros=zeros)
     if test.is_python("compare", "==") and is_number(test.args[1], 0):
@@ -137,22 +137,15 @@ def choose(
         return body if told else orelse
     if body.kind == orelse.kind == "static":
         return program.python("conditional", "", test, body, orelse)
-    tensor = body if body.is_tensor else orelse
+    tensor, other = (body, orelse) if body.is_tensor else (orelse, body)
     kind: Kind = "complex" if "complex" in (body.kind, orelse.kind) else tensor.kind
-    two = body.is_tensor and orelse.is_tensor
+    if other.is_tensor:
+        shape = _chosen_shape(test, body, orelse)
+    else:
+        shape = shape_or_scalar(tensor.shape, other, zeros=zeros)
+    active = body.active or orelse.active
     return program.op(
-        "cond",
-        (body, orelse),
-        data,
-        kind=kind,
-        shape=(
-            _chosen_shape(test, body, orelse)
-            if two
-            else shape_or_scalar(
-                tensor.shape, orelse if body is tensor else body, zeros=zeros
-            )
-        ),
-        active=body.active or orelse.active,
+        "cond", (body, orelse), data, kind=kind, shape=shape, active=active
     )
 
 
@@ -187,7 +180,7 @@ def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape:
     return Shape(tuple(a if a == b else ChosenSize(test, a, b) for a, b in pairs))
 
 
-def positive(program: Program, test: Op) -> Op | None:
+def unnegated(program: Program, test: Op) -> Op | None:
     """Return the opposite of a test with `not`, `is` or `!=`, without these words: `a == b` for `a != b`; None for other tests.
 
     With branches exchanged, such a choice is the same as another one's.
@@ -202,7 +195,7 @@ def positive(program: Program, test: Op) -> Op | None:
 
 def opposite(program: Program, test: Op) -> Op:
     """Return the op of `not test`, of a test with `is`, `!=` or `not` without a `not`: `a is None` -> `a is not None`."""
-    return positive(program, test) or program.python("unary", "not", test)
+    return unnegated(program, test) or program.python("unary", "not", test)
 
 
 def given(program: Program, op: Op) -> Op:

@@ -486,16 +486,16 @@ class Program:
 
         The value is noted for the size, to write the size with (`noted_size`).
         """
-        whole = self.value_of(dim)
-        value = literal(whole)
+        assigned = self.value_of(dim)
+        value = literal(assigned)
         # A negative number is no size: -1 leaves the size to PyTorch.
         if isinstance(value, int) and value >= 0:
             return value
-        match whole.data:
+        match assigned.data:
             case SizeOf(name):
                 return name
-            case OfShape(shape) if whole.rule == "size":
-                at = literal(whole.args[0])
+            case OfShape(shape) if assigned.rule == "size":
+                at = literal(assigned.args[0])
                 known = shapes.size(shape, at) if isinstance(at, int) else None
                 if known is not None:
                     return known
@@ -629,10 +629,7 @@ def number(op: Op) -> Number | None:
 
 def is_number(op: Op, value: Number) -> bool:
     """Return whether an op is exactly that number, as a literal: 1 and 1.0 count as equal."""
-    if op.rule != "const":  # asked about nearly every op
-        return False
-    found = number(op)
-    return found is not None and found == value
+    return number(op) == value
 
 
 def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:

@@ -163,6 +163,7 @@ class Precision:
             return self._together(op.args[0].args)
         if of_default_dtype(op):
             return frozenset({op})
+        # A cast of its first argument to the second one's dtype; with `promote_types` (its data), to a dtype of both.
         if op.rule == "cast" and op.data is None:
             return self._of(op.args[1])
         said = op.facts.dtype

@@ -51,7 +51,10 @@ class Rest(UnnamedSize):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resized(UnnamedSize):
-    """A size changed by a call's other arguments: a scale, a kernel, the padding of an output."""
+    """A size changed by a call's other arguments: a scale, a kernel, the padding of an output.
+
+    These may have a number for each dim, so the same sizes changed in different dims, `at`, are not equal.
+    """
 
     size: Dim
     by: tuple[Op | Dim, ...]
@@ -126,10 +129,12 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
     """
     bounds = [literal(item) for item in (start, end, step)]
     plain = [item for item in bounds if item is None or type(item) is int]
-    if isinstance(size, int) and len(plain) == 3 and bounds[2] != 0:  # PyTorch raises
+    all_known = len(plain) == len(bounds)
+    # PyTorch raises for a step of 0.
+    if isinstance(size, int) and all_known and bounds[2] != 0:
         return len(range(size)[slice(*plain)])
     if bounds[2] in (None, 1):
-        if len(plain) == 3 and (cut := _cut_off(bounds[0], bounds[1])):
+        if all_known and (cut := _cut_off(bounds[0], bounds[1])):
             left, none = sizes.minus(size, cut), program.const(None)
             # If x may be too short: `x[1:]` and `x[:-1]` still have one and the same `Slice`.
             surely = _in_order(program, 0, left)
@@ -140,7 +145,7 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
         pairs = ((0, first), (first, last), (last, size))
         if all(_in_order(program, *pair) for pair in pairs):
             return sizes.minus(last, first)
-    elif bounds[1] is None and len(plain) == 3:
+    elif bounds[1] is None and all_known:
         # `x[1::2]`, of a size surely divisible by 2
         stride, at = bounds[2], bounds[0] or 0
         if isinstance(stride, int) and isinstance(at, int) and 0 <= at < stride:
@@ -832,37 +837,24 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
     """
 
     def shape(program: Program, args: Args) -> Shape | None:
-        """Return the shape of a Fourier transform over the dims in `dim`, of the sizes in `n` or `s` if given; None if one is unknown."""
+        """Return the shape of a Fourier transform over the dims in `dim`, of the length `n` if it is given; None if one is unknown.
+
+        None for given lengths `s`: the rules for these have a `value`, of transforms in one dim each.
+        """
         x, dims = args["x"].shape, dims_of(args["dim"])
         asked = program.value_of(args["n"] if "n" in args else args["s"])
-        given: Sequence[Dim] | None = None
-        if literal(asked) is not None:
-            if may_be_none(program, asked):
-                return None
-            known = (
-                Shape((program.size_of(asked),))
-                if "n" in args
-                else sized(program, asked)
-            )
-            given = None if known is None else known.dims
-            if given is None or any(
-                isinstance(size, Rest) or is_lead(size) for size in given
-            ):
-                return None
+        is_given = literal(asked) is not None
+        if is_given and ("s" in args or may_be_none(program, asked)):
+            return None
         if dims is None:
-            count = x.rank if given is None else len(given)
-            dims = tuple(range(-(count or 0), 0))  # the last ones, as PyTorch does
+            dims = tuple(range(x.rank or 0))
         places = [at for dim in dims if (at := shapes.position(x, dim)) is not None]
         if x.dims is None or not places or len(places) < len(dims):
             return None
-        found = list(x.dims)
-        # Without given sizes, all dims keep theirs.
-        for at, size in zip(places, given or ()):
-            if size != -1:  # -1 keeps the size of x
-                found[at] = size
         # A real transform halves the last dim (`rfft`), or doubles it (`irfft`).
-        is_given = given is not None and given[-1] != -1
-        found[places[-1]] = last(found[places[-1]], is_given)
+        size = program.size_of(asked) if is_given else x.dims[places[-1]]
+        found = list(x.dims)
+        found[places[-1]] = last(size, is_given)
         return Shape(tuple(found))
 
     return shape

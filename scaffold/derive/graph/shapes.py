@@ -37,7 +37,7 @@ class LeadingDims:
     named: bool = False
 
     def __repr__(self) -> str:
-        return repr(f"...{'*' * self.named}{self.of}")
+        return repr(f"...{'*' if self.named else ''}{self.of}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

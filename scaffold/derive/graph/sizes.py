@@ -62,11 +62,11 @@ def size_of(terms: Terms) -> Dim:
     return Polynomial(tuple(sorted(left.items(), key=repr)))
 
 
-def plus(one: Dim, two: Dim, times: int = 1) -> Dim:
-    """Return `one + times * two` for sizes: `H + 1`, H, -1 -> 1."""
+def plus(one: Dim, two: Dim, factor: int = 1) -> Dim:
+    """Return `one + factor * two` for sizes: `H + 1`, H, -1 -> 1."""
     terms = dict(terms_of(one))
     for product, count in terms_of(two).items():
-        terms[product] = terms.get(product, 0) + times * count
+        terms[product] = terms.get(product, 0) + factor * count
     return size_of(terms)
 
 
@@ -260,6 +260,7 @@ def said(size: Dim) -> str | None:
             return f"{said(whole)}/{said(by)}"
         case Quotient(whole, by):
             return f"({said(whole)}//{said(by)})"
+    # Those with a minus last, so that the text does not begin with one if it need not.
     terms = sorted(terms_of(size).items(), key=lambda item: item[1] < 0)
     text = " + ".join(_term_said(*item) for item in terms).replace("+ -", "- ")
     return f"({text})" if len(terms) > 1 else text
@@ -273,7 +274,6 @@ def _term_said(product: Monomial, count: int) -> str:
             if left is not None:
                 return said(times(left, item.size)) or ""
     factors = [item for item in map(said, product) if item]
-    sign = "-" * (count < 0)
-    return sign + "*".join(
-        [str(abs(count))] * (abs(count) > 1 or not factors) + factors
-    )
+    if count not in (1, -1) or not factors:
+        factors.insert(0, str(abs(count)))
+    return ("-" if count < 0 else "") + "*".join(factors)

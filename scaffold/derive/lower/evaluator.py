@@ -190,8 +190,8 @@ class Evaluator(ABC):
 
     def listed(self, several: Op) -> Op | None:
         """Return the elements of a tuple as a list op; None if their number is unknown, or if it is no tuple."""
-        if several.rule == "list" or several.kind != "group":
-            return several if several.rule == "list" else None
+        if several.rule == "list":
+            return several
         count = indexing.count_of(self.applier, several)
         if count is None:
             return None

@@ -732,29 +732,18 @@ class Expressions(Evaluator):
             case Node("name", name) if name in self.env:
                 op = self.env[name]
                 return literal(op) if op.kind == "static" else UNKNOWN
-            # Three spellings of a rank.
-            case Node("attribute", "ndim", (Node("name", name),)):
-                pass
-            case Node(
-                "call",
-                _,
-                (Node("attribute", "dim" | "ndimension", (Node("name", name),)),),
-            ):
-                pass
-            case Node(
-                "call",
-                _,
-                (
-                    Node("name", "len"),
-                    Node("attribute", "shape", (Node("name", name),)),
-                ),
-            ):
-                pass
-            case _:
-                return of_math(node, self._known_value)
-        value = self.env.get(name)
-        rank = value.shape.rank if value is not None and value.is_tensor else None
-        return UNKNOWN if rank is None else rank
+            # `x.ndim`, `x.dim()` and `len(x.shape)`.
+            case (
+                Node("attribute", "ndim", (x,))
+                | Node("call", _, (Node("attribute", "dim" | "ndimension", (x,)),))
+                | Node(
+                    "call", _, (Node("name", "len"), Node("attribute", "shape", (x,)))
+                )
+            ) if (x.kind == "name"):
+                value = self.env.get(x.label)
+                rank = value.shape.rank if value and value.is_tensor else None
+                return UNKNOWN if rank is None else rank
+        return of_math(node, self._known_value)
 
     def is_static(self, node: Node) -> bool:
         """Return whether an expression is a Python value fixed in each call, not a tensor and not read out of one, as `x.item()`."""
@@ -800,16 +789,9 @@ class Expressions(Evaluator):
                 if first is None or second is None:
                     return None
                 return [*first, *second]
-            case Node("subscript", _, (inner, Node("slice", _, ends))):
-                bounds = [
-                    None if end.kind == "absent" else literal(self.value(end))
-                    for end in ends
-                ]
-                row = self._size_list(inner)
-                known = [x for x in bounds if isinstance(x, int | None)]
-                if row is None or len(known) < len(bounds):
-                    return None
-                return row[slice(*known)]
+            case Node("subscript", _, (inner, Node("slice") as cut)):
+                row, known = self._size_list(inner), self._slice(cut)
+                return None if row is None or known is None else row[known]
             case Node("name" | "tuple" | "list" | "attribute"):
                 op = self.value(node)
                 if op.rule == "shape" and op.asked.rank is not None:
@@ -819,6 +801,15 @@ class Expressions(Evaluator):
                 plain = plain and all(item.rule != "starred" for item in op.args)
                 return op.args if op.rule == "list" and plain else None
         return None
+
+    def _slice(self, node: Node) -> slice | None:
+        """Return `1:-1` of an index as a Python slice; None if a bound is unknown before the call."""
+        bounds = [
+            None if end.kind == "absent" else literal(self.value(end))
+            for end in node.args
+        ]
+        known = [item for item in bounds if isinstance(item, int | None)]
+        return slice(*known) if len(known) == len(bounds) else None
 
     def _leading_dims_of(self, node: Node) -> Node | None:
         """Return the tensor `x` of `list(range(x.ndim - 1))`, the dims the gradient of a weight sums over; None for others."""
@@ -875,16 +866,10 @@ class Expressions(Evaluator):
         """Return the sizes in `x.shape[:-1]` as a list; None for any other index, or an unknown rank."""
         if index.kind != "slice" or self.is_static(inner):
             return None
-        parts = list[int | None]()
-        for item in index.args:
-            part = None if item.kind == "absent" else literal(self.value(item))
-            if part is not None and not isinstance(part, int):
-                return None
-            parts.append(part)
-        shape = self.value(inner).shape
-        if shape.rank is None:
+        known, shape = self._slice(index), self.value(inner).shape
+        if known is None or shape.rank is None:
             return None
-        places = range(shape.rank)[slice(*parts)]
+        places = range(shape.rank)[known]
         return self.program.op(
             "list", [size_at(self.program, shape, at) for at in places]
         )

@@ -122,9 +122,7 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
     """
     program, dim = applier.program, dim_of(op.args[1])
     whole, part = shapes.size(op.args[0].shape, dim), shapes.size(op.shape, dim)
-    if whole is None or part is None or literal(step) is not None:
-        return
-    if isinstance(part, int):
+    if whole is None or isinstance(part, int | None) or literal(step) is not None:
         return
     # `x[:n]` with `n = x.shape[-1] // 2`: n is surely no longer than x.
     if literal(start) is None and part_of(program, end) == whole:

@@ -76,18 +76,23 @@ def changes_of_a_name(item: Assign) -> frozenset[Node]:
     Empty if there are none, or if the statement changes anything else.
     """
     # The change is the whole value; only in `h = h.add_(y) / 2`, which assigns h anew, it may stand inside.
-    node = item.value if item.target is _sole_name(item.value) else None
-    node = next(filter(_changes, node.walk()), None) if node else item.value
-    calls = list[Node]()
-    # From the last call of a chain, `add_`, to what the first one, `mul_`, changes.
-    while node and (changed := next(written_to(node), None)):
-        calls.append(node)
-        node = changed
-    # That is a name, and the chain has all changes of the statement.
+    inside = item.target is _sole_name(item.value)
+    last = next(filter(_changes, item.value.walk())) if inside else item.value
+    calls, changed = _chain(last)
+    # The chain has all changes of the statement.
     changes = _changed_under_names(item.value)
-    fits = node is not None and node.kind == "name" and len(changes) == len(calls)
+    fits = changed.kind == "name" and len(changes) == len(calls)
     fits = fits and item.target.kind in ("name", "absent") and not item.operator
     return frozenset(calls) if fits else frozenset()
+
+
+def _chain(last: Node) -> tuple[tuple[Node, ...], Node]:
+    """Return the in-place calls of a chain by its last one, and the tensor they change: of `h.mul_(y).add_(1)` both, and `h`."""
+    calls, changed = list[Node](), last
+    while inner := next(written_to(changed), None):
+        calls.append(changed)
+        changed = inner
+    return tuple(calls), changed
 
 
 class ChangedView(NamedTuple):
@@ -142,11 +147,8 @@ def _outermost_changes(value: Node) -> Iterator[Node]:
 
 def _changed_view(value: Node) -> ChangedView | None:
     """Return the change made by an in-place call or a chain of them; None unless it goes to a name through nested views."""
-    calls, node = list[Node](), value
-    while changed := next(written_to(node), None):
-        calls.append(node)
-        node = changed
-    views = tuple(same_memory(node))
+    calls, changed = _chain(value)
+    views = tuple(same_memory(changed))
     return ChangedView(frozenset(calls), value, views) if _are_nested(views) else None
 
 
@@ -169,12 +171,11 @@ def _sole_name(value: Node) -> Node | None:
     """
     if not changes_memory(value):
         return None
-    inner = next(filter(_changes, value.walk()), None)
-    while inner is not None and (changed := next(written_to(inner), None)):
-        inner = changed
-    if inner is None or inner.kind != "name" or _count(value, inner) != 1:
+    change = next(filter(_changes, value.walk()), None)
+    changed = None if change is None else _chain(change)[1]
+    if changed is None or changed.kind != "name" or _count(value, changed) != 1:
         return None
-    return inner
+    return changed
 
 
 def _count(value: Node, name: Node) -> int:
@@ -377,7 +378,7 @@ def _put_at(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
     """Return `value` after an assignment to a slice or a row; `given` has a dim and a part of the index for each, from the left."""
-    program, none = applier.program, applier.program.const(None)
+    program = applier.program
     if not given or any(indexing.is_new_dim(part) for _, part in given):
         raise UnsupportedError(CHANGES)
     (dim, part), *others = given
@@ -389,32 +390,34 @@ def _put_at(
         return applier.named("select_scatter", value, _as(applier, new, row), at, part)
     start, end, step = part.args
     src = _as(applier, new, indexing.sliced(applier, value, dim, part.args))
+    at, one = program.const(dim), program.const(1)
+    # `h[:n] = y`: `cat` joins two pieces, so one bound must be an end of the tensor.
+    has_end = literal(step) is None and None in (literal(start), literal(end))
     # PyTorch's slice_scatter has no derivative for complex numbers.
-    # So the two pieces of `h[:n] = y` are joined by `cat`.
-    joined = value.kind == "complex" and literal(step) is None
-    joined = joined and None in (literal(start), literal(end))
-    if _is_counted(start) and _is_counted(end) and not joined:  # a step is one or more
-        by = program.const(1) if literal(step) is None else step
-        at = program.const(dim)
+    if value.kind == "complex" and has_end:
+        return _joined_at(applier, value, dim, part, src)
+    if _is_counted(start) and _is_counted(end):  # a step is one or more
+        by = one if literal(step) is None else step
         return applier.named("slice_scatter", value, src, at, start, end, by)
     if literal(step) is not None:
         raise UnsupportedError(CHANGES)
     has_bounds = literal(start) is not UNKNOWN and literal(end) is not None
-    if (
-        has_bounds and not joined and end.data != Operator("unary", "-")
-    ):  # `x[1:n]`, but not `x[:-n]`
-        at = program.const(dim)
+    if has_bounds and end.data != Operator("unary", "-"):  # not `x[:-n]`
         bounds = (_from_start(applier, value, dim, item) for item in (start, end))
-        return applier.named("slice_scatter", value, src, at, *bounds, program.const(1))
-    # `cat` joins two pieces, so one bound must be an end of the tensor.
-    if literal(start) is not None and literal(end) is not None:
+        return applier.named("slice_scatter", value, src, at, *bounds, one)
+    if not has_end:
         raise UnsupportedError(CHANGES)
+    return _joined_at(applier, value, dim, part, src)
+
+
+def _joined_at(applier: Applier, value: Op, dim: int, part: Op, src: Op) -> Op:
+    """Return `value` with `src` in the place of `part`, a slice from its start or up to its end: the two pieces joined by `cat`."""
+    program, none = applier.program, applier.program.const(None)
+    start, end, _ = part.args
     if literal(start) is None:
-        rest = indexing.sliced(applier, value, dim, (end, none, none))
-        pieces = [src, rest]
+        pieces = [src, indexing.sliced(applier, value, dim, (end, none, none))]
     else:
-        rest = indexing.sliced(applier, value, dim, (none, start, none))
-        pieces = [rest, src]
+        pieces = [indexing.sliced(applier, value, dim, (none, start, none)), src]
     return applier.named("cat", program.op("list", pieces), program.const(dim))
 
 

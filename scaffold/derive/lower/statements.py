@@ -236,14 +236,12 @@ class Lowering:
         """
         found: dict[Op, str] = {}
         for name, op in self.env.items():
-            if name in self.stale:
+            # Assigned once, in one branch: after the other the name is None, a `const`.
+            if op.rule != "cond" or name in self.stale or self.writes.get(name) != 1:
                 continue
-            sides = op.args if op.rule == "cond" else (op, op)
-            for branch, other in (sides, sides[::-1]):
-                # A name assigned once, in a branch, is None after the other: that is the `const`.
-                one_branch = op.rule == "cond" and other.rule == "const"
+            for branch, other in (op.args, op.args[::-1]):
                 made = branch.is_tensor and branch.rule != "input"
-                if one_branch and made and self.writes.get(name) == 1:
+                if made and other.rule == "const":
                     found[branch] = name
         return found
 

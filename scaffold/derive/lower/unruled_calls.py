@@ -25,7 +25,6 @@ from scaffold.primitives.calls import (
     may_be_argument,
     name_alone,
 )
-from scaffold.primitives.python_values import DTYPES
 
 
 def template_of(
@@ -104,16 +103,12 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     node = template.node
     name = node.args[0].label
     first = args[: len(args) - len(node.keywords)]
-    dtype = keywords(node).get("dtype")
-    whole = dtype is None and (
-        is_discrete(name) or _is_made_of_ints(program, name, first)
-    )
-    kind: Kind = "int" if whole else "real"
-    # `dtype=torch.long` is known by its name, `dtype=x.dtype` by what is noted of it (below).
-    kind = DTYPES.get(dtype.label, kind) if dtype is not None else kind
     named = dict(zip(node.keywords, args[len(first) :], strict=True))
-    if "dtype" in named:  # `dtype=x.dtype`
-        kind = program.dtype(named["dtype"]) or kind
+    kind: Kind = "real"
+    if "dtype" in named:
+        kind = program.dtype(named["dtype"]) or "real"
+    elif is_discrete(name) or _is_made_of_ints(program, name, first):
+        kind = "int"
     return program.op(
         "call", read, template, kind=kind, shape=made_shape(program, name, first)
     )

@@ -39,7 +39,6 @@ class Spelling(NamedTuple):
     kind: Kind
     name: str
     parameters: tuple[Parameter, ...]
-    is_plain: bool = False  # each parameter takes one argument, by its position
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
@@ -51,8 +50,7 @@ def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
     parameters = _parameters(call if is_bare(head) else head, graph)
     if key is None or parameters is None:
         return None
-    is_plain = not any(item.starred or item.keyword for item in parameters)
-    return Spelling(*key, parameters, is_plain)
+    return Spelling(*key, parameters)
 
 
 def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:

@@ -309,28 +309,21 @@ def _agree(equation: str, operand: Op, factors: Op) -> bool:
 @coded("narrow", "slice", "select", "index")
 def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return zeros like `x` with `g` in place of `x[1:3]` or `x[2]`; None for a `narrow` that starts from the end."""
-    x = op.args[0]
-    program = make.program
+    x, *rest = op.args
+    if op.rule == "index":
+        return _of_index(make, op, g)
+    if op.rule == "select":
+        whole = make.select_scatter(make.zeros(g, x.shape), g, *rest)
+        return [(x, make.program.shaped(whole, x.shape))]
     if op.rule == "narrow":
-        dim, start, length = op.args[1:]
+        dim, start, length = rest
         # Counted from the end, `start + length` might be 0, which ends a slice at the beginning.
         if not isinstance(first := literal(start), int) or first < 0:
             return None
-        bounds = (start, make.add(start, length), make.const(None))
-        data = program.op(
-            "unsliced", (g, dim, *bounds), OfShape(x.shape), kind=g.kind, shape=x.shape
-        )
-        return [(x, data)]
-    if op.rule == "slice":
-        data = program.op(
-            "unsliced", (g, *op.args[1:]), OfShape(x.shape), kind=g.kind, shape=x.shape
-        )
-        return [(x, data)]
-    if op.rule == "select":
-        into = make.zeros(g, x.shape)
-        whole = make.select_scatter(into, g, *op.args[1:])
-        return [(x, make.program.shaped(whole, x.shape))]
-    return _of_index(make, op, g)
+        rest = [dim, start, make.add(start, length), make.const(None)]
+    data = OfShape(x.shape)
+    placed = make.program.op("unsliced", (g, *rest), data, kind=g.kind, shape=x.shape)
+    return [(x, placed)]
 
 
 def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
@@ -344,7 +337,12 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
         return _of_one_part(make, op, g) or _of_last_parts(make, op, g)
     if len(parts) == 1 and (whole := _of_mask(make, x, parts[0], g)) is not None:
         return [(x, whole)]
-    if len(parts) == 1 and _is_list_of_lines(make, parts[0]):
+    # Each number is a row of `x`: `index_add` takes a vector without negative ones.
+    if (
+        len(parts) == 1
+        and parts[0].shape.rank == 1
+        and _counts_from_start(make, parts[0])
+    ):
         into = make.zeros(g, x.shape)
         added = make.index_add(into, make.const(0), parts[0], g)
         return [(x, program.shaped(added, x.shape))]
@@ -373,11 +371,6 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
     return make.expanded(make.where(mask, g.args[0], make.const(0)), x.shape)
 
 
-def _is_list_of_lines(make: Maker, index: Op) -> bool:
-    """Return whether an index is a vector without negative numbers, as `index_add` needs: each number is a row of `x`."""
-    return index.shape.rank == 1 and _counts_from_start(make, index)
-
-
 def _counts_from_start(make: Maker, index: Op) -> bool:
     """Return whether an index certainly has no negative number, which would count from the end."""
     return is_nonnegative(index, make.program.declared.bounded)
@@ -386,11 +379,8 @@ def _counts_from_start(make: Maker, index: Op) -> bool:
 def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return the gradient of `x[:, :, index]`, with `:` for all other dims, by `index_add`; None for other indices."""
     x, *parts = op.args
-    places = [at for at, part in enumerate(parts) if part.rule != "range"]
-    if len(places) != 1 or not all(
-        part.rule != "range" or all(literal(item) is None for item in part.args)
-        for part in parts
-    ):
+    places = [at for at, part in enumerate(parts) if not indexing.is_whole(part)]
+    if len(places) != 1 or parts[places[0]].rule == "range":
         return None
     (at,) = places  # the indexed dim
     index, rank = _as_tensor(make, parts[at], g), parts[at].shape.rank
@@ -425,7 +415,7 @@ def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
     if (
         dims is None
         or x.shape.rank != len(parts)
-        or any(literal(item) is not None for part in before for item in part.args)
+        or not all(map(indexing.is_whole, before))
         or not all(part.is_tensor and part.kind == "int" for part in indices)
     ):
         return None

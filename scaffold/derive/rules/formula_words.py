@@ -434,6 +434,7 @@ def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
         wide = make("pad", x, pad, make.const("constant"), make.const(1.0))
         start = zero if forward else one
         return make.narrow(wide, dim, start, size(make, x, dim))
+    # The first place, whose value becomes a 1, and x without its last one; backwards the last, and x without its first.
     bounds = ((none, one, none), (none, minus, none))
     if not forward:
         bounds = ((minus, none, none), (one, none, none))
@@ -507,8 +508,9 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
         binary = partial(program.python, "binary")
         less = binary("-", ndim, make.const(2))
         there = program.python("compare", ">", ndim, make.const(0))
-        all_, one = (program.op("list", (make.const(size),)) for size in (-1, 1))
-        sizes = binary("+", binary("*", all_, there), binary("*", one, less))
+        all_channels = program.op("list", (make.const(-1),))
+        ones = program.op("list", (make.const(1),))
+        sizes = binary("+", binary("*", all_channels, there), binary("*", ones, less))
         return in_shape(make, weight, sizes)
     for _ in range(_rank(make, x) - 2):
         weight = make.unsqueeze(weight, make.const(-1))
@@ -646,7 +648,8 @@ def _at_least(make: Maker, x: Op, count: int) -> Op:
         return x
     if x.shape.rank is None:
         return make(f"atleast_{count}d", x)
-    places = ((), (0,), (0, 0), (0, 0, -1))[count]  # of the dims of a scalar
+    # Where a scalar gets its dims; x has the first of them.
+    places = ((), (0,), (0, 0), (0, 0, -1))[count]
     for at in places[x.shape.rank :]:
         x = make.unsqueeze(x, make.const(at))
     return x
@@ -693,7 +696,7 @@ def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
         raise UnsupportedError("the number of dims is not known")
     places = list(range(len(several)))  # the dim along which each vector lies
     if order == "xy":  # the first two exchanged
-        places[:2] = places[1::-1]
+        places[:2] = reversed(places[:2])
     sizes = [dim for at in places for dim in several[at].shape.dims or ()]
     whole = make.program.op("shape", (), OfShape(Shape(tuple(sizes))))
     return make.program.op(

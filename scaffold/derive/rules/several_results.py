@@ -32,7 +32,8 @@ def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
     # The sizes of all parts are given, or all split points: two of these make three parts.
     if op.args[1].rule == "list":
-        count = len(op.args[1].args) + ("sized" not in op.facts.flags)
+        stated = len(op.args[1].args)
+        count = stated if "sized" in op.facts.flags else stated + 1
         every = count == len(arrived)
     return every or applier.program.is_unpacked(op)
 
@@ -47,7 +48,7 @@ def gradient_by_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[O
     if len(found) < len(pieces):
         raise UnsupportedError(f"the parts of {op.rule} are not all taken")
     terms = joined_parts(make, found)
-    return op.args[0], reduce(lambda one, two: make.add(one, two), terms)
+    return op.args[0], reduce(make.add, terms)
 
 
 def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:

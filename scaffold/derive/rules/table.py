@@ -233,8 +233,8 @@ class Table:
             return name
         if name not in self.base:
             return f"{name}_"
-        same = self.base.head(name) == self.heads[name][0]
-        return self.base.rule(name).op + "_" * (not same)
+        op = self.base.rule(name).op
+        return op if self.base.head(name) == self.heads[name][0] else f"{op}_"
 
     def head(self, name: str) -> str:
         """Return the spelling a rule is printed in, as written in its section: `torch.exp(x)`."""

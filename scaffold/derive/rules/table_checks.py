@@ -291,8 +291,8 @@ def _bad_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
     if len(results) > 1:
         hint = "results = ['*parts']"
         yield entry.problem("a tuple must be the only result", "results", hint=hint)
-    *_, last = [item.name for item in spelled.parameters] or [""]
-    if len(spelled.parameters) not in (2, 3) or last != "dim":
+    names = [item.name for item in spelled.parameters]
+    if len(names) not in (2, 3) or names[-1] != "dim":
         hint = "if its arguments are others, write 'value' in place of 'results'"
         yield entry.problem(
             "a call with parts takes (x, count, dim) or (x, dim)", "results", hint=hint
