@@ -87,9 +87,10 @@ def _readable(value: object) -> Defined:
         raise ScaffoldError(f"'{value.__name__}' is a method", PLACE, hint)
     if not isinstance(value, FunctionType):
         shown = getattr(value, "__name__", type(value).__name__)
-        hint = f"give text: scaffold.derive('torch.{shown}(x)')"
-        if not callable(value) or isinstance(value, type) or not shown.isidentifier():
-            hint = "give a function, or text: scaffold.derive('x * torch.sigmoid(x)')"
+        hint = "give a function, or text: scaffold.derive('x * torch.sigmoid(x)')"
+        may_be_of_torch = callable(value) and not isinstance(value, type)
+        if may_be_of_torch and shown.isidentifier():
+            hint = f"give text: scaffold.derive('torch.{shown}(x)')"
         raise ScaffoldError(
             f"'{shown}' is not a function defined in Python", PLACE, hint
         )

@@ -304,8 +304,8 @@ def with_shapes(
         from scaffold.derive.enforced_sizes import met_sizes  # slow to import
 
         spec = spec_of(_shaped(inferred, last))
-        for pair in met_sizes(spec) if spec else ():
-            for name, one, two in ((name, *pair) for name in tensors):
+        for one, two in met_sizes(spec) if spec else ():
+            for name in tensors:
                 if last[name] in (one, two):
                     other = two if last[name] == one else one
                     # Two placeholders may be equal to each other: that names neither.
@@ -505,15 +505,12 @@ def _conclusive(uses: Sequence[Use]) -> dict[Takes, Use]:
     always runs, `i` has no gradient. So beside a use by value, uses as an index count only if one of them surely runs (not `doubtful`);
     uses as a number likewise.
     """
-    narrow = (*BY_INTEGERS, "value")
-    by_value = any(use.takes in BY_VALUE for use in uses)
-    # True if a use as an index surely runs, False if one as a number does.
-    sure = {x.takes != "value" for x in uses if x.takes in narrow and not x.doubtful}
-    left = [
-        use
-        for use in uses
-        if use.takes not in narrow or not by_value or (use.takes != "value") in sure
-    ]
+    left = [*uses]
+    if any(use.takes in BY_VALUE for use in uses):
+        sure = {use.takes for use in uses if not use.doubtful}
+        for kind in (BY_INTEGERS, ("value",)):
+            if sure.isdisjoint(kind):
+                left = [use for use in left if use.takes not in kind]
     return {use.takes: use for use in reversed(left)}
 
 
@@ -633,8 +630,7 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     if not known:
         raise _without_inputs(program, write)
     # Parameters given by keyword may have one without a default last.
-    ordered = sorted(known.items(), key=lambda pair: " = " in pair[1].entry)
-    known = dict(ordered)
+    known = dict(sorted(known.items(), key=lambda pair: " = " in pair[1].entry))
     floating = any({name, f"{name}?"} & {item.entry} for name, item in known.items())
     entries = [
         item.entry if floating or item.evidence != COMPARED else name

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaffold.errors import Location, ScaffoldError
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import Console
+from scaffold.spec.config import find_sources
 
 # Most runs prove nothing, and a run with proofs starts the process before these imports.
 if TYPE_CHECKING:
@@ -112,8 +113,6 @@ def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
 
 def _place_of_key() -> Location:
     """Return the place of the key `python` of the configuration, for an error: a line of pyproject.toml, or an environment variable."""
-    from scaffold.spec.config import find_sources
-
     said = find_sources(working_directory(), os.environ).said["python"]
     return said.locate(("python",))
 

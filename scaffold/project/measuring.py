@@ -118,9 +118,10 @@ def measure(
         chosen = setting._replace(arguments=arguments, dtype=dtype)
         found = bench.measure(work.variants, chosen, rounds, tell)
         problem = f"cannot be measured with {_title(sizes, dtype)} on {setting.device}"
-        # These two may fail, and the table says why; the others are what the user asked for.
-        for name in found.refused.keys() - {PLAIN, COMPILED}:
-            raise _refused(name, f"{problem}: {found.refused[name]}")
+        for name, reason in found.refused.items():
+            # These two may fail, and the table says why; the others are what the user asked for.
+            if name not in (PLAIN, COMPILED):
+                raise _refused(name, f"{problem}: {reason}")
         yield Table(sizes, dtype, found)
 
 

@@ -366,7 +366,7 @@ class NameUses:
     def name(self, name: str, use: Use) -> None:
         """Note a use of a name for the inputs behind it; arithmetic with `rows`, perhaps numbers of a tuple, counts as unclear."""
         # What `a = x` means for x is shown by the uses of `a`.
-        if name in self.rows and use.takes == "operand" or use.takes == "assigned":
+        if (name in self.rows and use.takes == "operand") or use.takes == "assigned":
             use = use._replace(takes="unclear")
         self.used(self.meaning(name), use)
 
@@ -608,7 +608,8 @@ class _Parsed(NamedTuple):
         receiver = argument == 0 and self.shown.startswith("Tensor.")
         slots = [item[argument] for item in self.calls if argument in item]
         tensor = receiver or any(slot.takes == "tensor" for slot in slots)
-        # Its elements are only compared, or turned into integers: of any dtype, and without a gradient.
+        # Its elements are only compared, or turned into integers: of any dtype, and without a gradient. Of
+        # `x.eq(y)` both are, of another such call those of the first argument alone.
         if tensor and self.converts() and (argument == 0 or self.word in EQUAL):
             return _constant
         # `x.view(-1)` says nothing of the elements; the uses of the result do.
@@ -697,7 +698,10 @@ def _element_of(expected: Expected) -> Expected:
 def _taken(
     calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
 ) -> Expected:
-    """Return the `Expected` for one of the arguments `given` of a call, by its possible signatures; a literal rules out that of a tensor."""
+    """Return the `Expected` for one of the arguments `given` of a call, by its possible signatures.
+
+    A literal rules out a signature with a tensor in its place; if none is left, all count.
+    """
     numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
     may_be = [
         call
@@ -710,21 +714,21 @@ def _taken(
 
     def use(node: ast.expr) -> Use:
         """Return the use of an expression as this argument, by the parameters it may be: `slots`."""
-        value = next((slot for slot in slots if slot.takes == "value"), None)
         # Functions of `math` take numbers alone.
         if shown.startswith("math."):
             return Use("value", node, f"{shown} takes a number", "float")
         if not slots:
             return _without_slot(argument, node, shown)
-        if slots[0].takes == "either":
+        first = slots[0]
+        if first.takes == "either":
             where = f"{shown} takes a tensor or a number"
-            return Use("unclear", node, where, slots[0].type)
-        if value is slots[0] and len(takes) > 1:
-            where = f"{shown} takes a tensor, or '{value.parameter}'"
-            return Use("unclear", node, where, value.type)
-        if value is slots[0]:
-            where = f"{shown} takes '{value.parameter}'"
-            return Use("value", node, where, value.type)
+            return Use("unclear", node, where, first.type)
+        if first.takes == "value" and len(takes) > 1:  # of another signature a tensor
+            where = f"{shown} takes a tensor, or '{first.parameter}'"
+            return Use("unclear", node, where, first.type)
+        if first.takes == "value":
+            where = f"{shown} takes '{first.parameter}'"
+            return Use("value", node, where, first.type)
         # An operator is shown in quotes, '+': its operand may as well be a number.
         if shown.startswith("'") and takes == {"tensor"}:
             return _operand(node)

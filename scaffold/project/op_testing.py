@@ -13,6 +13,8 @@ from typing import NamedTuple
 from scaffold.project.console import from_here
 from scaffold.project.project import Project
 from scaffold.project.survey import Op, Work
+from scaffold.render.file_style import PLAIN, SHARED_HEADER
+from scaffold.render.formatting import keep_formatted
 from scaffold.render.layout import OpTesting
 from scaffold.render.templates import OP_TESTING, digest
 from scaffold.spec.manifest import Listed, configuration_digest, text_digest
@@ -92,8 +94,6 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     Without `formatted` its text is "": the digest of the draft, before black, is enough to see whether it is out of date.
     """
     from scaffold.project.rendering import start_rendering, within_limits
-    from scaffold.render.file_style import PLAIN, SHARED_HEADER
-    from scaffold.render.formatting import keep_formatted
     from scaffold.render.imports import one_style
     from scaffold.render.op_testing import op_testing_draft
 
@@ -139,6 +139,7 @@ def shared_works(project: Project, *, leave_edited: bool) -> Shared:
     """
     op = survey_shared(project)
     work = weigh_shared(project, op) if op else None
+    # Without work it is an op of the run all the same: conflict markers in it stop a run of `sync`.
     if op is None or work is None:
         return Shared((op,) if op and not leave_edited else ())
     edited = [

@@ -15,6 +15,7 @@ import it without help, since pytest (`prepends`, its import mode) puts the star
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,15 +99,13 @@ def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> No
     `paths` are to be written, relative to the root; `reads` were read, relative to here.
     """
     sources = {os.path.realpath(path) for path in reads}
+    message = "the op's file would overwrite the file of its formula"
     hint = "write the op elsewhere: --out-dir ops; or rename the op or the file"
     raise_all(
         [
-            ScaffoldError(
-                "the op's file would overwrite the file of its formula", place, hint
-            )
+            ScaffoldError(message, Location(from_here(root, path)), hint)
             for path in paths
             if os.path.realpath(root / path) in sources
-            for place in (Location(from_here(root, path)),)
         ]
     )
 
@@ -197,8 +196,8 @@ def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | N
     # A directory `my-ops` cannot be imported, whatever is in it.
     will_be = will_be and is_identifier(directory.name)
     while directory.parent != directory and directory != top:
-        # Not `names`: this is the given directory, the only one to get a file.
-        if not (directory / "__init__.py").is_file() and not (will_be and not names):
+        gets_one = will_be and not names  # the given directory alone gets a file
+        if not (gets_one or (directory / "__init__.py").is_file()):
             break
         names.insert(0, directory.name)
         directory = directory.parent
@@ -318,8 +317,6 @@ def find_formatter(configuration: Configuration, root: Path) -> Formatter:
     """Return the function to format the project's files: black's, or a run of the project's ruff."""
     if configuration.formatter == "black":
         return format_files
-    from functools import partial
-
     from scaffold.verify.external_tools import format_with_ruff
 
     return partial(format_with_ruff, root=root)

@@ -110,25 +110,7 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         return LIBRARY.format(verdict.torch)
     in_file = _in_file(subject)
     if failure.subject.startswith(("grad_", "backward")):
-        option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")
-        grad, surrogate = key if in_file else option
-        name = failure.subject.removeprefix("grad_")
-        formulas = dict(subject.spec.gradients)
-        # A failure of the whole backward is the user's if each gradient is.
-        all_stated = formulas.keys() >= {x.name for x in subject.spec.differentiable}
-        by_user = subject.spec.backward or name in formulas
-        by_user = by_user or (name == "backward" and all_stated)
-        if name in subject.derived or not by_user:
-            return failure.hint or OURS.format(grad)
-        if failure.actual == "None" and not failure.hint:  # it likely has none
-            return NO_GRADIENT.format(name)
-        differs = failure.actual and not subject.spec.surrogate  # "": it raised
-        unlike = re.search(r"\b(shape|dtype) .* instead of ", failure.words)
-        stated = UNLIKE if unlike else MEANT.format(surrogate)
-        stated = _named(subject.spec, failure) or _bounded(
-            subject.spec, failure, stated
-        )
-        return failure.hint or (stated if differs else None)
+        return failure.hint or _gradient_hint(subject, failure, in_file)
     if verdict.shapes:
         stated = "test-shapes = " if in_file else "--test-shapes "
         return f"shapes it accepts, for its tests: {stated}'{test_shapes(verdict)}'"
@@ -139,6 +121,25 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         return failure.hint or None
     names = untyped(subject.spec) if failure.subject == "forward" else ()
     return VALUELESS.format(names[0], names[0]) if names else HINT
+
+
+def _gradient_hint(subject: Subject, failure: Failure, in_file: bool) -> str | None:
+    """Return the hint for a wrong gradient, by whether it is stated or derived; None if there is nothing to advise."""
+    spec, name = subject.spec, failure.subject.removeprefix("grad_")
+    formulas = dict(spec.gradients)
+    # A failure of the whole backward is the user's if each gradient is.
+    all_stated = formulas.keys() >= {x.name for x in spec.differentiable}
+    by_user = spec.backward or name in formulas or name == "backward" and all_stated
+    if name in subject.derived or not by_user:
+        return OURS.format("grad" if in_file else "--grad")
+    if failure.actual == "None":  # it likely has none
+        return NO_GRADIENT.format(name)
+    if not failure.actual or spec.surrogate:  # it raised, or is meant to differ
+        return None
+    unlike = re.search(r"\b(shape|dtype) .* instead of ", failure.words)
+    stated = MEANT.format("surrogate = true" if in_file else "--surrogate")
+    hint = UNLIKE if unlike else stated
+    return _named(spec, failure) or _bounded(spec, failure, hint)
 
 
 def test_shapes(verdict: Verdict) -> str:
@@ -314,7 +315,7 @@ MISSING = re.compile(
 )
 
 
-# PyTorch says it with double quotes, Python with single ones.
+# The arguments are in quotes already: in double ones by PyTorch, in single ones by Python.
 LACKING = re.compile(
     r"raised TypeError: (\w+)\(\) missing \d+ required positional arguments?: ([^;]+)"
 )

@@ -16,8 +16,9 @@ proof; an op's *standing* compares a file on disk with the text once written, it
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from scaffold.derive import derive
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.project.console import Console
 from scaffold.project.interpreter import (
@@ -38,13 +39,13 @@ from scaffold.project.proof_errors import (
     error_of,
     test_shapes,
 )
-from scaffold.project.rendering import Generated, generate, provable_of
-from scaffold.project.specification import Values
-from scaffold.project.survey import Op, survey
+from scaffold.project.rendering import Generated, Provable, generate, provable_of
+from scaffold.project.specification import Values, specification
+from scaffold.project.survey import Op, Work, survey
 from scaffold.spec.imports import runs_code_of
-from scaffold.verify import Request, Verdict, import_path
+from scaffold.verify import Request, Verdict, import_path, processes_for
 from scaffold.version import __version__
-from scaffold.workspace import apply, plan, recover
+from scaffold.workspace import Plan, apply, plan, recover
 from scaffold.workspace.reconcile import Standing, decoded, present
 from scaffold.workspace.records import (
     Kept,
@@ -55,12 +56,6 @@ from scaffold.workspace.records import (
     written_record,
 )
 
-if TYPE_CHECKING:
-    from scaffold.project.rendering import Provable
-    from scaffold.project.survey import Work
-    from scaffold.workspace import Plan
-
-
 OTHER = (
     "not proven as it stands: its Function is not the generated one; "
     "scaffold verify {op} runs its tests"
@@ -68,9 +63,9 @@ OTHER = (
 
 
 def prove_works(
-    project: "Project",
-    works: "Sequence[Work]",
-    resolved: "Plan",
+    project: Project,
+    works: Sequence[Work],
+    resolved: Plan,
     run: Run,
     console: Console,
 ) -> Proofs:
@@ -115,7 +110,7 @@ class _Codes(NamedTuple):
     after: str
 
 
-def _codes(project: "Project", work: "Work", resolved: "Plan") -> _Codes:
+def _codes(project: Project, work: Work, resolved: Plan) -> _Codes:
     """Return the digests of the op's Function as on disk, and as it will be after the plan `resolved`; equal if its file stays."""
     path = next(
         item.path for item in work.prospects if item.wanted and item.wanted.role == "op"
@@ -127,14 +122,14 @@ def _codes(project: "Project", work: "Work", resolved: "Plan") -> _Codes:
     return _Codes(_code(work, change.before), _code(work, change.after))
 
 
-def _code(work: "Work", data: bytes | None) -> str:
+def _code(work: Work, data: bytes | None) -> str:
     """Return the digest of an op's Function in the bytes of its file; "" without a file."""
     if data is None:
         return ""
     return function_digest(data.decode("utf-8", "replace"), work.op.names)
 
 
-def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool:
+def _is_due(project: Project, work: Work, code: _Codes, every: bool) -> bool:
     """Return whether an op needs a proof: it has no record, its Function changes, or its proof is of another specification.
 
     `every` (`--prove`) asks for one even if nothing changed; a recorded proof of this very Function and specification is enough in any case.
@@ -150,13 +145,13 @@ def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool
 
 
 def _verdicts(
-    project: "Project", asked: "Mapping[str, Provable]", run: Run, console: Console
+    project: Project, asked: Mapping[str, Provable], run: Run, console: Console
 ) -> Proofs:
     """Prove the `asked` ops, by name, in other processes, with a progress bar; raise all failures together.
 
     Without an interpreter that has torch, return no proofs and a note, or raise ScaffoldError if an option asked for proofs (`run.insists`).
     """
-    from scaffold.verify import Request, import_path, processes_for, verify_many
+    from scaffold.verify import verify_many  # in each call: tests replace it there
 
     interpreter = find_interpreter(run.python)
     if interpreter is None:
@@ -189,12 +184,8 @@ def _verdicts(
     return Proofs(found, tuple(notes))
 
 
-def _error(project: "Project", name: str, verdict: "Verdict") -> ScaffoldError:
+def _error(project: Project, name: str, verdict: Verdict) -> ScaffoldError:
     """Return the failure of an op as an error, at its place in the manifest; each line of its details begins with the op's name."""
-    from scaffold.derive import derive
-    from scaffold.project.proof_errors import Subject, error_of
-    from scaffold.project.specification import specification
-
     listed = project.listed[name]
     spec = specification(listed, project.configuration, project.places)
     derived = derive(spec).derived

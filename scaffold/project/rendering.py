@@ -39,8 +39,10 @@ from scaffold.render.environment import keep_compiled
 from scaffold.render.file_style import House
 from scaffold.render.files import drafts
 from scaffold.render.imports import one_style
+from scaffold.render.kernel_file import kernel_modules
 from scaffold.render.layout import layout
 from scaffold.render.module import init_arguments
+from scaffold.render.opfile import function_text
 from scaffold.render.parameters import dims_of, reset_lines, size_arguments
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.imports import newer_of, runs_code_of
@@ -128,8 +130,6 @@ def within_limits(house: House, render: Callable[[], Text]) -> Text:
 
 def function_shown(spec: OpSpec, derivation: Derivation, places: Places) -> str:
     """Return the formatted text of an op's Function alone, to show it in a notebook or a report."""
-    from scaffold.render.opfile import function_text
-
     length, house = places.directories.line_length, places.house
     return within_limits(house, lambda: function_text(spec, derivation, length, house))
 
@@ -553,7 +553,6 @@ def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
 
     The reason is in `proof.lacks`: parts of the op are left to write. The code is the built-in templates', whatever the team's make of it.
     """
-    from scaffold.render.kernel_file import kernel_modules
     from scaffold.render.verification import verification  # most runs prove nothing
 
     missing = missing_of(spec, derivation)

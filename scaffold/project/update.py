@@ -178,7 +178,7 @@ def weigh(
 
 def _is_open(project: Project, op: Op, run: Run | None) -> bool:
     """Return whether an op has to be rendered: it may be out of date, its record has files of an old format, or `run` is to prove it."""
-    if not op.settled or op.record is not None and op.record.former:
+    if not op.settled or (op.record is not None and op.record.former):
         return True
     proves_all = run is not None and run.every
     return proves_all and op.proven(project.root).status == "unproven"

@@ -101,10 +101,11 @@ def _ordered(graph: _Graph) -> Order:
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         rows = range(1, layers) if down else range(layers - 2, -1, -1)
+        # Each layer follows the one that was sorted before it.
+        beside, step = (graph.above, -1) if down else (graph.below, 1)
         for row in rows:
-            beside = graph.above if down else graph.below
-            other = order[row - 1 if down else row + 1]
-            _sort(order[row], {item: at for at, item in enumerate(other)}, beside)
+            places = {item: at for at, item in enumerate(order[row + step])}
+            _sort(order[row], places, beside)
         _exchange(graph, order)
         crossings = _crossings(graph, order)
         if crossings < fewest:
@@ -170,10 +171,8 @@ def _centred(graph: _Graph, order: Order) -> list[float]:
     """Return the centre of each box: rows are laid out around 0, then each layer in turn moves to the means of its neighbours."""
     centres = [0.0] * len(graph.boxes)
     for row in order:
-        # Each with its left neighbour, the first with None; that list is longer by one.
-        for before, item in zip([None, *row], row, strict=False):
-            if before is not None:
-                centres[item] = centres[before] + _distance(graph, before, item)
+        for before, item in pairwise(row):
+            centres[item] = centres[before] + _distance(graph, before, item)
         middle = (centres[row[0]] + centres[row[-1]]) / 2 if row else 0.0
         for item in row:
             centres[item] -= middle

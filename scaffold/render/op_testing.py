@@ -271,8 +271,8 @@ def _not_asked(node: ast.ClassDef, stated: Truths) -> Iterator[str]:
     for item in node.body:
         for condition in _conditions(item):
             name = condition.removeprefix("not ")
-            # True is wanted without `not`, False with it.
-            if truths.get(name, False) is not (name == condition):
+            wanted = name == condition  # without `not` in front
+            if truths.get(name, False) is not wanted:
                 yield f"{node.name}.{getattr(item, 'name', '')}"
 
 
@@ -304,6 +304,7 @@ class _Kept:
         """Begin with the names read by the test; with `found`, all test methods and fixtures are kept, as pytest finds them."""
         self.read = set(_read(test))  # names, and attributes as `.name`
         self.never = never  # names of methods that are always cut
+        self.collected = found  # by pytest, which looks for fixtures too
         # Prefixes of methods kept though nothing reads them.
         # `pytest_generate_tests` is called by pytest, `__init_subclass__` by Python.
         self.found = ("test_", "pytest", "__") if found else ("__",)
@@ -325,8 +326,7 @@ class _Kept:
         if not names:  # no definition: a docstring, or a call
             return not self._calls_what_is_cut(node)
         found = any(name.startswith(self.found) for name in names)
-        # More than one prefix: pytest looks for test methods, and so for fixtures.
-        fixture = len(self.found) > 1 and _is_fixture(node)
+        fixture = self.collected and _is_fixture(node)
         read = any(f".{name}" in self.read for name in names)
         unasked = any(f"{owner}.{name}" in self.out for name in names)
         return (found or fixture or read) and not unasked and not self._cut(names)

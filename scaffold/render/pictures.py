@@ -44,17 +44,16 @@ def layers(diagram: Diagram) -> list[int]:
     items = diagram.items
     found: list[int] = []
     last = 0  # the last layer of the forward
+    has_saved = any(item.part == "saved" for item in items)
     for item in items:
+        below = [found[one] + 1 for one in item.reads]
         if item.part == "forward":
-            found.append(max((found[one] + 1 for one in item.reads), default=0))
+            found.append(max(below, default=0))
             last = max(last, found[-1])
-            continue
-        # The backward begins one layer lower if there are saved tensors above it.
-        saved = any(other.part == "saved" for other in items)
-        base = last + 1 if item.part == "saved" else last + 1 + saved
-        # All saved tensors stand in one layer, whatever they are made of.
-        read = [found[one] + 1 for one in item.reads] if item.part == "backward" else []
-        found.append(max([base, *read]))
+        elif item.part == "saved":  # all in one layer, whatever they are made of
+            found.append(last + 1)
+        else:  # below the layer of saved tensors, if there are any
+            found.append(max([last + (2 if has_saved else 1), *below]))
     return _near_their_readers(items, found)
 
 

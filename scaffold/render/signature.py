@@ -67,16 +67,14 @@ def parameters_with_defaults(items: Iterable[Input]) -> str:
 def _positional(items: list[Input]) -> list[str]:
     """Return parameters in call order; one has its default only if all after it have one, as Python demands."""
     listed: list[str] = []
-    open_end = True  # all parameters after this one have a default
+    may_have_one = True  # all parameters after this one have a default
     for item in reversed(items):
         default = _default(item)
         # `*tensors` has no default, and a parameter before it may have one.
-        open_end = open_end and (default is not None or is_variadic(item))
-        shown = (
-            f"{parameter(item)} = {default}"
-            if open_end and default
-            else parameter(item)
-        )
+        may_have_one = may_have_one and (default is not None or is_variadic(item))
+        shown = parameter(item)
+        if may_have_one and default:
+            shown = f"{shown} = {default}"
         listed.insert(0, shown)
     return listed
 

@@ -188,8 +188,8 @@ def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
 
 def _shape(spec: OpSpec) -> str:
     """Return the shape of inputs without declared dims: a scalar's if others have dims, as it broadcasts with all."""
-    several = (input_dims(spec, item.name) for item in spec.tensors)
-    return "()" if any(not all(map(is_leading, dims)) for dims in several) else SHAPE
+    dims = (dim for item in spec.tensors for dim in input_dims(spec, item.name))
+    return SHAPE if all(map(is_leading, dims)) else "()"
 
 
 def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
@@ -267,7 +267,7 @@ def leading_names(spec: OpSpec) -> dict[str, str]:
 
 def _leading_name(dim: str, dims: Sequence[Dim]) -> str:
     """Return the parameter of `make` for leading dims: `batch` for `...` or `*batch`, else their name, changed if `make` uses it."""
-    if dim == ANY_DIMS or dim == "*batch" and ANY_DIMS not in dims:
+    if dim == ANY_DIMS or (dim == "*batch" and ANY_DIMS not in dims):
         return "batch"
     name = dim.removeprefix("*")
     return f"{name}_dims" if name in RESERVED else name
@@ -454,7 +454,7 @@ def _broadcast_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
     None if fewer than two tensors may: there would be nothing to broadcast with. A variadic input counts as two.
     """
     free = [item for item in spec.tensors if _may_broadcast(spec, item)]
-    if len(free) + any(item.variadic for item in free) < 2:
+    if len(free) < 2 and not any(item.variadic for item in free):
         return
     for item in free:
         if item in spec.differentiable:

@@ -131,8 +131,8 @@ def _gradient(
         yield Claim("enlarged", tupled(larger))
     # At kinks a gradient is compared with the stated one, or, if derived, with autograd's.
     stated = bool(stated_lines(spec, derivation))
-    agreed = stated or not (spec.gradients or spec.backward) and compared
-    if agreed and (numbers := kinks(spec, derivation)):
+    derived = not (spec.gradients or spec.backward)
+    if (stated or (derived and compared)) and (numbers := kinks(spec, derivation)):
         yield Claim("kinks", tuple_of(map(repr, numbers)))
     if not takes_any_layout(spec):
         yield Claim("layouts", "(torch.clone,)")
@@ -266,7 +266,7 @@ def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
         x
         for node in nodes
         for x in node.walk()
-        if x.kind == "compare" and "i" not in x.label  # no `is None`, no `in`
+        if x.kind == "compare" and x.label not in ("is", "is not", "in", "not in")
     }
     labels = {x.label for node in compared for x in node.walk()}
     values = [evaluated(x) for node in compared for x in node.walk()]

@@ -27,20 +27,21 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     several = [spec.tested_dims(item.name) for item in spec.tensors]
     # Some inputs have no declared dims (None), and the others only leading ones.
     loose = None in several and {*several} <= {None, ("...",)}
-    alike = _takes_indices_of_its_rank(spec)
     if not (found or loose):
         return spec
+    with_indices = _takes_indices_of_its_rank(spec)
+    assumed = ("complex", "float", "int") if with_indices else ("complex", "float")
 
     def seen(item: TensorInput) -> TensorInput:
         """Return an input as the tests see it: its domain, and its dims if they are assumed.
 
-        A positive definite matrix is assumed square; if `loose`, inputs are of any one shape, with integers if these are `alike`.
+        A positive definite matrix is assumed square; if `loose`, inputs of the dtypes in `assumed` are of any one shape.
         """
         dims = spec.tested_dims(item.name)
         if dims is None and found.get(item.name) == "spd":
             dims = SQUARE
             item = item._replace(dims=dims)
-        elif loose and item.dtype in ("complex", "float", *["int"] * alike):
+        elif loose and item.dtype in assumed:
             dims = None
             item = item._replace(dims=dims)
         return item._replace(domain=_domain(item, dims, found))

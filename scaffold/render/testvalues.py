@@ -330,9 +330,10 @@ def _others(types: set[str], usual: str) -> Iterator[Value]:
     `types` are the parts of the annotation, `usual` is the tests' value.
     """
     kind = next((kind for kind in ("float", "int") if kind in types), "")
-    absent = usual == "None" and kind  # None, where a number may be
-    number = _read(VALUES[kind] if absent else usual)
-    if absent and _is_number(number):
+    # None in the tests, where a number may be: the usual one of its type first.
+    instead_of_none = kind if usual == "None" else ""
+    number = _read(VALUES[kind] if instead_of_none else usual)
+    if instead_of_none and _is_number(number):
         yield number
     if isinstance(number, tuple) and len(number) > 1:
         yield from (number[1:] + number[:1], number[::-1])
@@ -385,11 +386,8 @@ def _compared(spec: OpSpec, name: str) -> Iterator[float]:
     for node in _nodes(spec):
         if not any(_is_name(arg, name) for arg in node.args):
             continue
-        if (
-            node.kind == "compare"
-            or node.kind == "call"
-            and node.args[0].label in LIMITS
-        ):
+        limits = node.kind == "call" and node.args[0].label in LIMITS
+        if node.kind == "compare" or limits:
             values = map(evaluated, node.args)
             yield from (value for value in values if _is_number(value))
         elif node.kind in ("conditional", "boolean") or node.label == "not":

@@ -130,10 +130,10 @@ def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
     taken = {*re.findall(r"(?<![.\w])\w+", "\n".join(found))}
     name = numbered("shape", taken) if "shape" in taken else "shape"
     for line in found:
-        first = not line.lstrip().startswith("elif ")  # no line may stand before that
         long = UNTYPED in line and len(line) > LONG
-        # A line that only assigns the call needs no name; `_ignored_call` breaks it.
-        if long and first and not _begins_with_it(line):
+        # No line may stand before an `elif`. One that only assigns the call needs no name: `_ignored_call` breaks it.
+        stays = line.lstrip().startswith("elif ") or _begins_with_it(line)
+        if long and not stays:
             call = _whole_call(line)
             indent = line[: len(line) - len(line.lstrip())]
             done += _ignored_call(f"{indent}{name} = {call}")

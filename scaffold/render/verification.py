@@ -228,7 +228,8 @@ def _further_cases(
     for name in free:
         if allows(spec, usual | {name: 1}):
             yield f"{name}=1", size_arguments({name: 1})
-    if is_asked_more(spec):
+    # Without a free size each of these would be the usual case.
+    if free and is_asked_more(spec):
         most = ELEMENTS if reference is not None else MOST_BY_DIFFERENCES
         yield from _of_other_sizes(spec, usual, free, most)
 
@@ -257,7 +258,7 @@ def _of_other_sizes(
     several = [spec.tested_dims(item.name) or () for item in spec.tensors]
     # How often a dim stands in one tensor: `x[N, N]` has N * N elements.
     times = {name: max(dims.count(name) for dims in several) for name in free}
-    large = int(most ** (1 / sum(times.values()))) if free else 0
+    large = int(most ** (1 / sum(times.values())))
     named = (size for count in compared_counts(spec) for size in (count, count + 1))
     chosen = [dict.fromkeys(free, size) for size in (3, 1, large)]
     chosen += [
@@ -266,8 +267,7 @@ def _of_other_sizes(
         for name in free
         if size ** times[name] <= most
     ]
-    # Without a free size each of them would be the usual case.
-    for sizes in chosen[: MOST_SIZES if free else 0]:
+    for sizes in chosen[:MOST_SIZES]:
         if allows(spec, usual | sizes):
             words = ", ".join(f"{name}={size}" for name, size in sizes.items())
             yield words, size_arguments(sizes)

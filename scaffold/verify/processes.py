@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from math import ceil
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -78,7 +79,8 @@ class ChildProcess:
 
         A line that is no JSON object counts as {}.
         """
-        data = self._read(self._answers)  # before other output, printed earlier
+        # Answers are read first: so `said` has what was printed before them.
+        data = self._read(self._answers)
         self._said = (self._said + self._read(self._talk))[-KEPT:]
         *lines, self._line = (self._line + data).split(b"\n")  # the last: not complete
         # Its stdout is closed: it has ended, or is about to.
@@ -202,7 +204,7 @@ def listen(busy: Sequence[Worker[Any, Any]]) -> None:
 
 def processes_for(requests: int) -> int:
     """Return the number of processes worth starting, at most one for each core."""
-    return max(1, min(cores(), -(-requests // PER_PROCESS)))
+    return max(1, min(cores(), ceil(requests / PER_PROCESS)))
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -49,9 +49,9 @@ class Failure(NamedTuple):
     @property
     def lines(self) -> tuple[str, ...]:
         """Return the failing case, one fact a line."""
-        # self[2:7] are the five fields of these names.
-        named = zip(("case", "inputs", "needed", "expected", "actual"), self[2:7])
-        facts = [f"{name}: {text}" for name, text in named if text]
+        texts = self._asdict()
+        names = ("case", "inputs", "needed", "expected", "actual")
+        facts = [f"{name}: {texts[name]}" for name in names if texts[name]]
         return (*facts, *self.tried, *self.output.splitlines()[-SHOWN_LINES:])
 
 
@@ -144,11 +144,13 @@ def has_torch() -> bool:
     """Return whether the interpreter has torch, without importing it."""
     try:
         found = find_spec("torch")
+        # Without an origin it is a mere folder of that name.
         return found is not None and found.origin is not None
     except (ImportError, ValueError):  # something stands in its way
         return False
 
 
+# The working directory, "" in the path, is left out: a `torch.py` in it is not PyTorch.
 PROBE = """
 import sys
 sys.path[:] = [path for path in sys.path if path]

@@ -51,6 +51,6 @@ def check_rules(
         problems = tuple(Problem(**item) for item in found["problems"])
         opaque = tuple(found["opaque"])
         return Checked(found["runs"], problems, found["by_differences"], opaque)
-    except (TypeError, KeyError):
+    except (TypeError, KeyError):  # there is no answer, or it is of another form
         said = process.said.splitlines()
         return Checked(0, died=said[-1] if said else "it ended without an answer")

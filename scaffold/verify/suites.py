@@ -101,9 +101,8 @@ class Telling:
 
     def _tested(self, test: str, outcome: str, words: str) -> None:
         """Record the outcome of a test; `write ...` as the reason of an expected failure is a part of a skeleton left to write."""
-        if (
-            self.outcomes.get(test) != "failed"
-        ):  # it may fail once more while it is torn down
+        # A failed test may fail once more, while it is torn down: the first reason stays.
+        if self.outcomes.get(test) != "failed":
             self.outcomes[test] = outcome
             self._words[test] = words
         found = _UNWRITTEN.fullmatch(words) if outcome == "xfailed" else None

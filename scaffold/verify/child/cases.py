@@ -43,7 +43,8 @@ def needs_gradient(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-# Ways to broadcast an input: words, the least number of leading dims, the change.
+# Ways to broadcast an input: words, the least number of leading dims, the change. The least is 2 if with one
+# leading dim the change would be one of those above.
 CHANGES: tuple[tuple[str, int, Change], ...] = (
     ("without its leading dims", 1, lambda x, n: x[(0,) * n]),
     ("with leading dims of size 1", 1, lambda x, n: x[(slice(1),) * n]),
@@ -88,24 +89,24 @@ def _of_attributes(checks: Any) -> Iterator[Case]:
     A gradient formula of a user's is also tried with pairs of values, and in the cases of the tests with a flag or a string. At the
     end the last value of each attribute is tried alone again, with the most inputs absent: a branch may ask for both.
     """
+    # ATTRIBUTES: by the position of an attribute, values other than the tests'.
     for position, values in checks.ATTRIBUTES.items():
         for value in values:
             yield _with_values(checks, {}, {position: value})
-    # ATTRIBUTES: by the position of an attribute, values other than the tests'. Together with another
-    # change one value of each has to do: the last, as None and numbers at a comparison come first
-    # (`testvalues.further_values`).
+    # Together with another change one value of each has to do: the last, as None and numbers at a
+    # comparison come first (`testvalues.further_values`).
     last = {position: values[-1] for position, values in checks.ATTRIBUTES.items()}
     if len(last) > 1:
         yield _with_values(checks, {}, last)
     if checks.ASKED_MORE:
         for values in islice(_pairs(checks), MOST_PAIRS):
             yield _with_values(checks, {}, values)
-        chosen = [
+        with_flags = [
             (name, arguments)
             for name, arguments in checks.CASES.items()
             if any(isinstance(value, str | bool) for value in arguments.values())
         ]
-        for (name, arguments), (at, value) in product(chosen, last.items()):
+        for (name, arguments), (at, value) in product(with_flags, last.items()):
             case = _with_values(checks, arguments, {at: value})
             yield case._replace(name=f"{name}, {case.name}")
     absences = [one["absent"] for one in checks.CASES.values() if "absent" in one]
@@ -117,16 +118,16 @@ def _of_attributes(checks: Any) -> Iterator[Case]:
 
 def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
     """Yield other values of two attributes at once, by position; flags and strings first: they choose branches, numbers do so seldom."""
-    several = [
-        (type(one) in (int, float), {at: one})
-        for at, values in checks.ATTRIBUTES.items()
-        for one in values
-    ]
-    pairs = combinations(several, 2)
-    # Sorted by the count of numbers in a pair: none first.
-    for (_, one), (_, two) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
-        if one.keys() != two.keys():  # not two values of the same attribute
-            yield one | two
+    choices = [(at, one) for at, values in checks.ATTRIBUTES.items() for one in values]
+    pairs = map(dict, combinations(choices, 2))
+    # Two values of the same attribute make a dict of one item.
+    of_two = [pair for pair in pairs if len(pair) == 2]
+    yield from sorted(of_two, key=_count_numbers)
+
+
+def _count_numbers(values: dict[int, Any]) -> int:
+    # By type, as True is an int for Python, but a flag here.
+    return sum(type(value) in (int, float) for value in values.values())
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:
@@ -221,9 +222,9 @@ def make_inputs(
         inputs[at] = other
     if case.change is not None:
         value = inputs[case.position]
-        declared = checks.BROADCAST.get(case.position, 0)
-        smaller = case.change(value.detach(), value.ndim - declared)  # leading dims
-        copied = (layout or torch.clone)(smaller)
+        # An input not in BROADCAST gets more dims (`_of_more_dims`), however many are leading.
+        leading = value.ndim - checks.BROADCAST.get(case.position, 0)
+        copied = (layout or torch.clone)(case.change(value.detach(), leading))
         inputs[case.position] = copied.requires_grad_(value.requires_grad)
     return tuple(inputs)
 
@@ -233,8 +234,8 @@ def value_names(checks: Any, count: int) -> list[str]:
     names: list[str] = []
     for name in checks.NAMES:
         if name.startswith("*"):
-            some = count - len(checks.NAMES) + 1  # each other input has one value
-            names += [f"{name[1:]}[{index}]" for index in range(some)]
+            its_values = count - (len(checks.NAMES) - 1)  # each other input has one
+            names += [f"{name[1:]}[{index}]" for index in range(its_values)]
         else:
             names.append(name)
     return names
@@ -289,13 +290,14 @@ def sampled(
     called = f"{function.__name__}()"
     values = ", ".join(names) + "," * (len(names) == 1)
     hint, shown = MEND.format(values), ", ".join(names)
+    variadic = any(name.startswith("*") for name in names)
     try:
         found = function()
         calls = list(found) if isinstance(found, Iterable) else []
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         words = f"{called} raised {type(error).__name__}: {error}"
         raise SamplesError(words, "") from None
-    # Both can be gone through, but their items are no calls.
+    # A dict and a tensor can be iterated, but their items are no calls.
     if isinstance(found, dict | Tensor) or not calls:
         kind = _kind(found) if calls else "nothing"
         raise SamplesError(f"{called} returns {kind}, not a list of calls", hint)
@@ -304,9 +306,8 @@ def sampled(
             words = f"{called}[{number}] is {_kind(call)}, not the values of a call"
             raise SamplesError(words, hint)
         # A variadic input takes any number of values, also none.
-        variadic = any(name.startswith("*") for name in names)
-        extra = len(call) - len(names)
-        if extra < -variadic or extra > 0 and not variadic:
+        fits = len(call) >= len(names) - 1 if variadic else len(call) == len(names)
+        if not fits:
             count = f"{len(call)} value{'s' * (len(call) != 1)}"
             words = f"{called}[{number}] has {count}, the op's inputs are {shown}"
             raise SamplesError(words, hint)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from inspect import signature
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -43,6 +44,7 @@ from scaffold.verify.child.derivatives import (
     as_tuple,
     compared_tangents,
     expected_gradients,
+    gradients_of,
     own_gradients,
     own_values,
     returned_gradients,
@@ -155,11 +157,10 @@ def check(checks: Any) -> dict[str, Any]:
             run.notes.append(f"{failure['words']}; {failure['hint']}")
         else:
             run.failure = failure
-    # A run that stopped at a failure has not come to every branch: no note then.
-    # At most one note: of the list `[:True]` is the first item, `[:False]` nothing.
-    run.notes += [*_unreached(checks)][: run.failure is None]
-    if run.failure is None and checks.SURROGATE:
-        run.notes += notes_on(checks)
+    if run.failure is None:  # else the run stopped before it came to every branch
+        run.notes += islice(_unreached(checks), 1)
+        if checks.SURROGATE:
+            run.notes += notes_on(checks)
     shapes = run.shapes._asdict() if run.shapes else {}
     return {
         "cases": run.cases,
@@ -211,15 +212,15 @@ def check_case(
     layout: Layout,
     words: str,
     run: Run,
-    compared: "Compared | None" = None,
+    judge_gradients: "GradientJudge | None" = None,
 ) -> None:
-    """Check a case's outputs, then its gradients for each set of inputs requiring grad; add to `run`. `compared` judges the gradients; `words` name the layout."""
+    """Check a case's outputs, then its gradients for each set of inputs requiring grad; add to `run`. `words` name the layout; `judge_gradients`: by default as in a proof."""
     title = f"{case.name}, {words}" if words else case.name
     refused = refusal(checks, case, layout)
     if refused.words:
         run.skipped.append(title)
-        may_be_refused = case.further or words and checks.CONTIGUOUS  # `x.view(-1)`
-        if not may_be_refused:
+        # `x.view(-1)` refuses other layouts: then `words` name one.
+        if not (case.further or (words and checks.CONTIGUOUS)):
             run.refusals.append((case.name, refused))
         return
     inputs = make_inputs(checks, case, layout)
@@ -235,7 +236,7 @@ def check_case(
             return
     several = subsets(checks)
     run.proven = run.proven or not several  # without gradients the outputs are all
-    judge = partial(compared or _check_backward, checks, case)  # the latter in a proof
+    judge = partial(judge_gradients or _check_backward, checks, case)
     for needs in several:
         inputs = make_inputs(checks, case, layout, needs)
         if not any(map(needs_gradient, inputs)):
@@ -325,10 +326,11 @@ def _is_pytorch_wrong(checks: Any, inputs: Sequence[Any]) -> bool:
     """
     if checks.REFERENCE is None or checks.SURROGATE:
         return False
-    once: dict[str, Any] = {"raise_exception": False, "check_undefined_grad": False}
+    agrees = partial(
+        gradcheck, inputs=inputs, raise_exception=False, check_undefined_grad=False
+    )
     with suppress(Exception):  # whatever the user's code raises
-        ours = gradcheck(checks.OPERATOR, inputs, **once)
-        return ours and not gradcheck(checks.REFERENCE, inputs, **once)
+        return agrees(checks.OPERATOR) and not agrees(checks.REFERENCE)
     return False
 
 
@@ -385,7 +387,8 @@ def _conclude(checks: Any, run: Run) -> None:
     """
     first = run.refusals and run.refusals[0]  # the name of the case, and the reason
     if first and first[0] == "base" and first[1].words != INFINITE and not run.proven:
-        # Of a case with other sizes, which the forward accepts by accident: "base" says more.
+        # Of a case with other sizes, which the forward accepts by accident: "base" says more. If that was
+        # only not finite, the forward accepts its sizes too.
         run.failure = None
     if run.failure is not None:
         return
@@ -500,10 +503,7 @@ def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
 
 def _have_elements(inputs: Sequence[Any]) -> bool:
     """Return whether any gradient of a call has elements: empty ones agree with anything, and prove nothing."""
-    return any(
-        isinstance(value, Tensor) and value.requires_grad and value.numel() > 0
-        for value in inputs
-    )
+    return any(needs_gradient(value) and value.numel() > 0 for value in inputs)
 
 
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Fault | None:
@@ -529,13 +529,9 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Fault | None:
     if len(actual) != len(expected):
         counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
         return Fault("forward", "a different number of outputs", *counts)
-    for position, (one, two) in enumerate(zip(actual, expected, strict=True)):
-        name = f"output {position}" if len(expected) > 1 else "output"
-        scene = Scene(name, tolerance=_tolerance(checks))
-        words = diagnose(one.detach(), two.detach(), scene)
-        if words is not None:
-            return Fault("forward", f"{name}: {words}", show(two), show(one))
-    return _check_own_values(checks, own, actual)
+    fault = _compare_outputs(checks, actual, expected)
+    # Right by our reading of the text: if it is wrong by the text itself, our parser misread that.
+    return fault or _compare_outputs(checks, actual, own, f"{AS_WRITTEN}: ", MISREAD)
 
 
 def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Fault | None:
@@ -633,21 +629,22 @@ ONE_OUTPUT = "end it with return a, b, or leave --outputs out"
 MISREAD = "scaffold misreads the forward: please report it, and write it differently until then"
 
 
-def _check_own_values(
-    checks: Any, expected: Sequence[Tensor], actual: Sequence[Tensor]
+def _compare_outputs(
+    checks: Any,
+    actual: Sequence[Tensor],
+    expected: Sequence[Tensor],
+    said: str = "",
+    hint: str = "",
 ) -> Fault | None:
-    """Compare the op's outputs with those `expected`, of the user's text as written; if they differ, our parser misread the text.
-
-    None if they agree, or if the text did not accept the call: `expected` is empty then.
-    """
-    # Not strict: `expected` is empty if the user's text refused the call.
+    """Compare the op's outputs with those `expected`; None if they agree. `said` goes before the words of a difference."""
+    # Not strict: of the user's text as written there are none, if it refused the call.
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))
         words = diagnose(one.detach(), two.detach(), scene)
         if words is not None:
-            message = f"{name}: {AS_WRITTEN}: {words}"
-            return Fault("forward", message, show(two), show(one), hint=MISREAD)
+            message = f"{name}: {said}{words}"
+            return Fault("forward", message, show(two), show(one), hint=hint)
     return None
 
 
@@ -701,7 +698,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault | N
     ):
         expected = {}  # PyTorch itself gives no finite gradient: compare no values
     for name, value, gradient in zip(names, inputs, returned, strict=True):
-        if isinstance(value, Tensor) and value.requires_grad:
+        if needs_gradient(value):
             fault = _judge(checks, inputs, names, name, gradient, expected)
             if fault is not None:
                 return fault
@@ -714,7 +711,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault | N
     return _check_own_gradients(checks, inputs, names, returned)
 
 
-Compared = Callable[[Any, Case, Sequence[Any]], Fault | None]
+GradientJudge = Callable[[Any, Case, Sequence[Any]], Fault | None]
 
 
 def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault | None:
@@ -729,11 +726,7 @@ def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Fault |
         return Fault(ORIGINAL_OWN, raised(error), raised=True)
     if not all(bool(one.isfinite().all()) for one in expected.values()):
         return None
-    outputs = checks.OPERATOR(*inputs)
-    if any(output.requires_grad for output in as_tuple(outputs)):
-        actual = checks.gradients(outputs, tuple(inputs))
-    else:
-        actual = tuple(map(torch.zeros_like, expected.values()))
+    actual = gradients_of(checks, checks.OPERATOR(*inputs), inputs)
     for (name, wanted), gradient in zip(expected.items(), actual, strict=True):
         # Equal gradients, the usual case, need no diagnosis: that calls the op once more.
         if gradient.shape != wanted.shape or not gradient.equal(wanted):

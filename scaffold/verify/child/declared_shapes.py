@@ -46,9 +46,9 @@ def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
         if isinstance(value, Tensor) and dims is not None:
-            # `_bound` binds names of a shape that does not fit, too: the message does without these.
+            # `_bind` binds names of a shape that does not fit, too: the message does without these.
             before = dict(sizes)
-            if not _bound(dims, tuple(value.shape), sizes):
+            if not _bind(dims, tuple(value.shape), sizes):
                 shape = _shown(tuple(value.shape), before)
                 return f"{name}{_text(dims)} is {shape} in the samples"
     return ""
@@ -73,7 +73,7 @@ def undeclared_output(
         dims = _declared(checks, name)
         if isinstance(value, Tensor):
             all_declared = all_declared and dims is not None
-            if dims is not None and _bound(dims, tuple(value.shape), sizes):
+            if dims is not None and _bind(dims, tuple(value.shape), sizes):
                 leading += _leading_sizes(dims, tuple(value.shape))
     # Not strict: without OUTPUTS there is nothing to compare.
     for (name, dims, kind), output in zip(checks.OUTPUTS, outputs, strict=False):
@@ -89,9 +89,9 @@ def undeclared_output(
             return Contrary(said, hint)
         if dims is None:
             continue
-        # The leading dims of an output are those of the inputs, if these are all known.
-        fits = not (all_declared and leading) or _fits(dims, shape, leading)
-        if not (_bound(dims, shape, sizes) and fits):
+        # Of undeclared inputs the leading dims are not known: an output may have any.
+        fits = _fits(dims, shape, leading) if all_declared and leading else True
+        if not (_bind(dims, shape, sizes) and fits):
             found = f"the forward returns {name}{_shown(shape, before)}"
             return Contrary(f"{name}{_text(dims)} is declared, but {found}")
     return None
@@ -119,13 +119,13 @@ def _declared(checks: Any, name: str) -> Dims | None:
     return shapes.get(name, shapes.get(variadic))
 
 
-def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
+def _bind(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
     """Bind the dims to a shape: return whether it matches them, and add names that are new to `sizes`: `(N, 3)` and (2, 3) -> N = 2."""
-    # Leading dims may be none at all.
-    least = len(dims) - _has_leading(dims)
-    if len(shape) < least or (len(shape) > least and not _has_leading(dims)):
-        return False
-    return all(
+    if leading_position(dims) is None:
+        has_rank = len(shape) == len(dims)
+    else:  # leading dims may be none at all
+        has_rank = len(shape) >= len(dims) - 1
+    return has_rank and all(
         size == (dim if isinstance(dim, int) else sizes.setdefault(dim, size))
         for dim, size in _pairs(dims, shape)
     )
@@ -135,10 +135,6 @@ def leading_position(dims: Dims) -> int | None:
     """Return the position of `...` or `*batch`, which stands for any number of dims."""
     found = (at for at, dim in enumerate(dims) if str(dim)[0] in ".*")
     return next(found, None)
-
-
-def _has_leading(dims: Dims) -> bool:
-    return leading_position(dims) is not None
 
 
 def _pairs(
@@ -154,10 +150,10 @@ def _pairs(
         return
     if dims[first] != "...":
         yield dims[first], _leading_sizes(dims, shape)[0]
-    last = len(dims) - first - 1  # the number of dims after it
+    after = len(dims) - first - 1  # the number of dims after it
     yield from zip(dims[:first], shape[:first], strict=True)
-    if last:
-        yield from zip(dims[-last:], shape[-last:], strict=True)
+    if after:
+        yield from zip(dims[-after:], shape[-after:], strict=True)
 
 
 def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -165,7 +161,8 @@ def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     first = leading_position(dims)
     if first is None:
         return []
-    return [shape[first : len(shape) - (len(dims) - first - 1)]]
+    after = len(dims) - first - 1
+    return [shape[first : len(shape) - after]]
 
 
 def _fits(dims: Dims, shape: tuple[int, ...], leading: list[tuple[int, ...]]) -> bool:

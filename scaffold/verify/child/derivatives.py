@@ -11,8 +11,9 @@ autograd can start at; a gradient is *returned* by backward itself, *expected* b
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     """
     # The gradient of a leaf that is itself an output is its grad_output.
     outputs = _call(checks, inputs)
-    leaves = tuple(x.clone().requires_grad_(_is_smooth(x)) for x in outputs)
+    leaves = tuple(x.clone().requires_grad_(is_inexact(x)) for x in outputs)
     # `gradients` takes what the op returns: a tuple, or one tensor.
     given = leaves if isinstance(checks.OPERATOR(*inputs), tuple) else leaves[0]
     found = iter(checks.gradients(given, leaves))
@@ -106,31 +107,20 @@ def returned_gradients(
         return result
 
     seed_generator(2)
+    recording: AbstractContextManager[Any] = nullcontext()
     if registered is None:
         recorder = type("Recorder", (function,), {"backward": staticmethod(backward)})
         outputs = checks.call_recorder(recorder, tuple(inputs))
     else:
         outputs = checks.OPERATOR(*inputs)
+        recording = patch.object(registered, "_backward_fn", backward)
     error = None
     try:
-        with _replaced_backward(registered, backward):
+        with recording:
             checks.gradients(outputs, tuple(inputs))
     except Exception as raised:  # noqa: BLE001 (whatever the user's code raises)
         error = raised
     return (returned[0] if returned else None), error
-
-
-@contextmanager
-def _replaced_backward(registered: Any, backward: Callable[..., Any]) -> Iterator[None]:
-    """Replace the backward of a registered op while in this context; do nothing if `registered` is None, as for a Function."""
-    own = registered and registered._backward_fn
-    if registered is not None:
-        registered._backward_fn = backward
-    try:
-        yield
-    finally:
-        if registered is not None:
-            registered._backward_fn = own
 
 
 def expected_gradients(
@@ -200,14 +190,14 @@ def _as_end(output: Tensor) -> Tensor:
     For constant outputs too, backward of a Function is called with a grad_output, and `checks.gradients` draws one for each: the reference
     has to take as many.
     """
-    if output.requires_grad or not _is_smooth(output):
+    if output.requires_grad or not is_inexact(output):
         return output
     return output.detach().requires_grad_()
 
 
-def _is_smooth(output: Tensor) -> bool:
-    """Return whether an output may have a gradient, as integers and bools may not."""
-    return output.is_floating_point() or output.is_complex()
+def is_inexact(value: Tensor) -> bool:
+    """Return whether a tensor may have a gradient, as integers and bools may not."""
+    return value.is_floating_point() or value.is_complex()
 
 
 def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
@@ -244,7 +234,7 @@ def compared_tangents(
         for output, one, two in zip(
             as_tuple(checks.REFERENCE(*given)), actual, expected, strict=True
         )
-        if _is_smooth(output)
+        if is_inexact(output)
     ]
 
 
@@ -292,11 +282,11 @@ def _transposed(
         called = [*inputs]
         for at, value in zip(places, moved, strict=True):
             called[at] = value
-        return tuple(filter(_is_smooth, as_tuple(function(*called))))
+        return tuple(filter(is_inexact, as_tuple(function(*called))))
 
     # `values` only gives the cotangents a shape: a linear function has the same vjp anywhere.
     values, pull, *_ = torch.func.vjp(differentiable, *(inputs[at] for at in places))
     given = tuple(tangents[at] for at in places)
     found = iter(torch.func.vjp(pull, values)[1](given)[0])
     outputs = as_tuple(function(*inputs))
-    return [next(found) if _is_smooth(x) else None for x in outputs]
+    return [next(found) if is_inexact(x) else None for x in outputs]

@@ -260,19 +260,21 @@ def _compare_roughly(
         if subject.is_surrogate(expected):
             return
         with suppress(Wrong):
-            halves = [_symmetric(one) for one in known]
-            pairs = zip(found, known, strict=True)
-            # Ours is averaged too, if it fills both triangles and differences fill one.
-            mine = [_symmetric(x) if _has_two(x) > _has_two(y) else x for x, y in pairs]
-            compare(subject, inputs, mine, halves, exact=False)
+            averaged = [_symmetric(one) for one in known]
+            # Differences fill one triangle if the forward reads it alone; ours may fill both for that.
+            mine = [
+                _symmetric(x) if _fills_both(x) and not _fills_both(y) else x
+                for x, y in zip(found, known, strict=True)
+            ]
+            compare(subject, inputs, mine, averaged, exact=False)
             subject.symmetric = True
             subject.note("the gradient assumes a symmetric input")
             return
         raise wrong from None
 
 
-def _has_two(gradient: Tensor) -> bool:
-    """Return whether a gradient has numbers above the diagonal and below it: a forward may read one triangle of a symmetric matrix alone."""
+def _fills_both(gradient: Tensor) -> bool:
+    """Return whether a gradient has numbers in both triangles, above the diagonal and below it."""
     return gradient.ndim > 1 and bool(gradient.triu(1).any() & gradient.tril(-1).any())
 
 
@@ -592,10 +594,10 @@ class Asking:
         try:
             _derivative(self.subject, inputs, f" for {call}")
         except Wrong as wrong:
-            # A tensor without a gradient may hold indices, which do not fit other sizes.
             every = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
             of_rank = words == "more dims" and self.subject.reduces_last(inputs)
-            if not of_rank and (every or not self.subject.asked.searched):
+            may_be_index = self.subject.asked.searched and not every
+            if not (of_rank or may_be_index):
                 raise
             self.note(wrong.words)
 
@@ -670,31 +672,35 @@ def _asks(
     return check
 
 
+# Reasons not to ask a question, in words; "" if it is to be asked.
+
+
 def _hands_on(subject: Subject) -> str:
-    return "it returns its input: the gradient may be clipped" * subject.hands_on
+    words = "it returns its input: the gradient may be clipped"
+    return words if subject.hands_on else ""
 
 
 def _is_surrogate(subject: Subject) -> str:
-    return "the gradient is not the derivative" * subject.surrogate
+    return "the gradient is not the derivative" if subject.surrogate else ""
 
 
 def _is_declared(subject: Subject) -> str:
-    return "the shapes are declared" * subject.asked.declared
+    return "the shapes are declared" if subject.asked.declared else ""
 
 
 def _is_untransformed(subject: Subject) -> str:
     if not subject.transforms:
         return "not supported: forward takes ctx"
-    return "not supported: it changes an input in place" * bool(subject.dirty)
+    return "not supported: it changes an input in place" if subject.dirty else ""
 
 
 def _is_unmapped(subject: Subject) -> str:
     words = "not supported: no vmap, nor generate_vmap_rule"
-    return _is_untransformed(subject) or words * (not subject.maps)
+    return _is_untransformed(subject) or ("" if subject.maps else words)
 
 
 def _is_eager(subject: Subject) -> str:
-    return "say --compile" * (not subject.asked.compiled)
+    return "" if subject.asked.compiled else "say --compile"
 
 
 CHECKS: dict[str, Check] = {

@@ -30,7 +30,7 @@ from scaffold.verify.child.cases import (
     needs_gradient,
     value_names,
 )
-from scaffold.verify.child.derivatives import as_tuple, returned_gradients
+from scaffold.verify.child.derivatives import as_tuple, is_inexact, returned_gradients
 from scaffold.verify.child.fast_torch import seed_generator
 from scaffold.verify.child.function_questions import (
     FEW_DIGITS,
@@ -254,7 +254,7 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         if answer is not None:
             times = EXPANDED if scale is None else f"{scale:g} times as large"
             words = f"{answer.words} where grad_output is {times}"
-            return answer._replace(words=words, hint=IN_ORDER * (scale is None))
+            return answer._replace(words=words, hint=IN_ORDER if scale is None else "")
     if checks.REFERENCE is None:  # what one output alone gives is not known
         return None
     with torch.no_grad():
@@ -369,8 +369,7 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
     VALUES has such numbers by position: a branch or a clamp begins there. An attention mask, without a gradient, also gets -inf. In the
     words of a float input `all values of x are about 2`, of an integer one `every x is 2`.
     """
-    large = _large(checks, inputs)
-    if large:
+    if large := _large(checks, inputs):
         yield f"values are {LARGE} times those of the tests", _replaced(inputs, large)
     for name in checks.TESTS.enlarged:
         at = checks.NAMES.index(name)
@@ -384,12 +383,13 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
         value = value.detach()
         every_other = torch.arange(value.numel()).reshape(value.shape) % 2 == 0
         after_first = torch.arange(value.numel()).reshape(value.shape) > 0
-        real = value.is_floating_point() or value.is_complex()  # a factor 0 or 1 below
-        integer = not real and value.dtype != torch.bool
+        inexact = is_inexact(value)
+        integer = not inexact and value.dtype != torch.bool
         for number in numbers:
             if math.isfinite(number):
-                near = number * (1 - NEAR * real * torch.rand(value.shape))
-                words = f"all values of {name} are {'about ' * real}{_said(number)}"
+                distance = NEAR if inexact else 0
+                near = number * (1 - distance * torch.rand(value.shape))
+                words = f"all values of {name} are {'about ' * inexact}{_said(number)}"
                 words = f"every {name} is {number}" if integer else words
                 yield words, _replaced(inputs, {at: near.to(value.dtype)})
             else:  # if several were infinite, none would be the largest
@@ -766,7 +766,7 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         result = func(*args, **(kwargs or {}))
         of_rank = args and isinstance(args[0], Tensor) and args[0].ndim == self.rank
-        # The first of several results, None for an operator without any.
+        # Of several results the first; None for an operator without any.
         end = result if isinstance(result, Tensor) else (result or [None])[0]
         picks = func.overloadpacket.__name__ in ("select", "slice", "split")
         if of_rank and end is not None and not picks and end.numel() < args[0].numel():
@@ -865,7 +865,7 @@ def _ends(
     outputs = as_tuple(function(*inputs))
     chosen = checks.TESTS.ends if alone is None else (alone,)
     several = [outputs[at] for at in chosen] if chosen else outputs
-    ends = [one for one in several if one.is_floating_point() or one.is_complex()]
+    ends = [one for one in several if is_inexact(one)]
     seed_generator(1)
     return ends, [_weights(end, scale) for end in ends]
 
@@ -888,12 +888,10 @@ def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
     """
     total = torch.zeros((), dtype=torch.float64)
     for end, weight in zip(ends, weights, strict=True):
-        if weight is None:
-            total = total + (torch.view_as_real(end) if end.is_complex() else end).sum()
-            continue
         if end.is_complex():
-            end, weight = torch.view_as_real(end), torch.view_as_real(weight)
-        total = total + (end * weight).sum()
+            weight = None if weight is None else torch.view_as_real(weight)
+            end = torch.view_as_real(end)
+        total = total + (end if weight is None else end * weight).sum()
     return total
 
 

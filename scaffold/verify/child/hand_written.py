@@ -462,7 +462,7 @@ class Subject:
             case = Case(name, dict(arguments))
             # "count": another number of tensors for `*tensors`, which `names` would not fit. LOOSE: no
             # shapes are declared, so other ones than the base's mean nothing.
-            if "count" in arguments or self.checks.LOOSE and {*arguments} - ABSENT:
+            if "count" in arguments or (self.checks.LOOSE and {*arguments} - ABSENT):
                 continue
             if self.takes(make_inputs(self.checks, case, None)):
                 yield case
@@ -519,14 +519,17 @@ class Subject:
         """
         if self.checks.REFERENCE is not None:
             return False
-        flat = any(one.numel() and not one.nan_to_num().any() for one in expected)
-        why = "the forward returns its input" if self.hands_on else ""
-        why = "the derivative is 0" if flat else why
-        why = why or "the sign of grad_output chooses" * self.is_gated
-        if not (why or self.asked.surrogate_stated):
+        if any(one.numel() and not one.nan_to_num().any() for one in expected):
+            why = " (the derivative is 0)"
+        elif self.hands_on:
+            why = " (the forward returns its input)"
+        elif self.is_gated:
+            why = " (the sign of grad_output chooses)"
+        elif self.asked.surrogate_stated:
+            why = ""
+        else:
             return False
         self.surrogate = True
-        why = f" ({why})" if why else ""
         self.note(
             f"the gradient is not the derivative of the forward{why}; if intended, give its own forward: --reference"
         )
@@ -628,8 +631,7 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     The subjects are one Function with its inputs declared in several ways. Inputs that the backward accepts, too, are tried first. Shapes
     are searched for once, or again if some forward ran. A dtype that made the last search fail is not searched with again.
     """
-    reasons: list[str] = []
-    tried: tuple[str, ...] = ()
+    reasons, tried = list[str](), tuple[str, ...]()
     began = time.process_time()
     methods = subjects[0].function.forward, subjects[0].function.backward
     codes = (getattr(unwrap(one), "__code__", None) for one in methods)
@@ -648,7 +650,8 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
             if not reasons[-1]:
                 subject.look()
                 return at, subject
-        if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
+        searches = backward or any(x.ran for x in subjects)
+        if subjects[0].asked.searched or not searches:  # an earlier search gave shapes
             continue
         undeclared = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
         likely = [*compress(enumerate(subjects), undeclared)][:WAYS]

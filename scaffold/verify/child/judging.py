@@ -114,11 +114,11 @@ def _of_error(
     It is a refusal if the forward raises, as it may for any call; if the line is a `raise` of the user's; or if the check is of a transform
     (CLAIMED), and the Function does not claim to support it (`subject.maps`).
     """
-    refused = subject.stage == "forward" or _is_of_forward(error, subject)
-    # A Function that claims to support a transform may not refuse it.
-    refused &= not (subject.maps and name in CLAIMED)
-    refused |= _is_on_purpose(error, subject)
-    if refused or name in CLAIMED and not subject.maps:
+    if name in CLAIMED:  # a Function may not refuse a transform that it supports
+        refused = not subject.maps
+    else:
+        refused = subject.stage == "forward" or _is_of_forward(error, subject)
+    if refused or _is_on_purpose(error, subject):
         return Result(name, "skipped", f"refused: {sentence(first_line(error))}")
     line = line_of(error, subject.asked.source) or lines["backward"]
     hint = next((hint for part, hint in MENDS if part in str(error)), "")

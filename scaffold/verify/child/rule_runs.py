@@ -47,16 +47,16 @@ def draw(
     `away` moves values near a kink afterwards. The constants keep values off 0 and off the ends of an interval, and matrices well
     conditioned.
     """
-    sizes, low, high = drawn.sizes, *domain.bounds
+    sizes = drawn.sizes
     if domain.within == "bool":
         return torch.rand(sizes, generator=generator) > 0.5
     if domain.within == "index":
-        return torch.randint(int(high), sizes, generator=generator)
+        return torch.randint(int(domain.bounds[1]), sizes, generator=generator)
     normal = torch.randn(sizes, dtype=dtype, generator=generator)
     uniform = torch.rand(sizes, dtype=torch.float64, generator=generator)
-    if domain.within in ("positive", "unit", "interval"):
-        if domain.within != "interval":
-            low, high = 0, 2 if domain.within == "positive" else 1
+    ranges = {"positive": (0, 2), "unit": (0, 1), "interval": domain.bounds}
+    if domain.within in ranges:
+        low, high = ranges[domain.within]
         real = (low + (high - low) * (0.05 + 0.9 * uniform)).to(dtype)
         return real + 0.3j * normal.imag if dtype.is_complex else real
     if domain.within == "sign":
@@ -160,18 +160,15 @@ def tuple_of(value: Any) -> tuple[Any, ...]:
 
 
 class Run:
-    """One sample of a rule: torch's gradients, and the values to compute the formulas from.
-
-    `alone`: the only result, of several, that is used; the cotangents of the others are the number 0, as in the engine.
-    """
+    """One sample of a rule: torch's gradients, and the values to compute the formulas from."""
 
     def __init__(
         self, table: Table, rule: Rule, given: Values, alone: str | None = None
     ) -> None:
         """Call torch and compute the expected gradients; `given` are the arguments, of which the differentiable ones become leaves.
 
-        `alone`: the cotangent of the only result that is used; those of the others are then the number 0. `opaque`: autograd cannot
-        differentiate the call, and the expected gradients are finite differences.
+        `alone`: the cotangent of the only result that is used; those of the others are then the number 0, as in the engine. The attribute
+        `opaque`: autograd cannot differentiate the call, and the expected gradients are finite differences.
         """
         self.table, self.rule, self.given, self.alone = table, rule, given, alone
         self.active = _active(rule, given)  # the arguments with a gradient
@@ -295,7 +292,8 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
 
     If autograd cannot differentiate the call (`opaque`), its gradients are finite differences.
     """
-    text = f"value = {' '.join(rule.value.split())}" if rule.value else ""
+    assert rule.value is not None
+    text = f"value = {' '.join(rule.value.split())}"
     for dtype in dtypes(rule):
         for said, sample in zip(rule.samples, samples(table, rule), strict=True):
             torch.manual_seed(1)

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from scaffold.verify.child.declared_shapes import leading_position
-from scaffold.verify.child.derivatives import as_tuple
+from scaffold.verify.child.derivatives import as_tuple, is_inexact
 from scaffold.verify.child.function_questions import OF_SHAPES
 from scaffold.verify.child.refusals import raised, raised_at
 from scaffold.verify.child.size_relations import RELATIONS, stated
@@ -192,7 +192,7 @@ class _Forward:
         if dims is None:
             # `b` is a bias, but beside `a` another operand.
             named = VECTOR.fullmatch(name) and not (name == "b" and "a" in declared)
-            is_vector = named or not _is_float(value)
+            is_vector = named or not is_inexact(value)
             return (USUAL,) * (1 if is_vector else 2)
         sizes = _one_by_one(dims, value.ndim) or ()
         return tuple(dim if isinstance(dim, int) else USUAL for dim in sizes)
@@ -280,11 +280,7 @@ def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None
 
 
 def _has_gradient(value: Any) -> bool:
-    return isinstance(value, Tensor) and _is_float(value)
-
-
-def _is_float(value: Tensor) -> bool:
-    return value.is_floating_point() or value.is_complex()
+    return isinstance(value, Tensor) and is_inexact(value)
 
 
 def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -292,7 +288,7 @@ def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     Floats are in [0, 1), integers 0 and 1 as in the tests, masks all True.
     """
-    if _is_float(usual):
+    if is_inexact(usual):
         return torch.rand(shape, dtype=usual.dtype)
     if usual.dtype == torch.bool:
         return torch.ones(shape, dtype=usual.dtype)
@@ -348,18 +344,18 @@ def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
         yield cost, _with_sizes(shapes, dict.fromkeys(alike, size))
     # Shapes that broadcast with anything: a last resort.
     tiny: list[tuple[int, ...]] = [(1,), ()]
-    first, *others = [(usual,) * rank for rank in RANKS[1:]]
-    small, every = [first, *tiny], [first, *tiny, *others]
+    of_ranks = [(usual,) * rank for rank in RANKS[1:]]
+    small = [of_ranks[0], *tiny]  # a vector, or what broadcasts as a parameter does
     # Each pair: the inputs to change together, the shapes to give them.
-    sets = [(forward.data, [first, *others])]
-    sets += [
+    together = [
+        (forward.data, of_ranks),
         ({*forward.undeclared[1:]}, small),
-        *(({at}, every) for at in forward.undeclared),
+        *(({at}, [*small, *of_ranks[1:]]) for at in forward.undeclared),
     ]
-    for several, of_each in sets:
-        for shape in of_each:
+    for inputs, candidates in together:
+        for shape in candidates:
             pairs = enumerate(shapes)
-            changed = tuple(shape if at in several else x for at, x in pairs)
+            changed = tuple(shape if at in inputs else x for at, x in pairs)
             yield 2.5 if shape in tiny else 1.0, changed
     for slot in _slots(shapes):
         for size in (*SIZES, 1) if slot[0] in forward.undeclared else ():
@@ -534,8 +530,8 @@ def _kinds(size: int) -> Iterator[_Kind]:
     for number in (2, 3, 4):
         # Only what the accepted size is a multiple of can be asked for.
         if size % number == 0:
-            several = [number * by for by in (5, 3, 2) if number * by != size]
-            yield _Kind((several[0], several[1]), "%", number)
+            multiples = [number * by for by in (5, 3, 2) if number * by != size]
+            yield _Kind((multiples[0], multiples[1]), "%", number)
 
 
 class _Group(NamedTuple):
@@ -615,6 +611,7 @@ class _Naming:
         for slot in _slots(self.shapes):
             if isinstance(said := self._dim(slot), str):
                 named.setdefault(said, []).append(slot)
+        # All dims with this bound: each may have to grow with the declared one.
         alike = [one.slots for one in self.groups if one.kind == group.kind]
         size = group.kind.number + 3
         for name, slots in named.items():

@@ -168,7 +168,9 @@ def _under_autocast(checks: Any) -> Iterator[str]:
 
 
 LOW = (torch.bfloat16, torch.float16)
-TIMES = 3  # plain PyTorch's own error, and some roundings
+# The errors that the test allows (`less_exact` of op_testing.py.jinja): so many times plain PyTorch's own,
+# and some roundings, of LEAST for a result that is 0 but for them.
+TIMES = 3
 RAISED = -1  # the key of an error instead of a result
 LEAST = 16 * torch.finfo(torch.float).eps
 
