@@ -16,6 +16,7 @@ something unknown, and must not be moved either. A statement serves the inputs w
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.analysis.input_kinds import kinds_of_inputs
@@ -71,8 +72,8 @@ class Backward(NamedTuple):
 def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
     """Name the repeated expressions of a backward, `program`; return it unchanged if the user states a gradient by a formula.
 
-    The lines are first put in the order they will be printed in, block by block: it decides which use of an expression is the
-    first.
+    Such a formula stays as it was written. The lines are first put in the order they will be printed in, block by block: it decides
+    which use of an expression is the first.
     """
     wanted = tuple(item.name for item in spec.differentiable)
     if not maths.derived.issuperset(wanted):
@@ -157,23 +158,22 @@ class _Step:
         for position, item in enumerate(lines):
             for node, sure in _operations(item):
                 uses.setdefault(node, []).append(Use(position, sure))
-        several = [
+        repeated = [
             node
-            for node, found in uses.items()
-            if len(found) > 1 and self._may_be_named(node, len(found))
-            if self._may_stand_first(lines, node, found, outermost)
+            for node, of_node in uses.items()
+            if len(of_node) > 1 and self._may_be_named(node, len(of_node))
+            if self._may_stand_first(lines, node, of_node, outermost)
         ]
-        if several:  # the largest: those inside it are then read once
-            node = max(several, key=lambda node: sum(1 for _ in node.walk()))
+        if repeated:  # the largest: those inside it are then read once
+            node = max(repeated, key=lambda node: sum(1 for _ in node.walk()))
             return self._named(lines, node, uses[node][0].position)
         for position, item in enumerate(lines):
             if isinstance(item, If):
-                for label, inner in (("body", item.body), ("orelse", item.orelse)):
-                    if (found_inside := self.with_one_name(inner, False)) is not None:
-                        branches = {"body": item.body, "orelse": item.orelse}
-                        branches[label] = found_inside
-                        choice = If(item.test, **branches, comments=item.comments)
-                        return (*lines[:position], choice, *lines[position + 1 :])
+                before, after = lines[:position], lines[position + 1 :]
+                if (body := self.with_one_name(item.body, False)) is not None:
+                    return (*before, replace(item, body=body), *after)
+                if (orelse := self.with_one_name(item.orelse, False)) is not None:
+                    return (*before, replace(item, orelse=orelse), *after)
         return None
 
     def _may_be_named(self, node: Node, count: int) -> bool:
@@ -187,17 +187,17 @@ class _Step:
         # A lambda has names of its own; `body` is a forward kept as the user wrote it.
         if any(part.kind in ("lambda", "body") for part in inner):
             return False
-        if any(True for part in inner for _ in written_to(part)):  # changed in place
+        if any(any(written_to(part)) for part in inner):  # it changes a tensor in place
             return False
         if node.names() & self.changed or self.known.foreign(node):
             return False
-        if _is_view(node) or not self._is_tensor(node):
+        if _is_view(node) or not self._is_costly(node):
             return False
-        steps = sum(p.kind in OPERATIONS and self._is_tensor(p) for p in inner)
+        steps = sum(p.kind in OPERATIONS and self._is_costly(p) for p in inner)
         return node.kind == "call" or node.label == "@" or steps > 1 or count >= OFTEN
 
-    def _is_tensor(self, node: Node) -> bool:
-        """Return whether an expression costs as much as a tensor: it is one, or a broadcast of shapes, `torch.broadcast_shapes(...)`.
+    def _is_costly(self, node: Node) -> bool:
+        """Return whether an expression is worth a name: it is a tensor, or a broadcast of shapes, `torch.broadcast_shapes(...)`.
 
         Other Python values are cheap, so they are repeated.
         """
@@ -222,10 +222,11 @@ class _Step:
         if any(item.value is node and written(item) & self.changed for item in holders):
             return False
         sure = [lines[use.position] for use in uses if use.sure]
-        if not sure or not outermost:
+        if not outermost:  # the tests around these lines are written already
             return bool(sure)
-        served = self._served(lines[use.position] for use in uses)
-        return len(served) == 1 or bool(self._served(sure) - self.known.optional)
+        serves_one = len(self._served(lines[use.position] for use in uses)) == 1
+        always_wanted = self._served(sure) - self.known.optional
+        return bool(sure) and (serves_one or bool(always_wanted))
 
     def _served(self, several: Iterable[Statement]) -> frozenset[str]:
         """Return the inputs whose gradients need one of the statements: their tests will stand around these."""
@@ -268,16 +269,16 @@ class _Step:
         What reads a gradient is named `exp_grad`, without its operands: it is not their gradient.
         """
         label = node.args[0].label if node.kind == "call" else node.label
+        # `_softmax_backward_data` of `torch.ops.aten`: a local begins with no underscore.
         stem = _word(node.kind, label) or label.strip("_")
         stem = stem if stem.isidentifier() else "value"  # there is no word for `//`
         reads = [part.label for part in node.walk() if part.kind == "name"]
-        # These read no more than the shape of a gradient.
-        of_no_gradient = stem in ("zeros", "ones", "shape")
-        words = [name for name in reads if name not in ("torch", "F", "math")]
-        if not of_no_gradient and any(name.startswith("grad_") for name in reads):
-            stem, words = f"{stem}_grad", []
-        several = (f"{stem}_{word}" for word in words)
-        for name in (stem, *several):
+        operands = [name for name in reads if name not in ("torch", "F", "math")]
+        # `torch.zeros_like(grad_x)` reads no more than the shape of a gradient.
+        of_shape_alone = stem in ("zeros", "ones", "shape")
+        if any(name.startswith("grad_") for name in reads) and not of_shape_alone:
+            stem, operands = f"{stem}_grad", []
+        for name in (stem, *(f"{stem}_{operand}" for operand in operands)):
             if name not in self.names and name not in RESERVED:
                 return name
         return numbered(stem, self.names)
@@ -287,10 +288,9 @@ def _word(kind: str, label: str) -> str:
     """Return the table's word for a value made by the function or operator `label`: "probs" for `softmax`, "" if it has none."""
     if label == "broadcast_shapes":  # a Python value, hence no primitive
         return "shape"
-    of_operator = kind == "binary"
     known = (
         built_in_primitives().named("operator", label)
-        if of_operator
+        if kind == "binary"
         else facts_of_call(label)
     )
     return next((word for facts in known for word in facts.words), "")

@@ -62,10 +62,11 @@ def composed(
     blocks: tuple[Block, ...],
     elements: tuple[Element, ...],
 ) -> tuple[Block, ...]:
-    """Return the blocks with the user's names restored, others shortened and values inlined; with a stated gradient, only restored.
+    """Return the blocks with the user's names restored, others shortened and values inlined.
 
-    Short names let more values fit into a line, and inlining frees names: both are repeated until nothing changes. Names read in
-    `elements`, the gradients of a variadic input's tensors, stay.
+    With a gradient that the user states, names are only restored: its lines stay as they were written. Short names let more values
+    fit into a line, and inlining frees names: both are repeated until nothing changes. Names read in `elements`, the gradients of a
+    variadic input's tensors, stay.
     """
     blocks = with_names_again(spec, maths, blocks)
     all_inputs = frozenset(item.name for item in spec.differentiable)
@@ -73,7 +74,7 @@ def composed(
         return blocks
     outside = {name for item in elements for name in item.value.names()}
     outside |= {name for item in elements for name in read_names(*item.statements)}
-    outer = outer_names(spec, maths.forward)  # reserved, and `grad_x` of each
+    outer = outer_names(spec, maths.forward)
     fixed = {*outer, *(f"grad_{name}" for name in outer), *outside}
     fixed |= written(*maths.again) if maths.again is not None else frozenset()
     known = _Known(spec, maths, all_inputs, frozenset(fixed), indent_of(amp_of(spec)))
@@ -130,8 +131,8 @@ class _Known:
                 for k, names in enumerate(inside)
                 if k == at or self.every in (blocks[at].serves, blocks[k].serves)
             )
-            others = _of_role(roles[name], roles, frozenset().union(*visible)) - {name}
-            shorter = _plainer(name, roles[name], bool(others))
+            alike = _of_role(roles[name], roles, frozenset().union(*visible)) - {name}
+            shorter = _plainer(name, roles[name], bool(alike))
             role = next((one for one in shorter if may_take(name, one, at)), None)
             if role is not None:
                 change = renaming(self.graph, {name: role})
@@ -211,8 +212,9 @@ class _Known:
     def _width(self, item: Assign) -> int:
         """Return the length of a line as `render` writes it: the gradient of a sole input has an annotation, `grad_x: Tensor = ...`."""
         name = item.target.label
-        typed = len(self.spec.inputs) == 1 and name in gradient_names(self.spec)
-        return len(f"{name}{': Tensor' * typed} = {emit(item.value)}")
+        is_typed = len(self.spec.inputs) == 1 and name in gradient_names(self.spec)
+        annotation = ": Tensor" if is_typed else ""
+        return len(f"{name}{annotation} = {emit(item.value)}")
 
     def _with_value(self, line: Statement, item: Assign) -> Assign | None:
         """Return `line` with the value of `item`, an assignment, in place of its name; None if `line` must stay as it is."""

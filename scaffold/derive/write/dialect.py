@@ -22,8 +22,7 @@ from scaffold.derive.rules.table import Table
 from scaffold.derive.simplify.algebra import CHOICES
 from scaffold.formula import Node, emit
 
-# Operations along a dim, as opposed to moving dims: `x.sum(dim=-1)`, but
-# `x.unsqueeze(-1)`.
+# Operations along a dim; those that move dims, as `x.unsqueeze(-1)`, are none.
 ALONG = frozenset({"reduction", "same_shape", "structural"})
 # A dim or several, written as numbers: `-1`, `(0, 1)`.
 DIMS = re.compile(r"\(?-?\d+(, -?\d+)*\)?")
@@ -59,13 +58,14 @@ class Dialect(NamedTuple):
         A tuple with the first dim reads better from the start in any dialect: `(0, 1)`, not `(-3, -2)`. Without a known `rank`
         nothing changes.
         """
-        # `-rank` is the first dim, counted from the end.
-        with_first = isinstance(dims, tuple) and rank is not None and -rank in dims
-        if not (self.from_start or with_first) or rank is None:
+        if rank is None:
             return dims
-        if isinstance(dims, tuple):
+        if not isinstance(dims, tuple):
+            return _from_start(dims, rank) if self.from_start else dims
+        # `-rank` is the first dim, counted from the end.
+        if self.from_start or -rank in dims:
             return tuple(_from_start(dim, rank) for dim in dims)
-        return _from_start(dims, rank)
+        return dims
 
 
 def _from_start(dim: object, rank: int) -> object:
@@ -84,7 +84,8 @@ def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
     """
     keyword_dims, positional_dims = list[str](), list[str]()
     ways, used = dict[str, Way](), set[str]()
-    for node in dict.fromkeys(node for whole in forward for node in whole.walk()):
+    for node in dict.fromkeys(node for value in forward for node in value.walk()):
+        # `x.mT` is an attribute itself, `x.t()` a call of one.
         callee = node.args[0] if node.kind == "call" else node
         if callee.kind != "attribute" or callee.label not in table:
             continue
@@ -96,7 +97,8 @@ def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
         positional = values[: len(values) - len(given)]
         # `x.transpose(-2, -1)`: the law says that it is `mT`.
         for law in filter(None, map(ANOTHER.fullmatch, rule.simpler)):
-            if (law[2] or "") == ", ".join(positional) and not given:
+            dims_of_law = law[2] or ""  # "" for `t(M) -> mT(M)`
+            if dims_of_law == ", ".join(positional) and not given:
                 numbers = tuple(map(literal_eval, positional))
                 ways.setdefault(law[3], Way(rule.name, numbers, law[1] == "M"))
         if rule.category in ALONG and "dim" in given:
@@ -124,12 +126,14 @@ def fused_sums(gradients: Iterable[Op]) -> dict[Op, tuple[Op, Op]]:
 def _is_fused(op: Op, product: Op, other: Op) -> bool:
     """Return whether `op`, the sum of `product` and `other`, is written as `torch.addcmul`: all terms are tensors of one shape.
 
-    `other` is one value but no choice, or a multiple of one (`2 * x`): a longer one reads worse inside a call.
+    `other` is one value but no choice, or a multiple of one (`2 * x`): a longer one reads worse inside a call. A sum of scalars is
+    no pass over memory to save.
     """
+    if product.facts.operator != "*" or op.shape == SCALAR:
+        return False
     operator, parts = other.facts.operator, (other, *product.args)
     # `2 * x`, or no operator at all: `x.exp()`.
-    short = operator == "*" and other.args[0].kind == "static" or not operator
-    other_fits = short and other.rule not in CHOICES and op.shape != SCALAR
+    is_short = operator == "*" and other.args[0].kind == "static" or not operator
     same = all(part.kind == "real" and part.shape == op.shape for part in parts)
-    product_fits = same and product.facts.operator == "*"
-    return other_fits and product_fits and not any(map(may_be_number, parts))
+    is_one_value = is_short and other.rule not in CHOICES
+    return is_one_value and same and not any(map(may_be_number, parts))

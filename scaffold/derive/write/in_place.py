@@ -120,7 +120,7 @@ class InPlace(NamedTuple):
 
     graph: Graph
     node: Callable[[Op], Node]
-    spelled: Callable[[Op], Node]  # as its rule spells it
+    spelled: Callable[[Op], Node]
     temporaries: Temporaries
 
     def __call__(self, op: Op) -> Node | None:
@@ -161,7 +161,7 @@ class InPlace(NamedTuple):
             value.facts.memory == "fresh"
             and value.facts.category != "reduction"  # it is small: not worth a method
             and value.kind == "real"
-            and value.shape == op.shape != SCALAR
+            and value.shape == op.shape != SCALAR  # of a scalar no memory is saved
             # Without a name, it is written out for this reader alone.
             and (not self._is_named(value) or value in self.temporaries.single)
             and not may_be_number(value)
@@ -183,21 +183,13 @@ class InPlace(NamedTuple):
     def _is_named(self, op: Op) -> bool:
         return op in self.temporaries.named
 
-    def _negates_a_number(self, op: Op, value: Op) -> bool:
-        """Return whether the minus of `-value` is written on a number in it, so it needs no operation: `-(2 * x)` is `-2 * x`."""
-        return (
-            op.rule == "neg"
-            and value.rule in ("mul", "div")
-            and not self._is_named(value)
-            and any(arg.kind == "static" for arg in value.args)
-        )
-
     def _negated(self, op: Op) -> Node | None:
-        """Return `value.neg_()` for `-value`; None if the value is not free, or the sign belongs to a number in it."""
+        """Return `value.neg_()` for `-value`; None if the value is not free, or a number in it takes the minus: `-(2 * x)` is `-2 * x`."""
         (value,) = op.args
-        if not self._free(op, value) or self._negates_a_number(op, value):
+        written_out = value.rule in ("mul", "div") and not self._is_named(value)
+        if written_out and any(arg.kind == "static" for arg in value.args):
             return None
-        return self._method(value, "neg_")
+        return self._method(value, "neg_") if self._free(op, value) else None
 
     def _by_method(self, op: Op) -> Node | None:
         """Write `zeros.scatter_(dim, index, 1)` or `x.exp_()`; None for an operator, `x ** 2`, or no free memory."""
@@ -230,21 +222,22 @@ class InPlace(NamedTuple):
     def _fused(self, op: Op) -> Node | None:
         """Return `x + y * z` as `torch.addcmul(x, y, z)`, as fast as the product alone; None for another op."""
         for at in (1, 0):
-            if self.fuses(op, at) and not self._is_named(op.args[at]):
-                torch, first = self.graph.name("torch"), self.node(op.args[1 - at])
-                factors = map(self.node, op.args[at].args)
+            product = op.args[at] if self.fuses(op, at) else None
+            if product is not None and not self._is_named(product):
+                torch, other = self.graph.name("torch"), self.node(op.args[1 - at])
+                factors = map(self.node, product.args)
                 sign = self._sign(op.rule)
-                return self._call(torch, "addcmul", first, *factors, **sign)
+                return self._call(torch, "addcmul", other, *factors, **sign)
         return None
 
     def fuses(self, op: Op, at: int) -> bool:
         """Return whether the term of a sum at position `at` is a product to be written in `torch.addcmul`, so it needs no name.
 
-        All must be tensors, and `addcmul` has no form for `y * z - x`.
+        All must be tensors with dims.
         """
         if op.rule not in SUMS or op.args[at].rule != "mul":
             return False
-        if op.rule == "sub" and at == 0:
+        if op.rule == "sub" and at == 0:  # `addcmul` has no form for `y * z - x`
             return False
         parts = (*op.args, *op.args[at].args)
         return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)

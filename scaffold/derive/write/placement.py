@@ -120,11 +120,13 @@ def unguarded_for_most(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...
     def serves(line: Line) -> frozenset[str]:
         """Return the inputs to guard a line by: all, to put no test around it; else those it serves."""
         gradients = {f"grad_{name}" for name in all_inputs} & written(line.statement)
+        if gradients:  # the line of a gradient itself keeps its test
+            return line.serves
         for_most = len(line.serves) > 2 and is_for_most(spec, line.serves)
         owner = _owner(line.statement)
-        free = owner in always_given and is_for_most(spec, read_for[owner])
-        # The line of a gradient itself keeps its test.
-        return all_inputs if (for_most or free) and not gradients else line.serves
+        # The shape or dtype of a tensor that is saved for most gradients costs nothing.
+        is_free = owner in always_given and is_for_most(spec, read_for[owner])
+        return all_inputs if for_most or is_free else line.serves
 
     return tuple(line._replace(serves=serves(line)) for line in lines)
 
@@ -137,10 +139,7 @@ def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
 
 
 def _owner(item: Statement) -> str:
-    """Return the `x` of `dtype = x.dtype`, or "" for other values such as `grad_y.expand_as(x)`.
-
-    If `x` is saved anyway, such a line costs nothing and needs no test.
-    """
+    """Return the `x` of `dtype = x.dtype`, or "" for other values such as `grad_y.expand_as(x)`."""
     if not isinstance(item, Assign):
         return ""
     found = metadata_read(item.value)
@@ -202,47 +201,27 @@ def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
 
     `grad_x, grad_y = ...` is such a line. If only `grad_y` is wanted, backward has to return None in place of `grad_x`.
     """
-    joint = set()
-    for line in lines:
-        for name in written(line.statement):
-            served = name.removeprefix("grad_")
-            if (
-                name.startswith("grad_")
-                and served in line.serves
-                and len(line.serves) > 1
-            ):
-                joint.add(served)
-    return frozenset(joint)
+    return frozenset(
+        name
+        for line in lines
+        if len(line.serves) > 1
+        for name in line.serves
+        if f"grad_{name}" in written(line.statement)
+    )
 
 
 # --- Statements under tests.
-
-
-def merged(lines: list[Statement]) -> list[Statement]:
-    """Merge adjacent `if`s with the same or opposite tests: `if t: a`, `if not t: b` -> `if t: a, else: b`."""
-    done: list[Statement] = []
-    for line in lines:
-        last = done[-1] if done else None
-        together = None
-        if isinstance(line, If) and isinstance(last, If):
-            together = _as_one(last, line)
-        if together is None:
-            done.append(line)
-        else:
-            done[-1] = together
-    return done
 
 
 def gathered(lines: Iterable[Statement]) -> Lines:
     """Merge `if`s with the same or opposite tests, also across lines that do not depend on the first one, and within branches."""
     done: list[Statement] = []
     for line in lines:
-        later = _joined_later(done, line) if isinstance(line, If) else None
-        if later is not None:
-            done = [item for place, item in enumerate(done) if place != later[0]]
-            done.append(later[1])
-        else:
-            done.append(line)
+        joined = _joined_later(done, line) if isinstance(line, If) else None
+        if joined is not None:
+            at, line = joined
+            del done[at]
+        done.append(line)
     return tuple(_inside(item) for item in done)
 
 
@@ -268,18 +247,16 @@ def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
 def _as_one(one: If, two: If) -> If | None:
     """Return two consecutive `if`s as one if their tests are equal or opposite: `if t: a`, `if not t: b` -> `if t: a, else: b`.
 
-    None for other tests.
+    None for other tests. The `if`s in its branches are left to `gathered`.
     """
     if one.test.names() & written(one):  # the first may change the outcome
         return None
     comments = (*one.comments, *two.comments)
     if one.test is two.test:
-        body = tuple(merged([*one.body, *two.body]))
-        orelse = tuple(merged([*one.orelse, *two.orelse]))
+        body, orelse = (*one.body, *two.body), (*one.orelse, *two.orelse)
         return If(one.test, body, orelse, comments)
     if are_opposite(one.test, two.test):
-        body = tuple(merged([*one.body, *two.orelse]))
-        orelse = tuple(merged([*one.orelse, *two.body]))
+        body, orelse = (*one.body, *two.orelse), (*one.orelse, *two.body)
         return If(one.test, body, orelse, comments)
     return None
 

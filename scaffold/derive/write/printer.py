@@ -73,12 +73,11 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
     owners: Owners = {}
     asking, numbers = set[Op](), set[Op]()
     for op in program.ops:  # each after its arguments
-        if (
-            isinstance(op.shape.origin, OrScalar)
-            and op.args
-            and numbers.issuperset(() if op.rule == "cond" else tensors(op.args))
+        may_be_scalar = isinstance(op.shape.origin, OrScalar) and bool(op.args)
+        # A choice has a number in a branch; any other op is one if all its tensors may be.
+        if may_be_scalar and (
+            op.rule == "cond" or numbers.issuperset(tensors(op.args))
         ):
-            # A choice has a number in a branch; any other op is one if all its tensors may be.
             numbers.add(op)
         if op.rule in OF_A_SHAPE or not asking.isdisjoint(op.args):
             asking.add(op)
@@ -174,11 +173,11 @@ class Printer:
         """Return an op's expression: in place or as `torch.addcmul` if possible, else by its writer or its rule."""
         if self.in_place is not None and (over := self.in_place(op)) is not None:
             return over
-        # Of `a + b * c` to be fused: the product, and `a`; else the op alone.
-        product, *rest = self.dialect.fused.get(op, (op,))
+        fused = self.dialect.fused.get(op)
         # A product with a name is read by it, so there is nothing to fuse.
-        if rest and product not in self.names:
-            nodes = map(self.node, (*rest, *product.args))
+        if fused is not None and fused[0] not in self.names:
+            product, other = fused
+            nodes = map(self.node, (other, *product.args))
             return self.function("torch.addcmul", *nodes)
         writer = WRITERS.get(op.rule)
         return self.by_rule(op) if writer is None else writer(self, op)
@@ -195,10 +194,10 @@ class Printer:
             values = map(self.program.const, way.values)
             return self.spelled(other.spelled, (op.args[0], *values))
         along = rule.category in ALONG
-        args = self._counted(op, rule) if along else op.args
+        args = self._with_dim_counted(op, rule) if along else op.args
         return self.spelled(rule.spelled, args, along)
 
-    def _counted(self, op: Op, rule: Rule) -> tuple[Op, ...]:
+    def _with_dim_counted(self, op: Op, rule: Rule) -> tuple[Op, ...]:
         """Return the arguments of an op, its `dim` counted as in the forward: from the start, 1, or from the end, -1."""
         rank = op.args[0].shape.rank if op.args and op.args[0].is_tensor else None
 
@@ -289,7 +288,7 @@ class Printer:
         """
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
-        both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
+        has_both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
         of_linalg = bool(callee.args) and callee.args[0].label == "linalg"
         for parameter, op in pairs:
             # Each item of a list is passed for itself; an empty list is passed as `()`.
@@ -309,7 +308,7 @@ class Printer:
                 or (
                     parameter.default is not None
                     and (of_linalg or parameter.name not in POSITIONAL)
-                    and not both
+                    and not has_both
                 )
             ):
                 named.append((parameter.name, self.node(op)))
@@ -364,7 +363,11 @@ class Printer:
     # Shapes and their sources
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
-        """Return the expression of a shape: of a tensor in memory anyway, else of a forward value; an input `like` is preferred."""
+        """Return the expression of a shape: of a tensor in memory anyway, else of a forward value; an input `like` is preferred.
+
+        Tried in this order: `x.shape` or its sizes, of a tensor not among `holders.last`; sizes of views of inputs; tensors among `last`;
+        any forward value, which is computed for it.
+        """
         try:
             return self.holders.other_shape(shape, like)
         except UnsupportedError:
@@ -388,7 +391,7 @@ class Printer:
     def _sizes_of_views(self, shape: Shape) -> Node | None:
         """Return a shape size by size, some of them of views of inputs, `w[:, :k].shape[1]`; None if one has another source.
 
-        So nothing is computed for it. None, too, if a forward value has the shape that is such a view itself.
+        So nothing is computed for it. None, too, if one view has all of the shape: `w[:, :k].shape` is shorter (`_value_with`).
         """
         views = [
             (op, op.shape.dims)
@@ -396,11 +399,8 @@ class Printer:
             for op, needs in several
             if op.shape.dims and self._is_view(op) and all(map(self._is_met, needs))
         ]
-        if (
-            shape.dims is None
-            or shape.lead is not None
-            or shape.dims in dict(views).values()
-        ):
+        is_of_one_view = any(dims == shape.dims for _, dims in views)
+        if shape.dims is None or shape.lead is not None or is_of_one_view:
             return None
         found = []
         for dim in shape.dims:
@@ -550,8 +550,8 @@ class Printer:
 
         A quotient of the forward stays whole: in `g * x / y` a product may overflow where `x / y` does not.
         """
-        whole = b in self.names or _is_forward_quotient(b)
-        if not whole and b.rule in SIGNS and self._as_cheap(a, b):
+        stays = b in self.names or _is_forward_quotient(b)
+        if not stays and b.rule in SIGNS and self._as_cheap(a, b):
             first, last = b.args
             return self._joined(SIGNS[b.rule], self._times(a, first), self.node(last))
         return self._joined("*", self.node(a), self.node(b))
@@ -560,7 +560,10 @@ class Printer:
         return self.graph.node("binary", label, (left, right))
 
     def _as_cheap(self, a: Op, b: Op) -> bool:
-        """Return whether `a * b`, `b` a product, may begin with `a` times its first factor: that is no larger than `b`."""
+        """Return whether `a * b`, `b` a product, may begin with `a` times its first factor: that is no larger than `b`.
+
+        A number `a` makes nothing larger; a product `b` of Python values stays whole.
+        """
         if a.kind == "static":
             return b.kind != "static"
         first = b.args[0]
@@ -619,7 +622,7 @@ class Printer:
         return self.method(self.method(value, "expand", both), "sum_to_size", shape)
 
     def _shaped_like(self, op: Op) -> Node:
-        """Return `g.reshape(x.shape)` for a forward value `x` with a shape that nothing else has."""
+        """Return `g.reshape(x.shape)` for a reduction `x` with kept dims: only the call tells which, so nothing else has its shape."""
         g, like = op.args
         shape = self._attribute(self._over_forward(like), "shape")
         return self.method(self.node(g), "reshape", shape)
@@ -636,10 +639,12 @@ class Printer:
         """Return `torch.zeros_like(x)`, or `x.new_zeros(shape)` if the shape is not that of `x`; `x` gives the dtype and the device."""
         shape = self.shape(op.asked)
         like = self._named_like(op.args[0])
-        # Equal expressions are one node of the graph, so `is` compares them.
-        same_shape = shape.kind == "attribute" and shape.args[0] is like
         source = op.args[0]
-        if same_shape or (source.shape == op.asked and self.node(source) is like):
+        # Equal expressions are one node of the graph, so `is` compares them.
+        written_as_its = shape.kind == "attribute" and shape.args[0] is like
+        # The shape may be read from another tensor than `like`, though `like` has it too.
+        has_shape = source.shape == op.asked and self.node(source) is like
+        if written_as_its or has_shape:
             return self.function("torch.zeros_like", like)
         return self.method(like, "new_zeros", shape)
 
@@ -771,7 +776,7 @@ class Printer:
         if not isinstance(dim, int):
             raise UnsupportedError("an index at a dim that is not written out")
         absent = self.graph.node("absent")
-        whole = self.graph.node("slice", "", (absent,) * 3)
+        colon = self.graph.node("slice", "", (absent,) * 3)
         dots = self.graph.constant("...")
         node, found = self.node(value), None
         # A negative dim is counted from the end, behind `...`.
@@ -783,12 +788,12 @@ class Printer:
             parts = [*inner.args] if inner.kind == "tuple" else [inner]
             # Both indices must count from the same end: with dots in front, or without any.
             if parts[: len(start)] == start and (start or dots not in parts):
-                found = _with_part(parts, whole, dim, part)
+                found = _with_part(parts, colon, dim, part)
         if found:  # joined: index the inner value
             node = node.args[0]
         else:
             # Never None here: no dim has a part yet.
-            found = _with_part(start, whole, dim, part) or []
+            found = _with_part(start, colon, dim, part) or []
         index = (
             found[0] if len(found) == 1 else self.graph.node("tuple", "", tuple(found))
         )
@@ -802,10 +807,10 @@ class Printer:
             for part in parts
         )
         index = nodes[0] if len(nodes) == 1 else self.graph.node("tuple", "", nodes)
-        numbers = parts[0].rule == "list" and not any(
+        is_of_numbers = parts[0].rule == "list" and not any(
             item.is_tensor for item in parts[0].args
         )
-        if len(nodes) == 1 and numbers:  # `x[[0, 1]]` differs from `x[0, 1]`
+        if len(nodes) == 1 and is_of_numbers:  # `x[[0, 1]]` differs from `x[0, 1]`
             index = self.graph.node("list", "", nodes[0].args)
         return self.graph.node("subscript", "", (self.node(value), index))
 
@@ -829,20 +834,20 @@ def index_of(dims: list[object]) -> list[str] | None:
 
 
 def _with_part(
-    parts: Sequence[Node], whole: Node, dim: int, part: Node
+    parts: Sequence[Node], colon: Node, dim: int, part: Node
 ) -> list[Node] | None:
     """Return an index with one more part, at a dim of the partly indexed value; None if that dim has a part already.
 
-    `x[:, 1]`, dim 1, `0` -> `x[:, 1, 0]`: a number has taken its dim away, only slices (`whole` is `:`) count. A negative dim
-    stands behind `...`, and is counted from the end.
+    `x[:, 1]`, dim 1, `0` -> `x[:, 1, 0]`: a number has taken its dim away, only slices count. A `colon`, all of a dim, is no part. A
+    negative dim stands behind `...`, and is counted from the end.
     """
     ordered = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
     slices = [at for at, item in enumerate(ordered) if item.kind == "slice"]
     count = -dim - 1 if dim < 0 else dim
-    # The index does not reach the dim: all before it is whole.
+    # The index does not reach the dim: those between are taken whole.
     if count >= len(slices):
-        ordered += [whole] * (count - len(slices)) + [part]
-    elif ordered[slices[count]] == whole:
+        ordered += [colon] * (count - len(slices)) + [part]
+    elif ordered[slices[count]] == colon:
         ordered[slices[count]] = part
     else:
         return None
@@ -876,7 +881,7 @@ def _bound(printer: Printer, op: Op, bound: Op) -> Node:
     """
     value = literal(bound)
     if isinstance(value, int) and value < 0:
-        return _counted(printer, op, value)
+        return _before_end(printer, op, -value)
     part, dim, start, end, step = op.args
     other = end if bound is start else start
     # The part's size tells one bound only if the other is known.
@@ -897,14 +902,17 @@ def _is_negated(bound: Op) -> bool:
     return bound.data == Operator("unary", "-")
 
 
-def _counted(printer: Printer, op: Op, behind: int) -> Node:
-    """Return a bound that is `behind` (-1, -2, ...) the end, counted from the start: `x.shape[1] - 1` for -1."""
+def _before_end(printer: Printer, op: Op, count: int) -> Node:
+    """Return the index `count` before the end of the sliced dim, counted from the start, at least 0: `max(x.shape[1] - 2, 0)`.
+
+    With 1 it is `x.shape[1] - 1`: -1, for an empty dim, selects nothing there, either.
+    """
     graph = printer.graph
-    count = graph.constant(str(-behind))
-    size = graph.node("binary", "-", (_size_along(printer, op), count))
-    if behind == -1:  # on an empty dim, -1 selects nothing either
-        return size
-    return graph.node("call", "", (graph.name("max"), size, graph.constant("0")))
+    number = graph.constant(str(count))
+    index = graph.node("binary", "-", (_size_along(printer, op), number))
+    if count == 1:
+        return index
+    return graph.node("call", "", (graph.name("max"), index, graph.constant("0")))
 
 
 def _size_along(printer: Printer, op: Op) -> Node:

@@ -131,12 +131,12 @@ def meets(outcome: Outcome, need: Need) -> bool:
 
 
 def guard_of(
-    need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
+    need: Need, tests: Collection[Op], is_met: Callable[[Need], bool]
 ) -> Outcome | None:
     """Return the outcome of one of the `tests` that guards a need and no more: (`x is not None`, 0) for the need "x".
 
     None if there is no such test, or if `is_met` is False: some reader of the value stands where the need is not met, and would
-    lack the value. A need is the name of an input, or an outcome: a test, with 0 for true and 1 for false.
+    lack the value.
     """
     if not is_met(need):
         return None
@@ -234,18 +234,20 @@ class Scheduler:
             for arg in {*op.args}:
                 readers[arg] = readers.get(arg, 0) + 1
         self.several = {op for op, count in readers.items() if count > 1}
-        in_order = (self.below[serial] for serial in sorted(self.below, reverse=True))
+        in_order = [self.below[serial] for serial in sorted(self.below)]
         # Readers before what they read; each with the uses from which it gets a name.
         self.users_first = [
-            (op, self._least_uses(op, held, sparing), is_at_hand(op))
-            for op in in_order
+            (op, self._least_uses(op, sparing), is_at_hand(op))
+            for op in reversed(in_order)
             if op not in held
         ]
         self.conds = [op for op, *_ in self.users_first if op.rule == "cond"]
-        tests = (op for op in self.below.values() if op.rule == "cond")
-        # From the last to the first, so that of choices by one test the first remains below.
-        first = sorted(tests, key=lambda op: op.serial, reverse=True)
-        self.tested = {op.test: op.serial for op in first}  # the first such `cond`
+        self.tested: dict[Op, int] = (
+            {}
+        )  # a test -> the serial of the first `cond` by it
+        for op in in_order:
+            if op.rule == "cond":
+                self.tested.setdefault(op.test, op.serial)
         # The first term of such a sum takes the sum's name, unless something else reads
         # it.
         self.summed = {
@@ -255,22 +257,22 @@ class Scheduler:
         }
         self.choices = set[Op]()  # choices known to need an `if` of their own
         # For ops without needs, which are safe anywhere: their places -> the region.
-        self.shared: dict[frozenset[Region], Region | None] = {}
+        self.enclosing: dict[frozenset[Region], Region | None] = {}
 
-    def _least_uses(self, op: Op, held: Collection[Op], sparing: bool) -> float:
+    def _least_uses(self, op: Op, sparing: bool) -> float:
         """Return the least number of reads for an op to get a name: 2 in general, 3 for the short `1 - x` and `x**2`, and small multiples.
 
         A view never gets one, nor does the negative of a named value. With `sparing` the short ones get it at 2, to save the pass; not the
         small multiples (`2 * g.unsqueeze(1)`), of rank 0 or with a dim of size 1: to compute one again is no pass over a large tensor.
         """
         # `-x` of a named `x`.
-        if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
+        if is_never_named(op) or (op.facts.inline and _is_leaf(op, self.held)):
             return inf
         if is_small_multiple(op):
             value = op.args[1]
             # Else each use of the product would compute the value again, too. A view costs nothing.
-            is_there = value in held or value in self.several or is_never_named(value)
-            return 3 if is_there else 2
+            has_name = value in self.held or value in self.several
+            return 3 if has_name or is_never_named(value) else 2
         return 3 if is_brief(op) and not sparing else 2
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
@@ -325,7 +327,7 @@ class Scheduler:
                     places = {common}
             # Without a name it is computed anew for each reader: it reads its arguments
             # more than once.
-            repeated = uses[op] > 1 and not at_hand and op not in named
+            is_repeated = uses[op] > 1 and not at_hand and op not in named
             for at, arg in enumerate(op.args):
                 inside = places
                 if op.rule == "cond":
@@ -335,24 +337,24 @@ class Scheduler:
                     regions[arg] = {*inside}
                 else:
                     earlier |= inside
-                # The gradient of a slice is written with its value twice.
-                more = repeated or (op.rule == "unsliced" and at == 0)
-                uses[arg] = uses.get(arg, 0) + 1 + more
+                # The gradient of a slice has its value twice: `slice_scatter(g.new_zeros(...), g)`.
+                is_twice = is_repeated or (op.rule == "unsliced" and at == 0)
+                uses[arg] = uses.get(arg, 0) + (2 if is_twice else 1)
         return Schedule(named, regions, uses)
 
     def _region(self, op: Op, places: set[Region]) -> Region | None:
         """Return the region for computing an op read in these places, or None if it is safe in no region enclosing them."""
         if len(places) == 1:
             return next(iter(places))
-        # Without needs it is safe anywhere: one answer for all such ops.
         if self.safe.needs(op):
-            return self._shared(places, op)
+            return self._enclosing(places, op)
+        # Without needs it is safe anywhere: one answer for all such ops.
         key = frozenset(places)
-        if key not in self.shared:
-            self.shared[key] = self._shared(places, op)
-        return self.shared[key]
+        if key not in self.enclosing:
+            self.enclosing[key] = self._enclosing(places, op)
+        return self.enclosing[key]
 
-    def _shared(self, places: set[Region], op: Op) -> Region | None:
+    def _enclosing(self, places: set[Region], op: Op) -> Region | None:
         """Return the innermost region around all places, or the same region extended by tests all places share and the op needs.
 
         None if the op is safe in neither.
@@ -398,8 +400,8 @@ def _guarded(
 ) -> Region | None:
     """Return the region `common` to all places, extended by tests shared by all of them and by guards for the needs of `op`.
 
-    Return None if a need has no guard. `below` are the ops by serial, `tested` the first choice with each test: its serial, plus
-    `SHARED`, stands for that test in a region.
+    Return None if a need has no guard. `below` are the ops by serial, `tested` has for each test, in the order of the graph, the
+    serial of the first choice by it: that serial, plus `SHARED`, stands for the test in a region.
     """
 
     def tests(place: Region) -> list[Outcome]:
@@ -411,11 +413,9 @@ def _guarded(
     # Sorted, so that each run nests tests in one order.
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
-    # In the order of the graph: `tested` begins with the last choice.
-    tests_there = list(reversed(tested))
     present = safe.there(common)
 
-    def is_met(need: str | Outcome) -> bool:
+    def is_met(need: Need) -> bool:
         """Return whether every place meets a need: its input is present, or a test around it says so."""
         return all(
             need in safe.there(place) or any(meets(pair, need) for pair in tests(place))
@@ -425,7 +425,7 @@ def _guarded(
     for need in sorted(safe.needs(op), key=_need_order):
         if need in present or any(meets(pair, need) for pair in (*around, *shared)):
             continue
-        guard = guard_of(need, tests_there, is_met)
+        guard = guard_of(need, tested, is_met)
         if guard is None:  # no test says when the value can be computed
             return None
         shared = guarded_by(guard, need, shared)

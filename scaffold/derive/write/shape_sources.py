@@ -74,7 +74,10 @@ class Holders:
             raise
 
     def other_shape(self, shape: Shape, like: Op | None = None) -> Node:
-        """Return an expression for a shape: of the input `like`, of any tensor not in `last`, or size by size."""
+        """Return an expression for a shape: of the input `like`, of any tensor not in `last`, or size by size.
+
+        Raise `UnknownShapeError` if there is none.
+        """
         if shape.dims == ():
             return self.graph.node("tuple")
         if like is not None and like.rule == "input":  # it has this shape
@@ -88,9 +91,12 @@ class Holders:
             try:
                 sizes = tuple(self.size(dim) for dim in shape.dims)
             except UnsupportedError:
-                return self._refuse(shape)
+                raise UnknownShapeError(shape) from None
             return self.graph.node("tuple", "", sizes)
-        return self._by_prefix(shape) or self._refuse(shape)
+        found = self._by_prefix(shape)
+        if found is None:
+            raise UnknownShapeError(shape)
+        return found
 
     def _broadcast(self, several: Iterable[Shape]) -> Node:
         """Return `torch.broadcast_shapes(x.shape, y.shape)` for a shape that comes from a broadcast of others."""
@@ -101,7 +107,7 @@ class Holders:
         return self.graph.node("call", "", (function, *parts))
 
     def _by_origin(self, shape: Shape) -> Node:
-        """Return a shape of unknown rank by its origin: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`.
+        """Return a shape of unknown rank by its origin, `torch.broadcast_shapes(x.shape, y.shape)[:-1]`; else raise `UnknownShapeError`.
 
         `Dropped` is the shape without the first or the last dim, `Kept` that with a 1 in its place.
         """
@@ -117,12 +123,11 @@ class Holders:
                 rest = graph.node("subscript", "", (self.shape(base), index))
                 if isinstance(shape.origin, Dropped):
                     return rest
-                if not base.least:  # perhaps a scalar, which keeps no dim
-                    return self._refuse(shape)
-                one = number_node(self.program, 1)
-                both = (graph.node("starred", "", (rest,)), one)
-                return graph.node("tuple", "", both if dim else both[::-1])
-        return self._refuse(shape)
+                if base.least:  # else perhaps a scalar, which keeps no dim
+                    one = number_node(self.program, 1)
+                    both = (graph.node("starred", "", (rest,)), one)
+                    return graph.node("tuple", "", both if dim else both[::-1])
+        raise UnknownShapeError(shape)
 
     def _by_prefix(self, shape: Shape) -> Node | None:
         """Return a shape as the start of another one and known sizes: `(*x.shape[:-1], 1)`; None if no tensor has such a start."""
@@ -158,10 +163,6 @@ class Holders:
         if is_lead(dim):
             return None
         return self.read_size(dim, self.sure) or self._computed_size(dim)
-
-    def _refuse(self, shape: Shape) -> Node:
-        """Raise `UnknownShapeError`: the last way to a shape has failed. The result type allows `return self._refuse(shape)`."""
-        raise UnknownShapeError(shape)
 
     def _holding(self) -> Iterable[Op]:
         """Yield the tensors surely present, in order of preference: gradients and inputs, locals, the optional input of this gradient."""
@@ -266,7 +267,7 @@ class Holders:
             except UnsupportedError:  # a size known from the value alone
                 raise UnknownShapeError(shape) from None
         found = self._by_origin(shape) if shape.dims is None else self.shape(shape)
-        if found.kind == "tuple":  # which has no method `numel`
+        if found.kind == "tuple":  # only a `torch.Size` has the method `numel`
             raise UnknownShapeError(shape)
         numel = self.graph.node("attribute", "numel", (found,))
         return self.graph.node("call", "", (numel,))

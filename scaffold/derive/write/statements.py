@@ -293,10 +293,9 @@ def _first_fit(
             continue
         names = _repeated(backward.forward.statements, found.statements)
         # Without them as sources, a shape is asked for that only they have.
-        late = not sources and _asks_inside(found.asked, own)
-        if late or names & {*own.values()}:
-            continue
-        return found
+        is_late = not sources and _asks_inside(found.asked, own)
+        if not (is_late or names & {*own.values()}):
+            return found
     return _attempt(backward, new, {}, {}, in_place, last)
 
 
@@ -389,11 +388,11 @@ class _Names:
         self.namer = Namer(
             {*backward.taken, *backward.held.values()},
             backward.held,
-            {},
-            {},
-            users_of(backward.of),
-            {},
-            denominators_of(backward.applier.program.ops),
+            of={},  # forward values alone get names here
+            via={},
+            users=users_of(backward.of),
+            owners={},
+            denominators=denominators_of(backward.applier.program.ops),
         )
         self.new: dict[Op, str] = {}
         # Names in the statements that the backward repeats, not in the forward itself.
@@ -501,6 +500,8 @@ LEAST = 12  # a shorter part of a line gets no name
 TERMS = range(3, 10)
 # Chosen by eye: a term's line holds 70 columns, but a wider term than this reads better by a name.
 WIDEST_TERM = 56
+WIDEST_CHOICE = 60  # `a if test else b`; a wider one is an `if` statement
+LONGEST_COMMENT = 48  # the value in `w.r.t. x * y`
 
 # Ops whose value is best named by something else: `product` says little.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
@@ -974,7 +975,7 @@ class _Writer:
             text = emit(self.known.words.in_scope(scope).expression(value))
         except (UnsupportedError, UnknownShapeError):
             return ()
-        return (f"w.r.t. {text}",) if len(text) <= 48 else ()
+        return (f"w.r.t. {text}",) if len(text) <= LONGEST_COMMENT else ()
 
     def _branch(self, name: str, op: Op, at: int, region: Region) -> Lines:
         """Return the statements of one branch of a choice, `at` 0 or 1; the last one assigns its value to `name`."""
@@ -991,16 +992,21 @@ class _Writer:
         return without_copy(lines, sole)
 
     def _takes_statements(self, op: Op, region: Region, printer: Printer) -> bool:
-        """Return whether a choice is written as an `if` statement, not as `a if test else b`: a branch has lines, or it is long."""
+        """Return whether a choice is written as an `if` statement, not as `a if test else b`.
+
+        It is if a branch has lines, or makes zeros, or if it is longer than `WIDEST_CHOICE`; in an `else` it becomes an `elif`.
+        """
         # Whether any line stands inside this choice: then the choice is the next step of its place.
         depth = len(region)
-        inner = any(
+        has_lines = any(
             len(place) > depth and place[depth][0] == op.serial
             for place in self.plan.named.values()
         )
-        zeros = any(arg.rule == "zeros" for arg in op.args)
-        chained = bool(region) and region[-1][1] == 1  # in an `else`: it is an `elif`
-        return inner or zeros or chained or len(emit(printer.expression(op))) > 60
+        makes_zeros = any(arg.rule == "zeros" for arg in op.args)
+        in_else = bool(region) and region[-1][1] == 1
+        if has_lines or makes_zeros or in_else:
+            return True
+        return len(emit(printer.expression(op))) > WIDEST_CHOICE
 
     def _pulled_back(self, op: Op, region: Region) -> list[Statement]:
         """Return the lines that let autograd differentiate a call without a rule.

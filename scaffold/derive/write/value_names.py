@@ -90,14 +90,14 @@ class Namer:
     ) -> None:
         """Begin with the names `taken`; the other arguments are facts about ops, by which they are named.
 
-        `users` has the forward ops that read a forward op, `denominators` the ops that something is divided by.
+        `users` has the forward ops that read a forward op, `owners` the inputs whose gradients read an op, `denominators` the ops that
+        something is divided by.
         """
         self.taken, self.held = taken, held
         self.of, self.via = of, via
         self.sides = _sides(of)
         self.denominators = denominators
-        self.users = users  # the forward ops that read a forward op
-        self.owners = owners  # the inputs whose gradients read an op
+        self.users, self.owners = users, owners
         self.forward = frozenset((*users, *of.values()))
         # An op whose negative is a cotangent -> the forward value of that cotangent.
         self.negated = {g.args[0]: op for g, op in of.items() if _is_negative(g)}
@@ -145,21 +145,22 @@ class Namer:
             if len(alike) == 1:
                 continue
             names = {op: list(self._more_exact(op)) for op in alike}
+            # Gradients that are alike are parts of one cotangent: its name, used twice,
+            # reads better than `grad_x_via_product`.
             if _are_alike(names.values()) and not self.is_gradient(alike[0]):
-                # `diff_pos` and `diff_neg` for `x - pos` and `x - neg`, not `diff` and
-                # `diff_x`. Gradients that are alike are parts of one cotangent: its name,
-                # used twice, reads better than `grad_x_via_product`.
-                counts = Counter(name for found in names.values() for name in found)
+                # `diff_pos` and `diff_neg` for `x - pos` and `x - neg`, not `diff` and `diff_x`.
+                counts = Counter(name for exact in names.values() for name in exact)
                 names = {
-                    op: [name for name in found if counts[name] == 1]
-                    for op, found in names.items()
+                    op: [name for name in exact if counts[name] == 1]
+                    for op, exact in names.items()
                 }
-            if not _are_alike(names.values()):
-                for op, found in names.items():
-                    if (self._value(op) or self.negated.get(op)) in self.held:
-                        continue  # named after the user's name for its value
-                    chosen = {*self.alike.values()}
-                    self.alike[op] = next((n for n in found if n not in chosen), stem)
+            if _are_alike(names.values()):  # nothing tells them apart but a number
+                continue
+            for op, exact in names.items():
+                if (self._value(op) or self.negated.get(op)) in self.held:
+                    continue  # named after the user's name for its value
+                chosen = {*self.alike.values()}
+                self.alike[op] = next((n for n in exact if n not in chosen), stem)
 
     def _more_exact(self, op: Op) -> Iterator[str]:
         """Return the free names of an op that say more than its role, to tell it from others: `x_norm`, not `norm`."""
@@ -292,18 +293,25 @@ class Namer:
         if (both := self._of_both(op)) is not None:
             yield both
         yield from roles
-        words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
-        reduced = op.facts.category == "reduction"
-        for end in (*words, "_".join(words)):
+        operands = list(dict.fromkeys(filter(None, map(self._word, op.args))))
+        is_reduction = op.facts.category == "reduction"
+        for operand in (*operands, "_".join(operands)):  # each alone, then all of them
             # `x_norm` of a reduction, `exp_x` of any other function.
-            pairs = [(end, r) if reduced else (r, end) for r in roles if end]
+            pairs = [
+                (operand, role) if is_reduction else (role, operand)
+                for role in roles
+                if operand
+            ]
             joined = (f"{one}_{two}" for one, two in pairs if not _repeats(one, two))
             yield from (name for name in joined if len(name) <= OF_ROLE)
-        if reduced and len(words) == 1:  # in case the user has an `x_norm`
-            yield from (f"{role}_{words[0]}" for role in roles)
+        if is_reduction and len(operands) == 1:  # in case the user has an `x_norm`
+            yield from (f"{role}_{operands[0]}" for role in roles)
 
     def _of_both(self, op: Op) -> str | None:
-        """Return a name made of both operands' names, by the table's word: `x_cos` for `x * cos`; None if one has no name."""
+        """Return a name made of both operands' names, by the table's word: `x_cos` for `x * cos`.
+
+        None if one has no name, if both have the same, or if the name gets too long.
+        """
         for word in _of_names(op.facts.words):
             names = [self._exact(arg) for arg in op.args]
             found = word.format(*names)
@@ -322,12 +330,12 @@ class Namer:
         # A view has the name of what it is a view of.
         if op.facts.inline == "always":
             return self._exact(op.args[0])
-        of = self._exact(op.args[0]) if op.args else ""
-        which = _which_part(op) if of else None
-        if which is None:
+        base = self._exact(op.args[0]) if op.args else ""
+        part = _which_part(op) if base else None
+        if part is None:
             return ""
         # `x0` for a position, `x_odd` for a word.
-        return f"{of}{which}" if type(which) is int else f"{of}_{which}"
+        return f"{base}{part}" if type(part) is int else f"{base}_{part}"
 
     def _value(self, op: Op) -> Op | None:
         """Return the forward value of a cotangent, else None.
@@ -369,9 +377,11 @@ class Namer:
 
         `preactivation` for a product below a `tanh`, but `softplus` for the argument in `tanh(softplus(x))`.
         """
-        played, own = [*dict.fromkeys(self._as_argument(value))], self._roles(value)
-        named = value.facts.category == "elementwise" and not value.facts.operator
-        return [*own, *played] if named else [*played, *own]
+        as_argument, own = [*dict.fromkeys(self._as_argument(value))], self._roles(
+            value
+        )
+        is_function = value.facts.category == "elementwise" and not value.facts.operator
+        return [*own, *as_argument] if is_function else [*as_argument, *own]
 
     def _as_argument(self, value: Op) -> Iterator[str]:
         """Yield a value's roles as an argument of its readers, as the table says: `preactivation` below a `tanh`."""
@@ -446,7 +456,7 @@ class Namer:
         if op.facts.argument == "exponent":
             yield from self._without_log(op.args[0])
         elif _is_layer(op) and (found := WEIGHT.fullmatch(self._exact(op.args[1]))):
-            yield found[found.lastindex or 0]
+            yield found[found.lastindex or 0]  # the only group that matched
         elif op.facts.operator == "*":
             # By what the other factor is, by both names, at last by a scalar.
             one, two = op.args
@@ -469,12 +479,17 @@ class Namer:
     def _as_scaled(self, by: Op, name: str) -> Iterator[str]:
         """Yield a word for a product of a value called `name`, by its other factor `by`: `scaled_x`, `masked_x`, `weighted_x`."""
         # `new_x` is a local that was renamed since an input is called `x`.
-        stem, own = name.removeprefix("new_"), self._exact(by)
-        word = "" if by.is_tensor else "scaled"
-        word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
-        word = word or ("weighted" if WEIGHTS.fullmatch(own) else "")
+        stem, factor = name.removeprefix("new_"), self._exact(by)
+        if not by.is_tensor:
+            word = "scaled"
+        elif by.kind == "bool" or MASK.fullmatch(factor):
+            word = "masked"
+        elif WEIGHTS.fullmatch(factor):
+            word = "weighted"
+        else:
+            return
         found = f"{word}_{stem}"
-        if word and not stem.startswith(word) and len(found) <= OF_WORD:
+        if not stem.startswith(word) and len(found) <= OF_WORD:
             yield found
 
     def _in_sum(self, op: Op) -> Iterator[str]:
@@ -507,7 +522,8 @@ class Namer:
                 yield "probs"
             elif one and two:
                 yield "ratio"
-                yield from (f"{before}_ratio" for before in (one[1],) if before)
+                if one[1]:  # `policy_ratio`, of `policy_logps - ref_logps`
+                    yield f"{one[1]}_ratio"
             return
         inverse = "inv_" if _is_negative(op) else ""
         found = LOGARITHM.fullmatch(self._exact(op.args[0] if inverse else op))
