@@ -59,8 +59,10 @@ def perhaps_detached(spec: OpSpec) -> bool:
 
     A proof then does not ask that the outputs require grad. True for a kept forward, not looked into.
     """
-    if spec.forward is None or spec.kept is not None:
-        return spec.kept is not None
+    if spec.kept is not None:
+        return True
+    if spec.forward is None:
+        return False
     forward = live_forward(spec, spec.forward, ends=True)
     present = frozenset(item.name for item in spec.differentiable if not item.optional)
     active = _surely_active(forward.statements, present)

@@ -86,32 +86,29 @@ def _own(
     value: Node,
     exact: Trace,
     inputs: frozenset[str],
-    several: frozenset[str],
+    variadic: frozenset[str],
 ) -> Node:
     """Return a result, cloned if it is an input or an element of a variadic one: PyTorch wants it cloned or marked dirty.
 
-    `exact` tells whose memory a value surely has, `several` are the variadic inputs. `x if t else y` is cloned in its
-    branches.
+    `exact` tells whose memory a value surely has. `x if t else y` is cloned in its branches.
     """
     if value.kind == "conditional":
         test, *branches = value.args
-        values = (_own(graph, branch, exact, inputs, several) for branch in branches)
+        values = (_own(graph, branch, exact, inputs, variadic) for branch in branches)
         return graph.node("conditional", "", (test, *values))
-    if value.kind == "name" and exact.of_value(value) & inputs:
-        return cloned(graph, value)
-    if value.kind == "subscript" and value.args[0].label in several:
-        return cloned(graph, value)
-    return value
+    is_input = value.kind == "name" and exact.of_value(value) & inputs
+    is_element = value.kind == "subscript" and value.args[0].label in variadic
+    return cloned(graph, value) if is_input or is_element else value
 
 
 def _own_elements(
-    graph: Graph, value: Node, inputs: frozenset[str], several: frozenset[str]
+    graph: Graph, value: Node, inputs: frozenset[str], variadic: frozenset[str]
 ) -> Node:
-    """Return a variadic result, each of its tensors cloned if it is an input; `several` are the variadic inputs.
+    """Return a variadic result, each of its tensors cloned if it is an input.
 
     `tensors` -> `tuple(tensor.clone() for tensor in tensors)`, `(x, y + 1)` -> `(x.clone(), y + 1)`.
     """
-    if value.kind == "name" and value.label in several:
+    if value.kind == "name" and value.label in variadic:
         return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
     if value.kind == "tuple":
         values = (
@@ -152,14 +149,12 @@ def kept_apart(
             # An input under another name: PyTorch would take it for an input returned as it is.
             extra.append(_as_view(graph, named) if same.of(name) & inputs else named)
         returned |= memory
-    return tuple(
-        (
-            cloned(graph, value)
-            if _is_saved(output, same.of_value(value) & inputs, saved)
-            else value
-        )
-        for output, value in zip(spec.outputs, results, strict=True)
-    ), tuple(extra)
+    apart = []
+    for output, value in zip(spec.outputs, results, strict=True):
+        as_is = same.of_value(value) & inputs
+        refused = _is_saved(output, as_is, saved)
+        apart.append(cloned(graph, value) if refused else value)
+    return tuple(apart), tuple(extra)
 
 
 def registered_apart(
@@ -210,14 +205,10 @@ def saved_apart(
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
     """Return whether the backward reads an output possibly being an input (one of `as_is`), or this input: PyTorch refuses either."""
-    return not output.variadic and any(
-        as_is
-        and item.source == "output"
-        and item.origin == output.name
-        or item.source == "input"
-        and item.origin in as_is
-        for item in saved
-    )
+    if output.variadic or not as_is:
+        return False
+    either = {("output", output.name), *(("input", name) for name in as_is)}
+    return any((item.source, item.origin) in either for item in saved)
 
 
 def _as_view(graph: Graph, named: Node) -> Node:

@@ -75,6 +75,7 @@ def with_versions(
         change = {stretches[-1]: name}  # the last value keeps the user's name
         # Without a value before, the first stretch, before any assignment, has none.
         earlier = stretches[:-1] if before else stretches[1:-1]
+        # From the eighth on they are `earlier_h`, numbered by `fresh`.
         for part, word in zip(
             earlier, (*ORDINALS, *["earlier"] * len(earlier)), strict=False
         ):
@@ -179,7 +180,7 @@ def _first_terms(
 
     `grad_x_via_y = ...`, `grad_x = grad_x_via_y + ...` -> `grad_x = ...`, `grad_x = grad_x + ...`. A part that is the
     only one of its gradient gets the gradient's name too, if that is unused. The two must be in one block. `end` is
-    the whole gradient, `first` its first term, `more` by how many columns its name is longer.
+    the whole gradient, `first` its first term, `more` by how many columns the name of `end` is longer.
     """
     several = [block.statements for block in blocks]
     statements = tuple(item for lines in several for item in lines)
@@ -199,12 +200,13 @@ def _first_terms(
         }
         for item in filter(_is_plain, lines):
             end, first = item.target.label, _first_term(item.value).label
+            if first not in lengths:  # it has no line of its own in this block
+                continue
             more = len(end) - len(first)
             # A longer name may make a line too long: then black breaks it.
-            fits = max(lengths.get(first, WIDTH), lengths[end]) + more <= WIDTH
-            begun = sole.get(first) == end
-            begun |= first in SUMS and end.startswith("grad_") and (more <= 0 or fits)
-            if begun and first in lengths:
+            fits = more <= 0 or max(lengths[first], lengths[end]) + more <= WIDTH
+            is_sum = first in SUMS and end.startswith("grad_")
+            if sole.get(first) == end or is_sum and fits:
                 yield first, end
 
 
@@ -218,33 +220,27 @@ def _added(statements: Lines) -> set[str]:
 
     They are partial sums already, and keep their own names.
     """
-    found = list[Node]()
-    for part in nodes(*statements):
-        match part:
-            case Node("binary", "+" | "-", both):
-                found += both
-            case Node(
-                "call", _, (Node("attribute", label, (first,)), *rest)
-            ) if "add" in label or label.endswith("_"):
-                found += (first, *rest)
+    found = (term for part in nodes(*statements) for term in _terms(part))
     return {term.label for term in found if term.kind == "name"}
 
 
 def _first_term(value: Node) -> Node:
-    """Return the first operand of a sum or of a call that adds: `a` of `a + b - c`, of `a.index_add(0, i, b)`, of `a.mul_(b)`.
+    """Return the value that a sum goes on from: `a` of `a + b - c`, of `a.index_add(0, i, b)`, of `a.mul_(b)`."""
+    while terms := _terms(value):
+        value = terms[0]
+    return value
 
-    It is the value that the line goes on from.
-    """
-    while True:
-        match value:
-            case Node("binary", "+" | "-", (first, _)):
-                value = first
-            case Node(
-                "call", _, (Node("attribute", label, (first,)), *_)
-            ) if "add" in label or label.endswith("_"):
-                value = first
-            case _:
-                return value
+
+def _terms(value: Node) -> tuple[Node, ...]:
+    """Return the operands of a sum, of a method that adds, or of a change in place, in their order; () for other values."""
+    match value:
+        case Node("binary", "+" | "-", both):
+            return both
+        case Node(
+            "call", _, (Node("attribute", label, (first,)), *rest)
+        ) if "add" in label or label.endswith("_"):
+            return (first, *rest)
+    return ()
 
 
 def under_one_name(

@@ -231,7 +231,7 @@ def _is_read_elsewhere(
     return any(
         g in user.args and user.facts.operator == "*" and user not in terms
         for g in make.shared.intersection(one.tensors + two.tensors)
-        for user in ops[g.serial + 1 :]
+        for user in ops[g.serial + 1 :]  # what reads an op is made after it
     )
 
 
@@ -268,9 +268,9 @@ class DividedFirst:
         self.roots = divided if several else None
 
     def __call__(self, op: Op, divided: bool = False) -> Op | None:
-        """Return the value of an op over the quotient; with `divided`, the value over `count`, for an operand of a dropped division.
+        """Return the value of an op, computed from the quotient in place of the seed; None if it is impossible.
 
-        None if it is impossible.
+        With `divided`, for an operand of a dropped division, return its value over `count`: of `seed` itself that is the quotient.
         """
         key = (op, divided)
         if key not in self.known:
@@ -281,7 +281,7 @@ class DividedFirst:
         """Find the answer of `__call__` for one op, by those for its operands."""
         if op is self.seed:
             return self.quotient if divided else None
-        if op.rule == "zeros":  # only its dtype and device are read
+        if op.rule == "zeros":  # of its operand only dtype and device are read
             like = self(op.args[0]) or self(op.args[0], True)
             return like and self.make.program.over(op, (like,))
         # Also with `divided`: of `g * x` only `g` is divided.
@@ -303,11 +303,13 @@ class DividedFirst:
         if not self._is_linear(op, read):
             return None
         args = [self(arg, divided) for arg in op.args]
-        there = [arg for arg in args if arg is not None]
-        product = op.facts.operator == "*" and op.args[0].is_tensor
-        if product and args[-1] is self.quotient:
-            there.reverse()  # a scalar comes first
-        return self.make.program.over(op, there) if len(there) == len(args) else None
+        possible = [arg for arg in args if arg is not None]
+        if len(possible) < len(args):
+            return None
+        is_product = op.facts.operator == "*" and op.args[0].is_tensor
+        if is_product and args[-1] is self.quotient:
+            possible.reverse()  # a scalar comes first
+        return self.make.program.over(op, possible)
 
     def _without_count(self, below: Op) -> Op | None:
         """Return a divisor without its factor `count`: `n * m` -> `m`, `n` -> 1; None if it has no such factor."""
@@ -326,9 +328,9 @@ class DividedFirst:
         # A sign, `-g`, is no difference; it counts as linear below.
         operator = op.facts.operator if len(op.args) == 2 else ""
         if op.rule in CHOICES or operator in ("+", "-"):
-            # Without the mask of a `where`, which must not read the gradient.
-            values = op.args[-2:]
-            return all(arg in values for arg in read) and all(
+            values = op.args[-2:]  # without the mask of a `where`
+            mask_is_read = any(arg not in values for arg in read)
+            return not mask_is_read and all(
                 arg in read or is_number(arg, 0) for arg in values
             )
         if op.rule == "list":
@@ -357,10 +359,10 @@ def divided_first(
     if len(several) != 1 or several[0].shape != SCALAR:
         return None
     ops = {op for root in roots.values() for op in root.walk()}
-    divided = (op for op in ops if op.facts.operator == "/")
-    counts = [count for op in divided for count in _counts(op.args[1])]
-    for count in sorted({*counts}, key=lambda op: op.serial):
-        if counts.count(count) > 1:
+    quotients = (op for op in ops if op.facts.operator == "/")
+    divisors = Counter(count for op in quotients for count in _counts(op.args[1]))
+    for count in sorted(divisors, key=lambda op: op.serial):
+        if divisors[count] > 1:
             found = DividedFirst(make, roots, several[0], count)
             if found.roots is not None:
                 return found
@@ -388,7 +390,7 @@ def shared_multiples(
     readers = Counter(arg for op in ops for arg in op.args)
     # Products that only their multiple reads: no other reader keeps `g * x`.
     alone = {op for op in ops if op.facts.operator == "*" and readers[op] == 1}
-    # For each multiple `g * x / 6` of a product: `g / 6` and `x / 6`, as arguments, each with the factor in it.
+    # For each multiple `g * x / 6`, an op: the arguments of `g / 6` and of `x / 6`, each with its factor, `g` or `x`.
     # A factor of another shape than the multiple would be broadcast; a square has no two factors.
     multiples = {
         op: {
@@ -450,16 +452,17 @@ class _Scalars:
 
         So these operations work on a scalar, not on a tensor. `of` returns the replacement of an argument.
         """
-        minus = op.facts.operator == "-" and len(op.args) == 1
-        inner = op.args[0] if minus else op
-        repeated = inner.rule == "expanded" and self.uses[inner] == 1
-        if minus and repeated and inner not in self.whole:
-            return self.make.program.over(inner, (self.make.neg(of(inner.args[0])),))
+        if op.facts.operator == "-" and len(op.args) == 1:
+            (inner,) = op.args
+            is_read_once = self.uses[inner] == 1 and inner not in self.whole
+            if inner.rule == "expanded" and is_read_once:
+                minus = self.make.neg(of(inner.args[0]))
+                return self.make.program.over(inner, (minus,))
         if op.facts.operator in ("+", "-") and len(op.args) == 2:
             args = tuple(map(of, op.args))
-            # A scalar moved first may have brought a minus along.
-            same = args == op.args
-            found = None if same else self.make.identities(self.make, op.rule, args)
+            # A scalar moved first may have brought a minus along: `a + -b` is `a - b`.
+            is_new = args != op.args
+            found = self.make.identities(self.make, op.rule, args) if is_new else None
             if found is not None:
                 return found
         if op.rule in ("mul", "div") and op.shape != SCALAR and op.kind == "real":
@@ -479,8 +482,8 @@ class _Scalars:
             # The product itself may have several readers: it is only written in another order.
             if item in self.whole or self.uses[item] > 1 and item is not op:
                 return True
-            by_one_number = item.rule == "div" and _is_small(item.args[1])
-            return item.rule != "mul" and not by_one_number
+            by_scalar = item.rule == "div" and _is_small(item.args[1])
+            return item.rule != "mul" and not by_scalar
 
         product = Products(self.make.program, self.make, whole).of(op)
         if product.number != 1:  # otherwise the expanded number is read as it is
@@ -537,9 +540,10 @@ class _Scalars:
         """Return the scalar part of a product: the Python numbers, times the `small` factors, over the divisors `below`."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):
-            # One with a name is a factor as it is: nothing in it is moved.
-            whole = item in self.whole and not is_number(total, 1)
-            total = (self._times if whole else self.make.mul)(total, of(item))
+            # One with a name is a factor as it is: `make.mul` would move parts of it.
+            as_it_is = item in self.whole and not is_number(total, 1)
+            times = self._times if as_it_is else self.make.mul
+            total = times(total, of(item))
         for item in below:
             total = self.make.div(total, of(item))
         return total
@@ -548,17 +552,16 @@ class _Scalars:
 def _smallest(tensors: Sequence[Op]) -> list[Op]:
     """Return the factors of a product to multiply first: the scalars, or else those with a dim of size 1, as `rstd` in `x * rstd**3`.
 
-    Of several such shapes the most common one is taken; none if all factors are reduced.
+    Of several such shapes the most common one is taken; none if all factors are reduced: there is no large one.
     """
     scalars = [item for item in tensors if _is_small(item)]
     if scalars:
         return scalars
     reduced = [item for item in tensors if _is_reduced(item.shape)]
-    if len(reduced) == len(tensors):
+    if not reduced or len(reduced) == len(tensors):
         return []
-    counts = Counter(item.shape for item in reduced)
-    most = max(reduced, key=lambda item: counts[item.shape], default=None)
-    return [item for item in reduced if most and item.shape == most.shape]
+    ((most_common, _),) = Counter(item.shape for item in reduced).most_common(1)
+    return [item for item in reduced if item.shape == most_common]
 
 
 def _is_reduced(shape: Shape) -> bool:

@@ -9,7 +9,7 @@ Words: a statistic is the mean or the deviation that a norm returns besides its 
 a primitive: "lower" casts its operands to the low precision, "float32" to the full one.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scaffold.derive.graph.conditions import given
 from scaffold.derive.graph.op import Named, Op, literal, tensors
@@ -54,7 +54,6 @@ def _in_one_dtype(
     """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
 
     Inputs have the dtype the user gave them; computed values that of autocast. `results` and `known` are those of `with_casts`.
-    Statistics of a norm are either kept as the forward computed them, or computed again of the arguments as they are cast.
     """
     rule = make.applier.table.of_op(op.rule)
     # Not strict: an op of the engine has no rule, hence no parameters.
@@ -68,24 +67,45 @@ def _in_one_dtype(
     if not computed or first.rule == "cast" and first.args[1] in args:
         return args
     like = min(computed, key=_precision_of)
-    norm = results.get(args[0])
+    if statistics:
+        norm = results.get(args[0])
+        cast = _casts_with_statistics(make, args[0], norm, alike, statistics, like)
+    else:
+        cast = {arg: _cast(make, arg, like) for arg in alike}
+    return tuple(cast.get(arg, arg) for arg in args)
+
+
+def _casts_with_statistics(
+    make: Maker,
+    cotangent: Op,
+    norm: Op | None,
+    alike: Sequence[Op],
+    statistics: Sequence[Op],
+    like: Op,
+) -> dict[Op, Op]:
+    """Map the tensors of the backward of a norm to their casts: `alike` are the `cotangent`, the input, and a weight, if any.
+
+    `norm` is the forward value of the cotangent, None if that is of no whole value; `like` has the dtype to cast to. The statistics
+    are either kept as the forward computed them, or computed again of the tensors as they are cast.
+    """
+    wider = Named("promote_types")
     if norm is not None and any(norm.args == item.args for item in statistics):
         # The cotangent of a norm has the dtype in which autocast computed that, so its statistics stay. A weight is never
         # cast to less: on a CPU it may be in float32 beside an input in half precision.
-        (x, *_), by = norm.args[0].args, Named("promote_types")
-        cast = {arg: _cast(make, arg, like, None if arg is x else by) for arg in alike}
-    elif statistics and all(arg.rule == "input" for arg in alike if arg is not args[0]):
+        x = norm.args[0].args[0]
+        return {
+            arg: _cast(make, arg, like, None if arg is x else wider) for arg in alike
+        }
+    if all(arg.rule == "input" for arg in alike if arg is not cotangent):
         # Of inputs alone, which have the dtype of the saved statistics.
-        cast = {arg: _cast(make, arg, statistics[-1]) for arg in alike}
-    else:
-        cast = {arg: _cast(make, arg, like) for arg in alike}
-        if statistics and len(alike) == 2:
-            # Without a weight: an input cast to the lower dtype of a gradient would have other statistics.
-            grad, x = alike
-            cast[x] = _cast(make, x, grad, Named("promote_types"))
-            cast[grad] = _cast(make, grad, cast[x])
-        cast |= {arg: _of_cast(make, arg, cast) for arg in statistics}
-    return tuple(cast.get(arg, arg) for arg in args)
+        return {arg: _cast(make, arg, statistics[-1]) for arg in alike}
+    cast = {arg: _cast(make, arg, like) for arg in alike}
+    if len(alike) == 2:
+        # Without a weight: an input cast to the lower dtype of a gradient would have other statistics.
+        grad, x = alike
+        cast[x] = _cast(make, x, grad, wider)
+        cast[grad] = _cast(make, grad, cast[x])
+    return cast | {arg: _of_cast(make, arg, cast) for arg in statistics}
 
 
 def _is_statistic(op: Op) -> bool:

@@ -102,6 +102,7 @@ def with_one_softmax(
     Ops in `held` have names and stay. All sums above such an op are made again, as their terms may join now.
     """
     seen = down_to(roots.values(), held)
+    # The argument of a softmax -> the softmax.
     known = {op.args[0]: op for op in seen if "distribution" in op.facts.flags}
 
     def one_softmax(op: Op, of: Renewal) -> Op:
@@ -119,10 +120,10 @@ def with_one_softmax(
 
 def _is_probability(op: Op) -> bool:
     """Return whether an op is the exponential of a difference, as `exp(x - logsumexp(x))`, and so perhaps a softmax."""
-    exponential = op.facts.argument == "exponent" and len(op.args) == 1
-    return (
-        exponential and op.args[0].facts.operator == "-" and len(op.args[0].args) == 2
-    )
+    if op.facts.argument != "exponent" or len(op.args) != 1:
+        return False
+    (exponent,) = op.args
+    return exponent.facts.operator == "-" and len(exponent.args) == 2
 
 
 def _is_along(make: Maker, restored: Op, softmax: Op) -> bool:
@@ -155,6 +156,7 @@ def with_probabilities(
         for op in seen - {*there} - needed
         if _is_logarithm(op) and users.get(op) == {"exp"}
     }
+    exponentials = {op for op in seen if op.rule == "exp" and op.args[0] in logs}
 
     def softmax_again(op: Op, of: Renewal) -> Op:
         """Return a softmax of the logits for the exponential of their log_softmax."""
@@ -162,7 +164,6 @@ def with_probabilities(
             return make.applier.named("softmax", *op.args[0].args)
         return rebuilt(make, op, of)
 
-    exponentials = {op for op in seen if op.rule == "exp" and op.args[0] in logs}
     kept = {*held} - exponentials  # an exponential with a name is replaced, too
     return renewed(roots.values(), kept, softmax_again) if logs else {}
 

@@ -125,11 +125,11 @@ class Maker(Algebra):
         # Python values alone, except in `where`: that is left to the passes below.
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
-            if folded is None and self._keeps_zero(name, args[0]):
+            if folded is not None:
+                return folded
+            if self._keeps_zero(name, args[0]):
                 return args[0]
-            if folded is None:
-                raise UnsupportedError(f"{name} of Python values")
-            return folded
+            raise UnsupportedError(f"{name} of Python values")
         same = self.identities(self, name, args)
         if same is not None:
             return same
@@ -142,7 +142,7 @@ class Maker(Algebra):
     def _keeps_zero(self, name: str, first: Op) -> bool:
         """Return whether a linear primitive of one tensor is applied to the number 0, the gradient of an unused result: it gives 0.
 
-        No known op needs it, but `torch.aminmax(x, dim=-1).max` would raise.
+        Without it, `torch.aminmax(x, dim=-1).max` would be left to autograd.
         """
         facts = self.program.facts(name) if is_number(first, 0) else None
         return facts is not None and facts.linear and len(facts.differentiable) == 1
@@ -231,7 +231,8 @@ class Maker(Algebra):
             op = op.args[0]
         if op.shape == shape:
             return op
-        if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:  # all alike
+        # All elements are one scalar, in whatever order they stand.
+        if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:
             return self.expanded(op.args[0], shape)
         if self._keeps_dims_of(op, shape):
             x, dims, _ = op.args

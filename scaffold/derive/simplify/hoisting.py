@@ -40,17 +40,17 @@ def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op |
     """
     if not (body.is_tensor and orelse.is_tensor):
         return None
-    whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
+    shape = shapes.broadcast(condition.shape, body.shape, orelse.shape)
     for products in (make.products, make.deep_products):
         one, two = products.of(body), products.of(orelse)
         shared = one.common(two)
         rest = [products.op(term.without(shared)) for term in (one, two)]
-        # `where` of two numbers is float32.
+        # `where` of two numbers is float32: one of the two must be a tensor with a dtype of its own.
         typed = [item.kind for item in rest if not of_default_dtype(item)]
         if shared.has_factors and {"real", "complex"}.intersection(typed):
             inner = make.where(condition, *rest)
             found = products.op_times(shared, inner)
-            if found.shape == whole:
+            if found.shape == shape:
                 return found
     return None
 
@@ -77,18 +77,15 @@ def _without_expansion(
     inner = args[at].args[0]
     whole = shapes.broadcast(*(arg.shape for arg in args if arg.is_tensor))
     bare = tuple(inner if k == at else arg for k, arg in enumerate(args))
-    sure = (arg for arg in bare if arg.is_tensor and not may_be_zero(arg))
-    plain = shapes.broadcast(*(arg.shape for arg in sure))
-    if plain == whole:  # another argument is as large
+    sure = (arg.shape for arg in bare if arg.is_tensor and not may_be_zero(arg))
+    if shapes.broadcast(*sure) == whole:  # another argument is as large
         return make(name, *bare)
     # All others are as small: the result is, too.
     if all(shapes.fits(arg.shape, inner.shape) for arg in bare if arg.is_tensor):
         return make.expanded(make(name, *bare), whole)
-    rest = [arg for k, arg in enumerate(bare) if k != at]
-    # All others are expanded to the same shape: compute on what was expanded.
-    if all(arg.rule == "expanded" and arg.shape == whole for arg in rest):
-        inners = [arg.args[0] if k != at else arg for k, arg in enumerate(bare)]
-        return make.expanded(make(name, *inners), whole)
+    # All are expanded to the same shape: compute on what was expanded.
+    if all(arg.rule == "expanded" and arg.shape == whole for arg in args):
+        return make.expanded(make(name, *(arg.args[0] for arg in args)), whole)
     return None
 
 
@@ -102,26 +99,18 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
     if not sums:
         return None
     first = sums[0]
-    rest = [arg for arg in args if arg not in sums]
+    others = [arg for arg in args if arg not in sums]
+    fits = [shapes.fits(arg.shape, first.shape) for arg in others]
     if name in ("mul", "div"):  # one sum, times or over values that are as small
-        fine = len(sums) == 1 and (name == "mul" or args[0] is first)
-        fine = fine and all(shapes.fits(arg.shape, first.shape) for arg in rest)
+        may_move = len(sums) == 1 and all(fits) and (name == "mul" or args[0] is first)
     else:  # all of them sums from one shape to one shape, or 0
-        inner = first.args[0]
-        fine = all(
-            (op.shape, op.args[0].shape, op.args[0].kind)
-            == (first.shape, inner.shape, inner.kind)
-            for op in sums
-        )
+        alike = {(op.shape, op.args[0].shape, op.args[0].kind) for op in sums}
         # The mask of a `where` is no term: it may be as small as the sums.
-        fine = fine and all(
-            is_number(arg, 0)
-            or name == "where"
-            and arg is args[0]
-            and shapes.fits(arg.shape, first.shape)
-            for arg in rest
+        may_move = len(alike) == 1 and all(
+            is_number(arg, 0) or name == "where" and arg is args[0] and is_small
+            for arg, is_small in zip(others, fits, strict=True)
         )
-    if not fine:
+    if not may_move:
         return None
     inner = make(name, *(arg.args[0] if arg in sums else arg for arg in args))
     if inner.shape != first.args[0].shape or inner.kind != first.kind:
@@ -148,10 +137,9 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
     """
     arg = args[at]
     # With a number for `y` there is no derivative by it.
-    beside_tensor = arg.rule == "where" and any(
-        tensors(item for k, item in enumerate(args) if k != at)
-    )
-    if make.opaque(arg) or beside_tensor and has_poles(arg):
+    others = (item for k, item in enumerate(args) if k != at)
+    by_tensor = arg.rule == "where" and any(tensors(others))
+    if make.opaque(arg) or by_tensor and has_poles(arg):
         return None
 
     def inside(value: Op) -> Op:
@@ -159,9 +147,9 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
 
     if arg.rule == "where":
         condition, body, orelse = arg.args
-        zero = [is_number(item, 0) for item in (body, orelse)]
-        numbers = body.kind == orelse.kind == "static"  # `where(c, 1, -1)`
-        if any(zero) and not all(zero) or numbers:
+        has_one_zero = is_number(body, 0) != is_number(orelse, 0)
+        are_numbers = body.kind == orelse.kind == "static"  # `where(c, 1, -1)`
+        if has_one_zero or are_numbers:
             parts = (
                 item if is_number(item, 0) else inside(item) for item in (body, orelse)
             )

@@ -43,14 +43,14 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
     Four ways are tried for the parts of one dim; terms not joined are returned as they are.
     """
     left = list(terms)
-    several: dict[tuple[Shape, str, object], list[Op]] = {}
+    of_dims: dict[tuple[Shape, str, object], list[Op]] = {}
     for op in terms:
         if (dim := _dim(op)) is not None:
             # The dims -1 and 1 of a matrix are one; of an unknown rank only equal numbers are.
             at = shapes.position(op.shape, dim)
             key = (op.shape, op.kind, dim if at is None else at)
-            several.setdefault(key, []).append(op)
-    for parts in several.values():
+            of_dims.setdefault(key, []).append(op)
+    for parts in of_dims.values():
         if len({*parts}) < len(parts):  # a term that counts twice: parts overlap
             continue
         for join in (_numbered, _every_nth, _chained, _disjoint):
@@ -112,17 +112,15 @@ def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
     size, dim = _size(terms[0]), _dim(terms[0])
     if not isinstance(size, int) or dim is None:
         return None
-    parts = [_part(op, size) for op in terms]
-    sure = sorted(
-        (item for item in parts if item is not None), key=lambda item: item[:2]
-    )
-    filled = sum(part.end - part.start for part in sure)
-    overlap = any(one.end > two.start for one, two in pairwise(sure))
+    known = [part for part in (_part(op, size) for op in terms) if part is not None]
+    parts = sorted(known, key=lambda part: (part.start, part.end))
+    filled = sum(part.end - part.start for part in parts)
+    overlap = any(one.end > two.start for one, two in pairwise(parts))
     # Some part has unknown indices, two have one in common, or most of the dim is zeros.
-    if len(sure) < len(parts) or overlap or 2 * filled < size:
+    if len(parts) < len(terms) or overlap or 2 * filled < size:
         return None
-    lines = all(part.line for part in sure)
-    values = list(_without_gaps(make, sure, size, dim, lines))
+    lines = all(part.line for part in parts)
+    values = list(_without_gaps(make, parts, size, dim, lines))
     join = _stacked if lines else _joined
     return join(make, values, make.const(dim)), terms
 
@@ -135,11 +133,13 @@ def _part(op: Op, size: int) -> Part | None:
         at = index + size if index < 0 else index
         return Part(at, at + 1, op.args[1], True) if 0 <= at < size else None
     start, end, step = (literal(item) for item in op.args[2:])
-    known = all(item is None or isinstance(item, int) for item in (start, end))
-    if step not in (None, 1) or not known:
+    if step not in (None, 1):
         return None
-    assert isinstance(start, int | None) and isinstance(end, int | None)
-    found = range(size)[start:end]
+    if not (isinstance(start, int | None) and isinstance(end, int | None)):
+        return None
+    found = range(size)[
+        start:end
+    ]  # as Python reads bounds that are negative or missing
     return Part(found.start, found.stop, op.args[0], False) if found else None
 
 
@@ -343,11 +343,9 @@ def as_one_choice(make: Maker, total: Op) -> Op:
     if len(tests) != 1 or not alike:
         return total
     (test,) = tests
-    branches = [_branch_sum(make, terms, test, at) for at in (0, 1)]
-    if any(op is None or op.shape != total.shape for op in branches):
+    body, orelse = (_branch_sum(make, terms, test, at) for at in (0, 1))
+    if body is None or orelse is None or {body.shape, orelse.shape} != {total.shape}:
         return total
-    body, orelse = branches
-    assert body is not None and orelse is not None
     return choose(make.program, test, body, orelse)
 
 
@@ -400,8 +398,8 @@ def _branch_sum(
     total: Op | None = None
     for op, minus in terms:
         # A choice by another test stays a term in both branches.
-        zero = _comes_to_zero(make, op) and op.test is test
-        term = op.args[at] if zero else op
+        is_decided = _comes_to_zero(make, op) and op.test is test
+        term = op.args[at] if is_decided else op
         if is_number(term, 0):
             continue
         if total is None:

@@ -198,9 +198,9 @@ class _Reader(NamedTuple):
         if rule in SUMS:
             return plain._replace(sum=_sum(plain))
         product = _product(plain)
-        # Not `x ** 5`, which is its own only factor.
-        is_one = rule in PRODUCTS and product != Product(tensors=(plain,))
-        return plain._replace(product=product) if is_one else plain
+        # `x ** 5` is its own only factor.
+        has_factors = rule in PRODUCTS and product != Product(tensors=(plain,))
+        return plain._replace(product=product) if has_factors else plain
 
 
 def _product(item: Pattern) -> Product[Pattern]:
@@ -260,12 +260,10 @@ class Matcher:
         """
         if isinstance(item, Variable):
             known = bound.get(item.name)
-            if (
-                known is op
-                or known is None
-                and (not item.demand or KINDS[item.demand](op))
-            ):
-                yield bound if known is op else {**bound, item.name: op}
+            if known is op:
+                yield bound
+            elif known is None and (not item.demand or KINDS[item.demand](op)):
+                yield {**bound, item.name: op}
         elif isinstance(item, Value):
             if _is_value(op, item.value):
                 yield bound
@@ -312,8 +310,8 @@ class Matcher:
         self, item: Product[Pattern], term: "Term", bound: Bound
     ) -> Iterator[Bound]:
         """Yield matches of a pattern, a term of a sum, with a term of an op's sum; a plain name may stand for a product."""
-        alone = item.number == 1 and len(item.tensors) == 1 and not item.below
-        if alone and term.sign == 1:
+        is_one_factor = item.number == 1 and len(item.tensors) == 1 and not item.below
+        if is_one_factor and term.sign == 1:
             yield from self(item.tensors[0], term.op, bound)
         else:
             product = Product[Op](term.sign).times(self._product_of(term.op))
@@ -325,14 +323,14 @@ class Matcher:
             plain = taken_apart(op, every=True)
             above = [*plain.tensors, *plain.statics]
             below = [*plain.below, *plain.static_below]
-            value = plain.number
+            total = plain.number
             for ops, power in ((above, 1), (below, -1)):
-                for one in [item for item in ops if not item.is_tensor]:
-                    known = number_in(one)
-                    if known:  # not 0, which may stand below
-                        ops.remove(one)
-                        value = value * known**power
-            self._products[op] = Product(value, (), tuple(above), tuple(below))
+                for factor in [item for item in ops if not item.is_tensor]:
+                    value = number_in(factor)
+                    if value:  # not 0, which may stand below
+                        ops.remove(factor)
+                        total = total * value**power
+            self._products[op] = Product(total, (), tuple(above), tuple(below))
         return self._products[op]
 
 

@@ -224,12 +224,8 @@ class _Factors:
         elif op.rule == "div" and (not below or self.every):
             self.take(op.args[0], below)
             self.take(op.args[1], not below)
-        elif self._is_power(op) and number(op.args[1]) in POWERS:
-            times = number(op.args[1])
-            for _ in range(int(abs(times or 0))):  # `x ** 2.0` is a square, too
-                self.take(op.args[0], below)
-        elif self.every and op.facts.power in POWERS:
-            for _ in range(int(op.facts.power)):
+        elif (power := self._power(op)) is not None:
+            for _ in range(power):
                 self.take(op.args[0], below)
         else:
             self.tensor[below].append(op)
@@ -237,8 +233,12 @@ class _Factors:
     def _folds(self, value: Number) -> bool:
         return computed("*", self.number, value, short=True) is not None
 
-    def _is_power(self, op: Op) -> bool:
-        return op.rule == "pow_exponent" or self.every and op.rule == "pow"
+    def _power(self, op: Op) -> int | None:
+        """Return the exponent of a power to be written out, one of `POWERS`, as of `x ** 2` or `x ** 2.0`; None for other ops."""
+        exponent: Number | None = op.facts.power if self.every else None
+        if op.rule == "pow_exponent" or self.every and op.rule == "pow":
+            exponent = number(op.args[1])
+        return next((power for power in POWERS if power == exponent), None)
 
     def _take_static(self, op: Op, below: bool) -> None:
         """Add a Python value, or the factors of a product of them; `2 * 3` stays as the author wrote it."""

@@ -66,11 +66,10 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
 
 def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
     """Return whether two specifications mean the same dims of a shape, as -1 and 1 of a matrix; False if one means all dims, or none."""
-    # Nothing to compare: one of them has no dims, or both are written alike.
-    if not one or not two or one == two:
-        return one == two and bool(one)
+    if not one or not two:
+        return False
     places = [{shapes.position(shape, dim) for dim in dims} for dims in (one, two)]
-    return None not in places[0] and places[0] == places[1]
+    return one == two or None not in places[0] and places[0] == places[1]
 
 
 def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
@@ -137,10 +136,10 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
     if a.facts.category != "reduction" or len(a.args) != 3 or make.opaque(a):
         return None
     x, dims, keepdim = a.args
-    # The same dims as written, or one dim counted from the other end.
-    alike = dims_of(dims) == dims_of(dim)
-    alike = alike or isinstance(literal(dims), int) and _same_dim(a, dims, dim)
-    if literal(keepdim) is True and alike:
+    same_as_written = dims_of(dims) == dims_of(dim)
+    # One dim, maybe counted from the other end; of several only one would be squeezed.
+    is_one = isinstance(literal(dims), int) and _same_dim(a, dims, dim)
+    if literal(keepdim) is True and (same_as_written or is_one):
         return make(a.rule, x, dims, make.const(False))
     return None
 
@@ -150,13 +149,18 @@ def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
     at = shapes.from_end(a.shape, dim_of(dim))  # as dims of both are counted
     if at is None:
         return None
-    whole, shape = a.args[0], shapes.squeezed(a.shape, at)
+    shape = shapes.squeezed(a.shape, at)
     if isinstance(shape.origin, Squeezed):  # only the call tells whether the dim goes
         return None
-    inputs = (op for op in make.program.ops if op.rule == "input")
-    like = next((op for op in inputs if op.shape == shape), None)
-    summed = make.sum(whole, make.const(at))
+    summed = make.sum(a.args[0], make.const(at))
+    like = _input_with(make, shape)
     return summed if summed.shape == shape else make.summed_to(summed, shape, like)
+
+
+def _input_with(make: Maker, shape: Shape) -> Op | None:
+    """Return the first input with a shape; None if there is none."""
+    inputs = (op for op in make.program.ops if op.rule == "input")
+    return next((op for op in inputs if op.shape == shape), None)
 
 
 @REWRITES.on("squeeze")
@@ -196,11 +200,9 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
         return None
     found = make.sum(x, dims)
-    rest = sorted((item for item in plain if item != at), reverse=True)
-    for item in rest:
-        # Dims count from the end: without a dim behind, this one is one nearer.
-        gone = sum(1 for other in plain if other == at and other > item)
-        found = make.unsqueeze(found, make.const(item + gone))
+    for item in sorted((item for item in plain if item != at), reverse=True):
+        # Counted from the end: without the squeezed dim behind it, this one is one nearer.
+        found = make.unsqueeze(found, make.const(item + 1 if at > item else item))
     return found
 
 
@@ -226,12 +228,12 @@ SCATTER = "scatter"  # puts values into a tensor, at an index for each of them
 @REWRITES.on("select")
 def _part_elsewhere(make: Maker, a: Op, dim: Op, index: Op) -> Op | None:
     """Return `y[:, 0]` for `y.select_scatter(b, 1, 1)[:, 0]`: index 0 is not the replaced one, so `b` is not read."""
-    whole = a
-    while make.is_(whole, PUT) and whole.args[2] is dim:
-        if not _are_apart(literal(index), literal(whole.args[3])):
+    base = a
+    while make.is_(base, PUT) and base.args[2] is dim:
+        if not _are_apart(literal(index), literal(base.args[3])):
             break
-        whole = whole.args[0]
-    return None if whole is a else make("select", whole, dim, index)
+        base = base.args[0]
+    return None if base is a else make("select", base, dim, index)
 
 
 def _are_apart(one: object, two: object) -> bool:
@@ -250,10 +252,10 @@ def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
     if not (make.is_(a, PUT) and make.is_(b, PUT)):
         return None
     for one, two in ((a, b), (b, a)):
-        (whole, hole, *place), (rest, part, *other) = one.args, two.args
-        free = hole.rule == rest.rule == "zeros" and place == other
-        if free and (one.shape, one.kind) == (two.shape, two.kind):
-            return make.program.shaped(make(a.rule, whole, part, *place), a.shape)
+        (base, hole, *place), (rest, part, *other_place) = one.args, two.args
+        is_free = hole.rule == rest.rule == "zeros" and place == other_place
+        if is_free and (one.shape, one.kind) == (two.shape, two.kind):
+            return make.program.shaped(make(a.rule, base, part, *place), a.shape)
     return None
 
 
@@ -312,11 +314,12 @@ def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
 
     In 12 of 661 known ops, most of them contrastive losses.
     """
-    # `rest`: the offset of the diagonal, and its two dims; by default the first two.
-    dims, (offset, *pair) = a.shape.dims or (), rest or (make.const(0),)
+    # `rest`: the offset of the diagonal, and its two dims; by default 0, and the first two.
+    offset, *pair = rest or (make.const(0),)
     places = {shapes.position(a.shape, dim_of(dim)) for dim in pair} or {0, 1}
-    square = len(dims) > 1 and dims[-1] == dims[-2]
-    if a.rule != "zeros" or literal(offset) != 0 or not square:
+    dims = a.shape.dims or ()
+    is_square = len(dims) > 1 and dims[-1] == dims[-2]
+    if a.rule != "zeros" or literal(offset) != 0 or not is_square:
         return None
     last_two = {len(dims) - 2, len(dims) - 1}
     return make.applier.named("diag_embed", line) if places == last_two else None
@@ -335,8 +338,8 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
         return None
     for scores, p in (a.args, a.args[::-1]):
         for out in make.results:
-            known = {out.rule, scores.rule} == {"matmul"} and out.args[0] is p
-            if not known or make.opaque(scores):
+            are_products = out.rule == scores.rule == "matmul"
+            if not are_products or out.args[0] is not p or make.opaque(scores):
                 continue
             (g, turned), (_, values) = scores.args, out.args
             fits = scores.shape == p.shape and g.shape == out.shape
@@ -351,8 +354,8 @@ def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
     dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
     if not dims:
         return None
-    constant = _is_distribution(a, dims) and not a.active
-    return make.const(1) if constant or _has_one(a, dims) else None
+    is_constant = _is_distribution(a, dims) and not a.active
+    return make.const(1) if is_constant or _has_one(a, dims) else None
 
 
 def is_one_hot(op: Op) -> bool:
@@ -379,8 +382,7 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     if a.rule != "zeros" or index.shape != line or source.shape != line:
         return None
     # `torch.zeros_like(x)` by an input `x` of this shape: `a` may be `grad_output.new_zeros(x.shape)`.
-    inputs = (op for op in make.program.ops if op.rule == "input")
-    like = next((op for op in inputs if op.shape == a.shape), a.args[0])
+    like = _input_with(make, a.shape) or a.args[0]
     return make.mul(source, _into_zeros(make, a, like, dim, index, make.const(1)))
 
 
@@ -470,9 +472,10 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
         statics=(),
         static_below=(),
     )
-    # Nothing, or only a sign, could be taken out; or nothing would be left inside.
-    is_sign = outer.number in (1, -1) and not (outer.tensors or outer.below)
-    if is_sign or outer == term:
+    has_only_sign = outer.number in (1, -1) and not (outer.tensors or outer.below)
+    if (
+        has_only_sign or outer == term
+    ):  # nothing is taken out, or nothing is left inside
         return None
     rest = products.op(term.without(outer))
     if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):

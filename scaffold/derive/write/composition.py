@@ -108,7 +108,7 @@ class _Known:
         wanted = dict.fromkeys(filter(roles.__contains__, _assigned(lines)))
         kinds = kinds_of_inputs(self.spec).after(lines)
         found, inside = [*blocks], [_names(block.statements) for block in blocks]
-        free = [_free(block.statements) for block in blocks]
+        free = [free_names(block.statements) for block in blocks]
 
         def may_take(name: str, role: str, at: int) -> bool:
             """Can `name` be called `role` in block `at`? No other block has it, or only others under a test, for a tensor of their own."""
@@ -150,7 +150,7 @@ class _Known:
         """
         lines = tuple(item for block in blocks for item in block.statements)
         changed = Trace(lines).changed
-        free = [_free(block.statements) for block in blocks]
+        free = [free_names(block.statements) for block in blocks]
         found = list[Block]()
         for at, block in enumerate(blocks):
             elsewhere = frozenset[str]().union(*free[:at], *free[at + 1 :])
@@ -279,11 +279,6 @@ def _names(lines: Iterable[Statement]) -> frozenset[str]:
     """Return all names in the lines, read or assigned: none of them is free there."""
     items = tuple(lines)
     return written(*items).union(*(node.names() for node in expressions(*items)))
-
-
-def _free(lines: Lines) -> frozenset[str]:
-    """Return the names read in the lines before they are assigned there: their values come from elsewhere."""
-    return free_names(lines) | (_names(lines) - written(*lines))
 
 
 def _reads(lines: Iterable[Statement]) -> Iterator[str]:
