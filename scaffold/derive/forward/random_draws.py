@@ -184,14 +184,14 @@ class _Draws:
         The mask is saved, and saved values must not change. An alias of the mask would miss the change, so a name in
         `shared` is left.
         """
-        value = item.value
-        if item.operator:
-            drawn = item.target.label in self.drawn - self.shared
-            both = (item.target, value)
-            anew = self.graph.node("binary", item.operator, both) if drawn else None
-            return Assign(item.target, anew, "", item.comments) if anew else None
+        value, replaceable = item.value, self.drawn - self.shared
+        if item.operator:  # `mask /= keep`
+            if item.target.label not in replaceable:
+                return None
+            anew = self.graph.node("binary", item.operator, (item.target, value))
+            return Assign(item.target, anew, "", item.comments)
         changed = changed_in_place(value)
-        if len(changed) != 1 or changed[0] not in self.drawn - self.shared:
+        if len(changed) != 1 or changed[0] not in replaceable:
             return None
         # One change, on a line of its own; not `mask.div_(keep).sub_(1)`.
         if item.target.kind != "absent" or changes_of_a_name(item) != {value}:

@@ -62,8 +62,8 @@ def with_versions(
             at for at, item in enumerate(statements) if name in surely_written(item)
         ]
         # A branch further up may have assigned it: that value counts as one more.
-        before = places and name in written(*statements[: places[0]])
-        if len(places) + bool(before) < 2:
+        before = bool(places) and name in written(*statements[: places[0]])
+        if len(places) < 2 and not before:  # it has one value
             continue
         # The name in each stretch from one assignment to the next; the first is before any of them.
         stretches = [name]

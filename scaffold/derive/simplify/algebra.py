@@ -474,7 +474,7 @@ class _Scalars:
     def _regrouped(self, op: Op, of: Renewal) -> Op | None:
         """Return `s / t * (x * y)` for `x * (s * y) / t`, with scalars s and t.
 
-        None without a scalar tensor, or with a single scalar factor, or if the shape would differ.
+        None without a scalar tensor or a divisor, or with a single scalar factor, or if the shape would differ.
         """
 
         def whole(item: Op) -> bool:
@@ -491,15 +491,14 @@ class _Scalars:
         small = _smallest(product.tensors)
         large = [item for item in product.tensors if item not in small]
         below = (*product.below, *product.static_below)
-        numbers = len(product.statics) + (product.number != 1)
         if not large or not (small or product.below):
             return None
-        # A single scalar costs one pass wherever it stands.
-        if numbers + len(small) + len(below) < 2:
+        # A single scalar without a number costs one pass wherever it stands.
+        if product.number == 1 and len(product.statics) + len(small) + len(below) < 2:
             return None
         minus = product.number == -1
         if minus or product.number == 1:  # `-0.5 * beta * (2 * x)` is `-(beta * x)`
-            product = product._replace(number=1)
+            product = product._replace(number=1)  # and not 1.0
         scalar = self._scalar(product, small, below, of)
         rest = [of(item) for item in large]
         together = rest[0]

@@ -11,7 +11,7 @@ its leading dims; `summed_to` is `sum_to_size`. A line is the values along one d
 one-hot with a single 1 in each line. `g` is a gradient.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 from scaffold.derive.graph import shapes
@@ -29,7 +29,11 @@ from scaffold.derive.simplify.products import taken_apart
 
 def along(op: Op) -> Axes | None:
     """Return the dims of a reduction if they are known, and kept with size 1; None otherwise."""
-    _, *rest = op.args
+    return _kept_dims(op.args[1:])
+
+
+def _kept_dims(rest: Sequence[Op]) -> Axes | None:
+    """Return the dims of a reduction, given its arguments behind the tensor, if they are known, and kept with size 1; None otherwise."""
     if len(rest) < 2 or literal(rest[1]) is not True:
         return None
     return dims_of(rest[0]) or None
@@ -332,9 +336,9 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
     For attention, 8 of 661 known ops: FlashAttention's backward has it too (Dao et al., 2022, appendix B). It reads a line of values
     instead of one of scores.
     """
-    if len(rest) < 2 or literal(rest[1]) is not True or dims_of(rest[0]) != (-1,):
+    if _kept_dims(rest) != (-1,) or a.facts.operator != "*" or a.kind != "real":
         return None
-    if a.facts.operator != "*" or make.opaque(a) or a.kind != "real":
+    if make.opaque(a):
         return None
     for scores, p in (a.args, a.args[::-1]):
         for out in make.results:
@@ -351,11 +355,11 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
 @REWRITES.on("sum")
 def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
     """Return 1 for the sum of each line of a one-hot or of a softmax: in 6 of 661 known ops, each a loss over classes."""
-    dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
-    if not dims:
+    dims = _kept_dims(rest)
+    if dims is None:
         return None
-    is_constant = _is_distribution(a, dims) and not a.active
-    return make.const(1) if is_constant or _has_one(a, dims) else None
+    sums_to_one = _is_distribution(a, dims) or _has_one(a, dims)
+    return make.const(1) if sums_to_one else None
 
 
 def is_one_hot(op: Op) -> bool:
@@ -442,28 +446,31 @@ def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 @REWRITES.on_each("sum", "mean")
-def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims, which keep size 1: it is multiplied into fewer numbers.
-
-    Of a sum, a term is dropped if its own sum is zero: `sum(x + (y - mean(y)))` -> `sum(x)`.
-    """
-    if len(args) < 3 or literal(args[2]) is not True:
+def _term_dropped(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
+    """Return `sum(x)` for `sum(x + (y - mean(y)))`: a term is dropped if its own sum is zero, along dims that keep size 1."""
+    a, *rest = args
+    dims = _kept_dims(rest)
+    if dims is None or not make.is_(a, "add", "sub"):
         return None
-    a, dim, keepdim = args
-    dims = dims_of(dim)
-    if not dims:
+    one, two = a.args
+    if not two.is_tensor or two.shape != one.shape:
+        return None
+    if sums_to_zero(make, two, dims):
+        return make(rule, one, *rest)
+    if sums_to_zero(make, one, dims):
+        found = make(rule, two, *rest)
+        return found if a.rule == "add" else make.neg(found)
+    return None
+
+
+@REWRITES.on_each("sum", "mean")
+def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
+    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims, which keep size 1: it is multiplied into fewer numbers."""
+    a, *rest = args
+    dims = _kept_dims(rest)
+    if dims is None:
         return None
     left = shapes.reduced(a.shape, dims, True)
-    if make.is_(a, "add", "sub"):
-        one, two = a.args
-        if not two.is_tensor or two.shape != one.shape:
-            return None
-        if sums_to_zero(make, two, dims):
-            return make(rule, one, dim, keepdim)
-        if sums_to_zero(make, one, dims):
-            rest = make(rule, two, dim, keepdim)
-            return rest if make.is_(a, "add") else make.neg(rest)
-        return None
     products = make.deep_products
     term = products.of(a)
     outer = term._replace(
@@ -472,16 +479,15 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
         statics=(),
         static_below=(),
     )
-    has_only_sign = outer.number in (1, -1) and not (outer.tensors or outer.below)
-    if (
-        has_only_sign or outer == term
-    ):  # nothing is taken out, or nothing is left inside
+    # Nothing but a sign would be taken out, or nothing would be left inside.
+    is_sign = outer.number in (1, -1) and not (outer.tensors or outer.below)
+    if is_sign or outer == term:
         return None
-    rest = products.op(term.without(outer))
-    if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):
+    inner = products.op(term.without(outer))
+    # Without what was taken out, the sum must be of the same shape, kind and dtype.
+    if inner.shape != a.shape or inner.kind != a.kind or of_default_dtype(inner):
         return None
-    reduced = make(rule, rest, dim, keepdim)
-    tensors = (*outer.tensors, reduced)
+    tensors = (*outer.tensors, make(rule, inner, *rest))
     found = products.op(outer._replace(tensors=tensors))
     return make.expanded(found, left)
 

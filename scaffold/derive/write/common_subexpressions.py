@@ -133,21 +133,20 @@ class _Step:
         """
         self.known, self.changed = known, changed
         inner = {*nodes(*statements)}
-        names = {node.label for node in inner if node.kind == "name"}
         self.fixed = {
             part
             for node in inner
-            for changed_one in written_to(node)
-            for part in same_memory(changed_one)
+            for tensor in written_to(node)
+            for part in same_memory(tensor)
         }
-        self.names = known.taken | names
         lines = lines_of(statements, known.wanted)
         # By identity: of two equal statements each serves its own inputs.
         self.serves = {id(line.statement): line.serves for line in lines}
         self.assigned = [
             name for item in assignments(statements) for name in written(item)
         ]
-        self.names |= {*self.assigned}
+        read = {node.label for node in inner if node.kind == "name"}
+        self.names = known.taken.union(read, self.assigned)
 
     def with_one_name(self, lines: Lines, outermost: bool) -> Lines | None:
         """Return the lines with a name for one more repeated expression, or None if there is none left to name.

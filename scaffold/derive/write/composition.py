@@ -158,8 +158,9 @@ class _Known:
             assigned = Counter(_assigned(block.statements))
             once = {name for name, n in assigned.items() if n == reads[name] == 1}
             once -= self.fixed | changed | elsewhere
-            # All but a block for all inputs stand under an `if`.
-            width = LINE - METHOD - self.indent - STEP * (block.serves != self.every)
+            # A block for all inputs stands under no `if`.
+            step = 0 if block.serves == self.every else STEP
+            width = LINE - METHOD - self.indent - step
             few = self._in_fewer_lines(block.statements, once, changed, width)
             found.append(block._replace(statements=few))
         return tuple(found)

@@ -290,6 +290,14 @@ class Printer:
         bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
         has_both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
         of_linalg = bool(callee.args) and callee.args[0].label == "linalg"
+        by_keyword = {
+            parameter.name
+            for parameter, _ in pairs
+            if parameter.default is not None and not has_both
+            if of_linalg or parameter.name not in POSITIONAL
+        }
+        if along and self.dialect.by_keyword:
+            by_keyword.add("dim")
         for parameter, op in pairs:
             # Each item of a list is passed for itself; an empty list is passed as `()`.
             if parameter.starred and op.rule == "list" and op.args:
@@ -299,17 +307,12 @@ class Printer:
             ):
                 # From here on, a position would mean another parameter.
                 skipped = True
-            elif (  # by keyword
+            elif (
                 skipped
                 or named
                 or parameter.keyword
+                or parameter.name in by_keyword
                 or isinstance(literal(op), bool)
-                or (along and parameter.name == "dim" and self.dialect.by_keyword)
-                or (
-                    parameter.default is not None
-                    and (of_linalg or parameter.name not in POSITIONAL)
-                    and not has_both
-                )
             ):
                 named.append((parameter.name, self.node(op)))
             else:
@@ -883,9 +886,8 @@ def _bound(printer: Printer, op: Op, bound: Op) -> Node:
     if isinstance(value, int) and value < 0:
         return _before_end(printer, op, -value)
     part, dim, start, end, step = op.args
-    other = end if bound is start else start
-    # The part's size tells one bound only if the other is known.
-    is_other_known = literal(other) is None or bound is end and not _is_negated(other)
+    # The part's size tells one bound only if the other is known: of `x[-k:]`, of `x[n:-k]`.
+    is_other_known = literal(end) is None if bound is start else not _is_negated(start)
     if literal(step) is not None or not (is_other_known and _is_negated(bound)):
         return printer.node(bound)
     graph = printer.graph

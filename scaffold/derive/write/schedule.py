@@ -171,9 +171,8 @@ def _assigning(op: Op) -> frozenset[Need]:
         if arg.rule == "const" and arg.value is None:
             # The other branch is taken wherever the value is no None.
             implied = [name for name in names_read(test) if implies(test, 1 - at, name)]
-            needed |= {
-                implied[0] if implied and _asks_presence(test) else (test, 1 - at)
-            }
+            by_presence = implied and _asks_presence(test)
+            needed |= {implied[0] if by_presence else (test, 1 - at)}
     return needed.union(
         need
         for at, arg in enumerate(op.args)
@@ -318,7 +317,7 @@ class Scheduler:
             uses[root] = uses.get(root, 0) + 1
         for op, least, at_hand in self.users_first:
             places = regions.get(op)
-            if places is None:
+            if places is None:  # nothing but named values of the forward reads it
                 continue
             if op in wanted or uses[op] >= least:
                 common = self._region(op, places)
@@ -332,11 +331,7 @@ class Scheduler:
                 inside = places
                 if op.rule == "cond":
                     inside = {(*place, (op.serial, at)) for place in places}
-                earlier = regions.get(arg)
-                if earlier is None:
-                    regions[arg] = {*inside}
-                else:
-                    earlier |= inside
+                regions.setdefault(arg, set()).update(inside)
                 # The gradient of a slice has its value twice: `slice_scatter(g.new_zeros(...), g)`.
                 is_twice = is_repeated or (op.rule == "unsliced" and at == 0)
                 uses[arg] = uses.get(arg, 0) + (2 if is_twice else 1)

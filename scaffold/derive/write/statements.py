@@ -114,10 +114,9 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         attempt = _first_fit(backward, names.repeated, own, in_place)
     if names.repeat(saved, own, attempt):
         attempt = _first_fit(backward, names.repeated, own, in_place)
-    # Nothing is given up where a second derivative is gone anyway.
-    forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
-    # A second derivative is not given up for a single temporary.
-    if attempt.over and not forgoes and attempt.over < LEAST_OVER:
+    is_once = once or bool(saved) or bool(backward.spec.once_differentiable)
+    # A second derivative, if there is one, is not given up for a single temporary.
+    if 0 < attempt.over < LEAST_OVER and not is_once:
         attempt = _first_fit(backward, names.repeated, own, False)
     if style != "combined":  # that style keeps a shape on ctx
         attempt = _with_shapes_of_others(backward, names, own, in_place, attempt)
@@ -684,19 +683,18 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
     takes_none = emission.applier.takes_none
     safe = Safety(emission.optional, held, takes_none, present, program.ops)
     pairs = [(op, regions[name]) for name, op in roots.items()]
-    owners = owners_of(roots)
+    owners, names = owners_of(roots), {**held, **emission.own}
     namer = Namer(
         emission.taken,
-        {**held, **emission.own},
-        emission.of,
-        emission.via,
-        users_of(emission.of),
-        owners,
-        denominators_of(program.ops),
+        names,
+        of=emission.of,
+        via=emission.via,
+        users=users_of(emission.of),
+        owners=owners,
+        denominators=denominators_of(program.ops),
     )
     shapes = shape_owners(program, safe.needs)
-    words = {**held, **emission.own}
-    common = emission.applier, emission.holders, words, shapes, emission.asked
+    common = emission.applier, emission.holders, names, shapes, emission.asked
     return _Known(
         roots,
         regions,
@@ -1014,11 +1012,8 @@ class _Writer:
         `pullback = torch.func.vjp(lambda x: f(x), x)[1]`, then `(pulled_x,) = pullback(grad)`. The results have their names by
         `_name_pulled`.
         """
-        (call, args), g = op.pullback, op.args[0]
         graph, printer = self.graph, self._at(region)
-        names = [self.names.get(arg) or arg.name for arg in args]
-        given = tuple(map(graph.name, names))
-        function = graph.node("lambda", "", (*given, printer.expression(call)))
+        function, given = self._function(op, printer)
         pullback = graph.name(self.namer.another("pullback"))
         comment = "there is no rule for this call: autograd differentiates it"
         gradients = tuple(map(graph.name, self.pulled[op]))
@@ -1026,32 +1021,36 @@ class _Writer:
             pullback_of(graph, pullback, function, given, comment),
             Assign(
                 graph.node("tuple", "", gradients),
-                graph.node("call", "", (pullback, printer.node(g))),
+                graph.node("call", "", (pullback, printer.node(op.args[0]))),
             ),
         ]
+
+    def _function(self, op: Op, printer: Printer) -> tuple[Node, tuple[Node, ...]]:
+        """Return the call that autograd differentiates for an op, as `lambda x: f(x)`, and the arguments to differentiate it at, `x`."""
+        call, args = op.pullback
+        given = tuple(self.graph.name(self.names.get(arg) or arg.name) for arg in args)
+        body = printer.expression(call)
+        return self.graph.node("lambda", "", (*given, body)), given
 
     def _pushed_forward(self, name: str, op: Op, region: Region) -> list[Statement]:
         """Return the lines for the tangent of a call without a rule, by its gradient's gradient, which is linear in the cotangent.
 
         `torch.func.jvp` in a `jvp` would nest forward mode, which autograd refuses.
         """
-        (call, args), graph, printer = op.pullback, self.graph, self._at(region)
-        names = [self.names.get(arg) or arg.name for arg in args]
-        given = tuple(map(graph.name, names))
-        function = graph.node("lambda", "", (*given, printer.expression(call)))
+        graph, printer = self.graph, self._at(region)
+        function, given = self._function(op, printer)
         pulled = graph.name(self.namer.another("pulled"))
         # `pulled = torch.func.vjp(lambda x: f(x), x)`: the value, and its pullback.
         run = graph.node("attribute", "func", (graph.name("torch"),))
         vjp = graph.node("attribute", "vjp", (run,))
         # The pullback is linear: any cotangent will do to differentiate it at, and the value has the shape.
-        ends = ("1", "0")
-        pair = (
-            graph.node("subscript", "", (pulled, graph.constant(at))) for at in ends
+        result, pullback = (
+            graph.node("subscript", "", (pulled, graph.constant(at))) for at in "01"
         )
         # `torch.func.vjp(pulled[1], pulled[0])[1]` takes tangents of the arguments.
-        second_vjp = graph.node("call", "", (vjp, *pair))
+        second_vjp = graph.node("call", "", (vjp, pullback, result))
         pushed = graph.node("subscript", "", (second_vjp, graph.constant("1")))
-        tangents = tuple(map(printer.node, op.args[: len(args)]))
+        tangents = tuple(map(printer.node, op.args[: len(given)]))
         value = graph.node("call", "", (pushed, graph.node("tuple", "", tangents)))
         comment = "no tangent is known of this call: its gradient is differentiated"
         first_vjp = graph.node("call", "", (vjp, function, *given))
