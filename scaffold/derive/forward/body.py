@@ -246,6 +246,7 @@ def _isolated(
     }
     for name, new in (renamed | inner).items():
         statements = renamed_local(graph, statements, name, new)
+    # Locals in `hiding` have their new names in the statements already.
     for name, new in (hiding | renamed | inner).items():
         result = graph.rewrite(result, renaming(graph, {name: new}))
     inputs = {item.name for item in spec.inputs}

@@ -144,12 +144,13 @@ class _Draws:
         The facts are the `active` names, with a gradient, and the `drawn` ones, random without.
         """
         # `active` is a frozenset, which each line replaces; `drawn` is a set, which lines change in place.
-        begun = self.active, self.drawn.copy()
+        active, drawn = self.active, self.drawn.copy()
         body = self.block(item.body)
-        after = self.active, self.drawn
-        self.active, self.drawn = begun
+        active_after_body, drawn_after_body = self.active, self.drawn
+        self.active, self.drawn = active, drawn
         orelse = self.block(item.orelse)
-        self.active, self.drawn = self.active | after[0], self.drawn | after[1]
+        self.active |= active_after_body
+        self.drawn |= drawn_after_body
         return replace(item, body=body, orelse=orelse)
 
     def _learn(self, item: Statement) -> None:

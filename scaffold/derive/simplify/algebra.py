@@ -390,18 +390,11 @@ def shared_multiples(
     readers = Counter(arg for op in ops for arg in op.args)
     # Products that only their multiple reads: no other reader keeps `g * x`.
     alone = {op for op in ops if op.facts.operator == "*" and readers[op] == 1}
-    # For each multiple `g * x / 6`, an op: the arguments of `g / 6` and of `x / 6`, each with its factor, `g` or `x`.
-    # A factor of another shape than the multiple would be broadcast; a square has no two factors.
     multiples = {
-        op: {
-            tuple(factor if arg is product else arg for arg in op.args): factor
-            for factor in product.args
-            if factor.kind == op.kind and factor.shape == op.shape
-        }
+        op: _multiples_of_factors(op, product)
         for op in ops
-        if op.facts.operator in ("*", "/") and len({*op.args}) == 2
+        if op.facts.operator in ("*", "/") and "static" in [x.kind for x in op.args]
         for product in alone.intersection(op.args)
-        if len({*product.args}) == 2 and "static" in [arg.kind for arg in op.args]
     }
     shared = Counter(
         (op.rule, args) for op, found in multiples.items() for args in found
@@ -419,6 +412,20 @@ def shared_multiples(
         return make.program.over(op, map(of, op.args))
 
     return renewed(roots.values(), whole, renewed_multiple)
+
+
+def _multiples_of_factors(op: Op, product: Op) -> dict[tuple[Op, ...], Op]:
+    """Return, for `g * x / 6` and its product `g * x`, the arguments of `g / 6` and of `x / 6`, each with its factor, `g` or `x`.
+
+    A factor of another shape than the op would be broadcast, so it is left out. A square has no two factors: {}.
+    """
+    if product.args[0] is product.args[1]:
+        return {}
+    return {
+        tuple(factor if arg is product else arg for arg in op.args): factor
+        for factor in product.args
+        if factor.kind == op.kind and factor.shape == op.shape
+    }
 
 
 # Products of whole gradients: scalars, tensors or not, are multiplied first

@@ -316,10 +316,11 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
         total = make.add(a.args[0], b.args[0])
         return make.program.shaped(make.movedim(total, *a.args[1:]), a.shape)
     for into, op in ((a, b), (b, a)):
-        fits = op.rule in SCATTERS and op.args[0].rule == "zeros"
-        fits = fits and (into.kind, into.shape) == (op.kind, op.shape)
+        is_into_zeros = op.rule in SCATTERS and op.args[0].rule == "zeros"
+        if not is_into_zeros or (into.kind, into.shape) != (op.kind, op.shape):
+            continue
         # A number 0 has no memory to scatter into.
-        if not fits or into.rule == "cond" or may_be_zero(into) or make.opaque(op):
+        if into.rule == "cond" or may_be_zero(into) or make.opaque(op):
             continue
         if op.rule == "index_put" and literal(op.args[3]) is not True:
             continue  # it replaces values, and adds none

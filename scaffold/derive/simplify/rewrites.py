@@ -62,10 +62,11 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     product = taken_apart(op)  # values with a name too
     if not all(is_constant_along(part, left) for part in product.below):
         return False
+    # If all other factors are constant along the dims, the sum is a multiple of this one's.
     varying = [part for part in product.tensors if not is_constant_along(part, left)]
-    return len(varying) == 1 and (
-        varying[0].shape == op.shape and sums_to_zero(make, varying[0], dims)
-    )
+    if len(varying) != 1 or varying[0].shape != op.shape:
+        return False
+    return sums_to_zero(make, varying[0], dims)
 
 
 def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
@@ -436,8 +437,9 @@ def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
         ):
             continue
         _, dim, index, _ = less.args[1].args
-        by_line = index.shape == g.shape == h.shape != p.shape == a.shape == b.shape
-        product = make.mul(make.add(g, h), p) if by_line else None
+        are_by_line = index.shape == g.shape == h.shape != p.shape
+        are_whole = p.shape == a.shape == b.shape
+        product = make.mul(make.add(g, h), p) if are_by_line and are_whole else None
         # A scatter takes values of the dtype of its tensor alone.
         if product and make.precision(product) == make.precision(g):
             put = make("scatter_add", product, dim, index, make.neg(g))

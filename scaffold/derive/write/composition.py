@@ -115,11 +115,13 @@ class _Known:
             if role in self.fixed | RESERVED or role in inside[at]:
                 return False
             others = [k for k, names in enumerate(inside) if role in names]
-            branches = all(blocks[k].serves != self.every for k in (at, *others))
-            separate = branches and not any(role in free[k] for k in others)
+            under_tests = all(blocks[k].serves != self.every for k in (at, *others))
+            is_read_from_outside = any(role in free[k] for k in others)
             # A type checker refuses a name for a tensor here and a number there.
-            tensors = {kinds.of_name(name), kinds.of_name(role)} == {"tensor"}
-            return not others or (separate and tensors)
+            are_tensors = {kinds.of_name(name), kinds.of_name(role)} == {"tensor"}
+            return not others or (
+                under_tests and not is_read_from_outside and are_tensors
+            )
 
         for name in wanted:
             at, *more = (k for k, names in enumerate(inside) if name in names)

@@ -592,8 +592,7 @@ class Printer:
             "...": graph.constant("..."),
             "None": graph.constant("None"),
         }
-        parts = graph.node("tuple", "", tuple(words[part] for part in index))
-        return graph.node("subscript", "", (self.node(inner), parts))
+        return self._indexed(self.node(inner), [words[part] for part in index])
 
     # Values in a known shape, choices, code for any rank
 
@@ -785,8 +784,7 @@ class Printer:
         # A negative dim is counted from the end, behind `...`.
         start = [dots] if dim < 0 else []
         # The value is a part itself, written with an index: extend that, if it can be.
-        of_part = WRITERS.get(value.rule) in (Printer._select, Printer._slice)
-        if of_part and node.kind == "subscript":
+        if value.rule in ("select", "slice") and node.kind == "subscript":
             inner = node.args[1]
             parts = [*inner.args] if inner.kind == "tuple" else [inner]
             # Both indices must count from the same end: with dots in front, or without any.
@@ -797,10 +795,13 @@ class Printer:
         else:
             # Never None here: no dim has a part yet.
             found = _with_part(start, colon, dim, part) or []
-        index = (
-            found[0] if len(found) == 1 else self.graph.node("tuple", "", tuple(found))
-        )
-        return self.graph.node("subscript", "", (node, index))
+        return self._indexed(node, found)
+
+    def _indexed(self, value: Node, parts: Sequence[Node]) -> Node:
+        """Return `value[part]`, or `value[part, part]` for several."""
+        tuple_ = self.graph.node("tuple", "", tuple(parts))
+        index = parts[0] if len(parts) == 1 else tuple_
+        return self.graph.node("subscript", "", (value, index))
 
     def _index(self, op: Op) -> Node:
         """Return an index by tensors: `x[index]`, or `x[rows, columns]`, with slices among the parts."""
@@ -809,13 +810,12 @@ class Printer:
             self._range(list(part.args)) if part.rule == "range" else self.node(part)
             for part in parts
         )
-        index = nodes[0] if len(nodes) == 1 else self.graph.node("tuple", "", nodes)
         is_of_numbers = parts[0].rule == "list" and not any(
             item.is_tensor for item in parts[0].args
         )
         if len(nodes) == 1 and is_of_numbers:  # `x[[0, 1]]` differs from `x[0, 1]`
-            index = self.graph.node("list", "", nodes[0].args)
-        return self.graph.node("subscript", "", (self.node(value), index))
+            nodes = (self.graph.node("list", "", nodes[0].args),)
+        return self._indexed(self.node(value), nodes)
 
 
 def index_of(dims: list[object]) -> list[str] | None:

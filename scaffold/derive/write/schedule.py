@@ -86,6 +86,7 @@ class Safety:
         """
         # Asked first: a value that may be None is among the `held` ones, too.
         if op in self.optional:
+            # A local of one branch is there if that branch is taken; any other one is asked for by name.
             return self.inside.get(op) or frozenset({_named(op)})
         if op.rule == "static":
             return frozenset(op.expression.names() & self.absent)

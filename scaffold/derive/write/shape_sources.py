@@ -115,18 +115,18 @@ class Holders:
             case Broadcast(parts):
                 return self._broadcast(parts)
             case Dropped(base, (0 | -1 as dim,)) | Kept(base, (0 | -1 as dim,)):
-                # Without the first dim `[1:]`, without the last one `[:-1]`.
                 graph, absent = self.graph, self.graph.node("absent")
-                bound = number_node(self.program, dim or 1)
-                bounds = (absent, bound) if dim else (bound, absent)
+                one, minus_one = (number_node(self.program, k) for k in (1, -1))
+                # Without the first dim `[1:]`, without the last one `[:-1]`.
+                bounds = (one, absent) if dim == 0 else (absent, minus_one)
                 index = graph.node("slice", "", (*bounds, absent))
                 rest = graph.node("subscript", "", (self.shape(base), index))
                 if isinstance(shape.origin, Dropped):
                     return rest
                 if base.least:  # else perhaps a scalar, which keeps no dim
-                    one = number_node(self.program, 1)
-                    both = (graph.node("starred", "", (rest,)), one)
-                    return graph.node("tuple", "", both if dim else both[::-1])
+                    kept = graph.node("starred", "", (rest,))
+                    both = (one, kept) if dim == 0 else (kept, one)
+                    return graph.node("tuple", "", both)
         raise UnknownShapeError(shape)
 
     def _by_prefix(self, shape: Shape) -> Node | None:

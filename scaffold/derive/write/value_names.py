@@ -458,17 +458,19 @@ class Namer:
         elif _is_layer(op) and (found := WEIGHT.fullmatch(self._exact(op.args[1]))):
             yield found[found.lastindex or 0]  # the only group that matched
         elif op.facts.operator == "*":
+            # Each factor with a name of its own, by the other one.
+            named = [
+                (value, name, by)
+                for value, by in (op.args[::-1], op.args)
+                if (name := self._exact(value)) and name not in self._roles(value)
+            ]
             # By what the other factor is, by both names, at last by a scalar.
-            one, two = op.args
-            for by, value in ((one, two), (two, one)):
-                name = self._exact(value)
-                if name and name not in self._roles(value):
-                    yield from self._as_scaled(by, name)
+            for _, name, by in named:
+                yield from self._as_scaled(by, name)
             if both := self._of_both(op):
                 yield both
-            for by, value in ((one, two), (two, one)):
-                known = self._exact(value) not in self._roles(value)
-                if by.shape.rank == 0 and known:
+            for value, _, by in named:
+                if by.shape.rank == 0:
                     yield from self._with_name("scaled_{}", value, OF_WORD)
         elif op.facts.operator == "+":
             if is_number(op.args[0], 1):
