@@ -98,24 +98,25 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
         if isinstance(item, If):
             numbers_before, kinds_before = {*numbers}, {**kinds.names}
             body = tuple(map(one, item.body))
-            # Each branch begins with what holds before the `if`.
-            after_body, numbers, kinds.names = numbers, numbers_before, {**kinds_before}
+            numbers_after_body = numbers
+            # The other branch, too, begins with what holds before the `if`.
+            numbers, kinds.names = numbers_before, {**kinds_before}
             orelse = tuple(map(one, item.orelse))
-            numbers, kinds.names = numbers & after_body, kinds_before
+            numbers, kinds.names = numbers & numbers_after_body, kinds_before
             kinds.after((item,))
             return replace(item, body=body, orelse=orelse)
-        update = item.operator and item.target.kind == "name"
-        if update and item.target.label in numbers and kinds.of(item.value) == "scalar":
-            value = graph.node("binary", item.operator, (item.target, item.value))
-            return replace(item, value=value, operator="")
         value, names = item.value, written(item)
-        scalar = kinds.of(value) == "scalar"
+        is_number = kinds.of(value) == "scalar"
+        is_update = item.operator and item.target.kind == "name"
+        if is_update and item.target.label in numbers and is_number:
+            new = graph.node("binary", item.operator, (item.target, value))
+            return replace(item, value=new, operator="")
         kinds.after((item,))
         if _is_list(value) or value.label in lists:
             lists.update(names)
         numbers -= names  # rebound to another value
         # `m = n`, of a number: `m += 1` leaves n as it is, so both may be rebound.
-        if scalar and value.kind == "name" and value.label not in lists:
+        if is_number and value.kind == "name" and value.label not in lists:
             numbers |= {*names, value.label}
         return item
 

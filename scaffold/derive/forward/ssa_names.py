@@ -265,10 +265,10 @@ def under_one_name(
             if one not in change and _are_apart(
                 lines, one, two, two not in taken, two in given
             ):
-                same = {name for name, end in origin if end == one}
-                if same & {*written(*statements)} <= change.keys():
-                    # Rename its other versions along, unless some remain under the old
-                    # name.
+                # `one` may be the user's name of other versions, which became `one` before: they
+                # are renamed along, unless some of them kept names of their own.
+                versions = {name for name, end in origin if end == one}
+                if versions & {*written(*statements)} <= change.keys():
                     change |= {k: two for k, v in change.items() if v == one}
                 change[one] = two
     return change

@@ -296,9 +296,10 @@ class DividedFirst:
                 if above is None or is_number(rest, 1):
                     return above
                 return self.make.program.over(op, (above, rest))
-        if op.rule == "accumulated" and not divided:  # of a division, both terms change
-            rest = self(op.args[0])
-            return rest and self.make.program.over(op, (rest, op.args[1]))
+        # With `divided`, the term that autograd hands in would have to be divided, too.
+        if op.rule == "accumulated" and not divided:
+            value = self(op.args[0])
+            return value and self.make.program.over(op, (value, op.args[1]))
         read = [arg for arg in op.args if self._reads(arg)]
         if not self._is_linear(op, read):
             return None
@@ -521,16 +522,12 @@ class _Scalars:
 
     def _before_repeated(self, tensors: Iterable[Op]) -> tuple[Op, ...]:
         """Return the factors with each expanded scalar replaced by the scalar itself: in two known ops, one the KL of a VAE."""
-        return tuple(
-            (
-                item.args[0]
-                if item.rule == "expanded"
-                and item not in self.whole
-                and _is_small(item.args[0])
-                else item
-            )
-            for item in tensors
-        )
+        found = list[Op]()
+        for item in tensors:
+            is_expanded = item.rule == "expanded" and item not in self.whole
+            before = item.args[0] if is_expanded else item
+            found.append(before if _is_small(before) else item)
+        return tuple(found)
 
     def _times(self, one: Op, two: Op) -> Op:
         """Return a product of just these two, in this order; a simplification would undo the order."""

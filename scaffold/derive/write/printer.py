@@ -189,7 +189,7 @@ class Printer:
             raise UnsupportedError(f"{op.rule} cannot be written down")
         # The forward's spelling for it: `x.t()` is one for `x.mT` of a matrix only.
         way = self.dialect.ways.get(op.rule)
-        if way is not None and not (way.of_matrix and op.args[0].shape.rank != 2):
+        if way is not None and (not way.of_matrix or op.args[0].shape.rank == 2):
             other = self.applier.table.rule(way.rule)
             values = map(self.program.const, way.values)
             return self.spelled(other.spelled, (op.args[0], *values))

@@ -221,13 +221,15 @@ class Namer:
         value, sign = (value, "") if value else (self.negated.get(op), "neg_")
         if value is None or value in self.held or not self.is_gradient(op):
             return self.stems[key]
-        value_name = self.given.get(value)
-        # A view of the same tensor is no other value: their gradients may share a name.
-        base, given = _viewed(value), self.given.items()
-        others = {f"{sign}grad_{name}" for op, name in given if _viewed(op) is not base}
-        stems = [stem for stem in self.stems[key] if stem not in others]
+        of_others = {
+            f"{sign}grad_{name}"
+            for other, name in self.given.items()
+            # A view of the same tensor is no other value: their gradients may share a name.
+            if _viewed(other) is not _viewed(value)
+        }
+        stems = [stem for stem in self.stems[key] if stem not in of_others]
         # After its forward value, or the named multiple of that: `grad_scores`.
-        named = value_name or (self._multiple(value) if not sign else "")
+        named = self.given.get(value) or (self._multiple(value) if not sign else "")
         first = (f"{sign}grad_{named}",) if named else ()
         return (*first, *stems) or self.stems[key]
 
