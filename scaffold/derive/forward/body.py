@@ -99,7 +99,7 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
             numbers_before, kinds_before = {*numbers}, {**kinds.names}
             body = tuple(map(one, item.body))
             numbers_after_body = numbers
-            # The other branch, too, begins with what holds before the `if`.
+            # Both branches begin with what holds before the `if`.
             numbers, kinds.names = numbers_before, {**kinds_before}
             orelse = tuple(map(one, item.orelse))
             numbers, kinds.names = numbers & numbers_after_body, kinds_before
@@ -107,8 +107,7 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
             return replace(item, body=body, orelse=orelse)
         value, names = item.value, written(item)
         is_number = kinds.of(value) == "scalar"
-        is_update = item.operator and item.target.kind == "name"
-        if is_update and item.target.label in numbers and is_number:
+        if item.operator and is_number and item.target.label in numbers:
             new = graph.node("binary", item.operator, (item.target, value))
             return replace(item, value=new, operator="")
         kinds.after((item,))

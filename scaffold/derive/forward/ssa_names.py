@@ -225,14 +225,14 @@ def _added(statements: Lines) -> set[str]:
 
 
 def _first_term(value: Node) -> Node:
-    """Return the value that a sum goes on from: `a` of `a + b - c`, of `a.index_add(0, i, b)`, of `a.mul_(b)`."""
+    """Return the first term of a sum, taken apart to the left: `a` of `a + b - c`, of `a.index_add(0, i, b)`, of `a.mul_(b)`."""
     while terms := _terms(value):
         value = terms[0]
     return value
 
 
 def _terms(value: Node) -> tuple[Node, ...]:
-    """Return the operands of a sum, of a method that adds, or of a change in place, in their order; () for other values."""
+    """Return the operands of a sum, of an adding method, or of a change in place, in their order; () for other values."""
     match value:
         case Node("binary", "+" | "-", both):
             return both

@@ -449,7 +449,7 @@ def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on_each("sum", "mean")
 def _term_dropped(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `sum(x)` for `sum(x + (y - mean(y)))`: a term is dropped if its own sum is zero, along dims that keep size 1."""
+    """Return `sum(x)` for `sum(x + (y - mean(y)))`: a term is dropped if its own sum is zero, along dims kept with size 1."""
     a, *rest = args
     dims = _kept_dims(rest)
     if dims is None or not make.is_(a, "add", "sub"):
@@ -467,7 +467,7 @@ def _term_dropped(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 @REWRITES.on_each("sum", "mean")
 def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims, which keep size 1: it is multiplied into fewer numbers."""
+    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the kept dims: it is multiplied into fewer numbers."""
     a, *rest = args
     dims = _kept_dims(rest)
     if dims is None:

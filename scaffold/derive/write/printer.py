@@ -624,7 +624,7 @@ class Printer:
         return self.method(self.method(value, "expand", both), "sum_to_size", shape)
 
     def _shaped_like(self, op: Op) -> Node:
-        """Return `g.reshape(x.shape)` for a reduction `x` with kept dims: only the call tells which, so nothing else has its shape."""
+        """Return `g.reshape(x.shape)` for a reduction `x` with kept dims, known by the call alone: nothing else has its shape."""
         g, like = op.args
         shape = self._attribute(self._over_forward(like), "shape")
         return self.method(self.node(g), "reshape", shape)

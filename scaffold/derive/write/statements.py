@@ -1026,7 +1026,7 @@ class _Writer:
         ]
 
     def _function(self, op: Op, printer: Printer) -> tuple[Node, tuple[Node, ...]]:
-        """Return the call that autograd differentiates for an op, as `lambda x: f(x)`, and the arguments to differentiate it at, `x`."""
+        """Return the call to be differentiated by autograd for an op, as `lambda x: f(x)`, and the arguments to differentiate it at, `x`."""
         call, args = op.pullback
         given = tuple(self.graph.name(self.names.get(arg) or arg.name) for arg in args)
         body = printer.expression(call)
