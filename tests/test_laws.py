@@ -559,7 +559,7 @@ BUDGET = {
     "primitives": 831,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 2990,  # row programs, and their printer for Triton
     "project": 5394,  # shapes to try for a Function; inputs and sizes inferred from a forward, adopted Functions, verdicts on ops not written yet, updates
-    "render": 6128,  # files of ops, tests and kernels
+    "render": 6134,  # files of ops, tests and kernels
     "spec": 4641,  # options, keys, `--inputs`, conditions on sizes
     "verify": 7204,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric
     "workspace": 1996,  # records, merges of statements, transactions

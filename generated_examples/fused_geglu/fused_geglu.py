@@ -53,7 +53,7 @@ class FusedGEGLUFunction(Function):
 
 
 def fused_geglu(x: Tensor) -> Tensor:
-    """Apply fused_geglu.
+    """Multiply the second half of each row by the GELU of the first.
 
     Computes::
 

@@ -36,7 +36,7 @@ class FusedQuantizeFunction(Function):
 
 
 def fused_quantize(x: Tensor, bits: int = 8) -> Tensor:
-    """Apply fused_quantize.
+    """Round each row to the given number of bits; the gradient passes straight through.
 
     Computes::
 

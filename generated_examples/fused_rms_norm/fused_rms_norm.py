@@ -85,7 +85,7 @@ class FusedRMSNormFunction(Function):
 
 
 def fused_rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
-    """Apply fused_rms_norm.
+    """Divide each row by its root mean square, and scale it.
 
     Computes::
 

@@ -67,7 +67,7 @@ class FusedRotaryFunction(Function):
 
 
 def fused_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply fused_rotary.
+    """Rotate the two halves of each row by the angles of its position.
 
     Computes::
 

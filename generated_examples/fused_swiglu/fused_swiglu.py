@@ -53,7 +53,7 @@ class FusedSwiGLUFunction(Function):
 
 
 def fused_swiglu(x: Tensor) -> Tensor:
-    """Apply fused_swiglu.
+    """Multiply the second half of each row by the SiLU of the first.
 
     Computes::
 

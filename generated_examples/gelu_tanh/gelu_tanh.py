@@ -33,7 +33,7 @@ class GELUTanhFunction(Function):
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """Apply gelu_tanh.
+    """Gaussian error linear unit, by its tanh approximation.
 
     Computes::
 

@@ -21,20 +21,14 @@ class SortLastFunction(Function):
     def setup_context(
         ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
     ) -> None:
-        (x,) = inputs
         _values, indices = outputs
         ctx.mark_non_differentiable(indices)
         ctx.save_for_backward(indices)
-        ctx.x_shape = x.shape
-        ctx.x_dtype = x.dtype
-        ctx.x_device = x.device
 
     @staticmethod
     def backward(ctx: Any, grad_values: Tensor, _grad_indices: Tensor) -> Tensor:
         (indices,) = ctx.saved_tensors
-        return grad_values.new_zeros(
-            ctx.x_shape, dtype=ctx.x_dtype, device=ctx.x_device
-        ).scatter(-1, indices, grad_values)
+        return torch.zeros_like(grad_values).scatter(-1, indices, grad_values)
 
 
 def sort_last(x: Tensor) -> tuple[Tensor, Tensor]:

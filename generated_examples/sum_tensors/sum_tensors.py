@@ -22,10 +22,7 @@ class SumTensorsFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        grad_tensors = [
-            grad_output if needed else None for needed in ctx.needs_input_grad
-        ]
-        return tuple(grad_tensors)
+        return tuple(grad_output if needed else None for needed in ctx.needs_input_grad)
 
 
 def sum_tensors(*tensors: Tensor) -> Tensor:

@@ -376,6 +376,9 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
         # Under a test even for the sole gradient: else the return below could never be reached.
         lines += guard(spec, frozenset({name}), [message], always=True)
     for element in derivation.elements:
+        # The gradients of a sole input are listed in the return.
+        if len(spec.inputs) == 1 and not element.statements and not spec.is_library:
+            return [*lines, f"return tuple({_each_gradient(spec, element)})"]
         lines += _element_lines(spec, element)
     return [*lines, f"return {_returned(spec, derivation)}"]
 
@@ -533,29 +536,38 @@ def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
 
 
 def _element_lines(spec: OpSpec, element: Element) -> list[str]:
-    """Return lines computing a gradient for each tensor of a variadic input: a comprehension, or a loop over statements.
-
-    The flag is called `is_needed` if a line reads another `needed`.
-    """
+    """Return lines computing a gradient for each tensor of a variadic input: a comprehension, or a loop over statements."""
     target, needs = f"grad_{element.name}", needed(spec, element.name)
-    value = emit(element.value)
-    statements = emit_lines(element.statements)
-    names = names_of([*statements, f"return {value}"])
-    # In the comprehension below, a conditional needs brackets beside `if`.
-    bracketed = f"({value})" if element.value.kind == "conditional" else value
-    flag = "needed" if "needed" not in names else "is_needed"
-    if not statements:
-        indexed = f"for i, {flag} in enumerate({needs})"
-        # `i` is the position of the element, as in `tensors[i]`.
-        loop = indexed if "i" in names else f"for {flag} in {needs}"
-        return [f"{target} = [{bracketed} if {flag} else None {loop}]"]
+    if not element.statements:
+        return [f"{target} = [{_each_gradient(spec, element)}]"]
+    flag = _flag(element)
     return [
         f"{target}: list[Tensor | None] = [None for _ in {needs}]",
         f"for i, {flag} in enumerate({needs}):",
         f"    if {flag}:",
-        *(f"        {line}" for line in statements),
-        f"        {target}[i] = {value}",
+        *(f"        {line}" for line in emit_lines(element.statements)),
+        f"        {target}[i] = {emit(element.value)}",
     ]
+
+
+def _each_gradient(spec: OpSpec, element: Element) -> str:
+    """Return the inside of a comprehension over the gradients of a variadic input: `grad_y if needed else None for needed in ...`."""
+    value, flag, needs = emit(element.value), _flag(element), needed(spec, element.name)
+    # A conditional needs brackets beside `if`.
+    bracketed = f"({value})" if element.value.kind == "conditional" else value
+    indexed = f"for i, {flag} in enumerate({needs})"
+    # `i` is the position of the element, as in `tensors[i]`.
+    loop = indexed if "i" in _read(element) else f"for {flag} in {needs}"
+    return f"{bracketed} if {flag} else None {loop}"
+
+
+def _flag(element: Element) -> str:
+    """Return the name of the flag of an element: `needed`, or `is_needed` if a line of its gradient reads another `needed`."""
+    return "needed" if "needed" not in _read(element) else "is_needed"
+
+
+def _read(element: Element) -> frozenset[str]:
+    return names_of([*emit_lines(element.statements), f"return {emit(element.value)}"])
 
 
 def _returned(spec: OpSpec, derivation: Derivation) -> str:
