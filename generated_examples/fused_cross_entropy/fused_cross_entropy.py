@@ -83,8 +83,8 @@ class FusedCrossEntropyFunction(Function):
             grad_nll = torch.where(kept, (1 - ctx.smoothing) * grad_output, 0)
             onehot = torch.zeros_like(logits).scatter(-1, index, 1)
             neg_grad_log_probs = scaled_grad + grad_nll.unsqueeze(-1) * onehot
-            summed_grad = neg_grad_log_probs.sum(-1, keepdim=True)
-            grad_logits = torch.softmax(logits, -1) * summed_grad - neg_grad_log_probs
+            total_grad = grad_nll.unsqueeze(-1) + neg_grad_mean.unsqueeze(-1)
+            grad_logits = torch.softmax(logits, -1) * total_grad - neg_grad_log_probs
             return grad_logits, None, None, None
 
 

@@ -19,7 +19,7 @@ Backward, of each row::
     grad_preactivation = grad_product * gate * sigmoid * (1 - sigmoid)
     grad_total = 2 * math.sqrt(2 / math.pi) * grad_preactivation
     scaled_grad = grad_preactivation * gate**2
-    grad_gate_via_power = 6 * 0.044715 * math.sqrt(2 / math.pi) * scaled_grad
+    grad_gate_via_power = 3 * (2 * 0.044715 * math.sqrt(2 / math.pi)) * scaled_grad
     grad_gate = grad_product * sigmoid + grad_total + grad_gate_via_power
     grad_value = grad_output * gate * sigmoid
 """
@@ -85,7 +85,7 @@ def backward_kernel(
     BLOCK: tl.constexpr,
 ):
     # 1.5957691216057308 stands for 2 * sqrt(2 / pi)
-    # 0.21406444881780073 stands for 6 * 0.044715 * sqrt(2 / pi)
+    # 0.21406444881780073 stands for 3 * (2 * 0.044715 * sqrt(2 / pi))
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     mask = (row < rows) & (cols < half)

@@ -137,7 +137,7 @@ def computed(
     """Compute an arithmetic operation on two numbers, `label` being its operator; None if Python raises.
 
     With `short` the result is to be printed in a gradient, so it must look handwritten: `6.0 / 2` gives 3 (from 1000 up only of
-    ints), and `1 / 3` gives None, since 0.3333333333333333 has over two characters more than the longer operand. A constant of
+    ints), and `1 / 3` gives None, since 0.3333333333333333 has over two characters more than the longer operand. A factor of
     many digits stays as its author knows it: `3 * 0.044715` gives None.
     """
     compute = ARITHMETIC.get(label)
@@ -153,7 +153,7 @@ def computed(
     if isinstance(result, float) and result.is_integer() and abs(result) < 2**53:
         of_ints = isinstance(left, int) and isinstance(right, int)
         return int(result) if of_ints or abs(result) < 1000 else result
-    if has_many_digits(left) or has_many_digits(right):
+    if label == "*" and (has_many_digits(left) or has_many_digits(right)):
         return None
     longest = max(len(repr(left)), len(repr(right))) + 2
     return result if len(repr(result)) <= longest else None
@@ -161,7 +161,8 @@ def computed(
 
 def has_many_digits(value: Number) -> bool:
     """Return whether a number is a constant such as 0.044715: its reader knows it, but not three times it."""
-    return isinstance(value, float) and len(repr(abs(value))) > len("0.1234")
+    digits = repr(value).partition("e")[0].replace(".", "")
+    return isinstance(value, float) and len(digits.strip("-0")) > 4
 
 
 def as_number(value: object) -> Number | None:

@@ -121,8 +121,8 @@ def test_cross_entropy_is_probs_with_one_taken_off_at_the_target() -> None:
 
 def test_a_number_is_multiplied_with_one_number_before_that_is_repeated() -> None:
     lines = backward("mu, logvar", "(logvar - 3 * mu ** 2).sum(-1).mean()")
-    assert lines[1] == "g = -6 * grad_output / shape[:-1].numel()"
-    assert "grad_mu = (g.expand(shape) * mu).sum_to_size(mu.shape)" in lines
+    assert lines[1] == "scaled_grad = -6 * grad_output / shape[:-1].numel()"
+    assert "grad_mu = (scaled_grad.expand(shape) * mu).sum_to_size(mu.shape)" in lines
 
 
 def test_what_autograd_hands_in_is_not_divided_as_the_gradient_of_the_output_is() -> (

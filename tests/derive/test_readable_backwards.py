@@ -551,6 +551,7 @@ return ((1 - eps) * nll + eps * smooth).mean()
         *calls,
     )
     assert "scaled_grad = grad_output / target.numel()" in text
+    assert "return scaled_grad * torch.softmax(logits, -1) - total_grad" in text
 
 
 def test_a_line_with_several_ones_does_not_sum_to_one() -> None:

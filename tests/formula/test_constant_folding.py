@@ -95,6 +95,9 @@ def test_a_comparison_of_different_types_is_not_known() -> None:
         ("/", 1, 3, 1 / 3, None),  # it takes more digits than an author would write
         ("*", 0.5, 3, 1.5, 1.5),
         ("*", 3, 0.044715, 0.134145, None),  # a constant that its reader knows
+        ("*", 2, 1.5e-05, 3e-05, 3e-05),
+        ("*", 0.25, 0.125, 0.03125, 0.03125),
+        ("-", 2.123456, 1, 2.123456 - 1, 2.123456 - 1),
         ("/", 1, 0, None, None),
         ("**", 0, -1, None, None),
         ("@", 2, 3, None, None),

@@ -21,7 +21,7 @@ from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Axes, Shape, Squeezed
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.constructors import Maker, Registry
-from scaffold.derive.simplify.products import taken_apart
+from scaffold.derive.simplify.products import Product, taken_apart
 
 # --- Facts about values without computing them: true in exact arithmetic if the values are finite. If a fact is unknown
 # the answer is False.
@@ -355,12 +355,44 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """Return 1 for the sum of each line of a one-hot or of a softmax: in 6 of 661 known ops, each a loss over classes."""
+    """Return 1 for the sum of each line of a one-hot or of a constant softmax: in 6 of 661 known ops, each a loss over classes."""
     dims = _kept_dims(rest)
     if dims is None:
         return None
-    sums_to_one = _is_distribution(a, dims) or _has_one(a, dims)
-    return make.const(1) if sums_to_one else None
+    # A softmax of a masked or an empty line sums to NaN or to 0: autograd's gradient shows it if the softmax has one.
+    constant = _is_distribution(a, dims) and not a.active
+    return make.const(1) if constant or _has_one(a, dims) else None
+
+
+@REWRITES.on("sum")
+def _sum_of_smoothed_labels(make: Maker, a: Op, *rest: Op) -> Op | None:
+    """Return `p + c` for each line's sum of `p * onehot + c / n`, with `p` and `c` constant along the line of `n` values."""
+    dims = _kept_dims(rest)
+    if dims is None or a.facts.operator != "+":
+        return None
+    left = shapes.reduced(a.shape, dims, True)
+    products, length = make.deep_products, count(make, a, rest[0])
+    for one, other in (a.args, a.args[::-1]):
+        labels, part = products.of(one), products.of(other)
+        onehot = next((op for op in labels.tensors if _has_one(op, dims)), None)
+        divisors = _without_factor(part.static_below, length)
+        if onehot is None or divisors is None:
+            continue
+        p = products.op(labels.without(Product(tensors=(onehot,))))
+        c = products.op(part._replace(static_below=divisors))
+        if is_constant_along(p, left) and is_constant_along(c, left):
+            return make.expanded(make.add(p, c), left)
+    return None
+
+
+def _without_factor(divisors: Sequence[Op], factor: Op) -> tuple[Op, ...] | None:
+    """Return the divisors without one factor `n`, which stands alone or in a product: `m` for `n * m`; None if none has it."""
+    for at, op in enumerate(divisors):
+        parts = op.args if op.is_python("binary", "*") else (op,)
+        if factor in parts:
+            rest = [part for part in parts if part is not factor]
+            return (*divisors[:at], *rest, *divisors[at + 1 :])
+    return None
 
 
 def is_one_hot(op: Op) -> bool:

@@ -348,3 +348,15 @@ def test_an_infinite_gradient_of_the_one_number_leaves_the_others_zero(
     load(text).some_op(x, torch.tensor([0])).sum().backward()
     right = torch.tensor([[-torch.inf if sign else torch.inf, 0.0]])
     torch.testing.assert_close(x.grad, right)
+
+
+def test_a_line_of_a_softmax_that_has_a_gradient_is_summed() -> None:
+    """A masked line has the sum NaN, an empty one 0: autograd's gradient shows it."""
+    forward = "(torch.softmax(x, -1) * y.unsqueeze(-1)).sum(-1)"
+    calls = [(tensor(2, 3), tensor(2)), (tensor(2, 0), tensor(2))]
+    check_forward("x[N, D], y[N]", forward, calls)
+    op = load(draft_of(spec_of("x[N, D], y[N]", forward=forward, derive=True))).some_op
+    x = torch.full((1, 3), -torch.inf, dtype=torch.float64)
+    y = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(op(x, y).sum(), y)
+    assert found.isnan().all()
