@@ -280,7 +280,7 @@ def _incoming(spec: OpSpec, graph: Graph) -> Node:
 def _may_run_again(spec: OpSpec, forward: Forward) -> bool:
     """Return whether `torch.func` can run the forward again, as a function of its inputs.
 
-    It must change nothing and draw no random numbers, have differentiable outputs, take no ctx (combined style), and call
+    It must change nothing and draw no random numbers, have differentiable outputs of a known number, take no ctx (combined style), and call
     nothing outside PyTorch. The formula of a variadic input's gradient reads the index `i`, so no input may have that name.
     """
     nodes = [*forward.expressions()]

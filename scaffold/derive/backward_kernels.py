@@ -122,8 +122,8 @@ def _kernel(
 ) -> BackwardKernel | None:
     """Return a block as an op of its own, for the gradients of the inputs `owners`; `suffix` tells several such ops apart.
 
-    Return None if it reads more than PyTorch hands to a backward, or if the shapes of the gradients are unknown. With
-    `strict_types` it is called through a name `kernel`, typed as a function of tensors.
+    Return None if it has no `owners` or reads more than PyTorch hands to a backward, or if the shapes of the gradients are
+    unknown. With `strict_types` it is called through a name `kernel`, typed as a function of tensors.
     """
     inputs = _kernel_inputs(spec, derivation, block)
     if not owners or inputs is None:
@@ -133,7 +133,7 @@ def _kernel(
         name=f"{spec.name}_backward{suffix}",
         inputs=inputs,
         outputs=tuple(Output(f"grad_{x.name}", spec.dims(x.name)) for x in owners),
-        forward=None,
+        forward=None,  # its lines are the block's
         sharding=_sharding(spec, derivation, inputs, owners),
     )
     shapes = tuple(filter(None, (_shape_of_gradient(op, x) for x in op.outputs)))
@@ -222,7 +222,7 @@ def _call(graph: Graph, kernel: BackwardKernel) -> Assign:
 def _shape_of_gradient(spec: OpSpec, output: Output) -> str | None:
     """Return the shape of a gradient as code for the fake, the same as its input's: `x.shape`; None if unknown.
 
-    An input that the op does not take has a shape by its declared dims.
+    `spec` is the op for the backward: of an `x` that it does not take, the declared dims tell the shape.
     """
     name = output.name.removeprefix("grad_")
     if any(item.name == name for item in sure_inputs(spec)):

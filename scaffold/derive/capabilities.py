@@ -174,7 +174,8 @@ def _is_steady(spec: OpSpec) -> bool:
     if any(_reads_data(node, kinds) for node in nodes):
         return False
     makes_constants = any(is_made_of_numbers(callee(node) or "") for node in nodes)
-    # A kept forward may write in a loop, into a tensor that vmap does not batch.
+    # A kept forward may write in a loop, into a tensor that vmap does not batch. Of other forwards
+    # each line is known: `_fills_a_constant`.
     return kept is None or not (makes_constants and writes_in_place(kept))
 
 
@@ -272,8 +273,9 @@ def _selects_by_data(
 def _selects(node: Node, masks: Collection[str]) -> bool:
     """Return whether a node selects elements by data, so the length of its value depends on them: `x[mask]`, `m.nonzero()`."""
     if node.kind == "call":
-        callee = node.args[0]
-        return callee.kind == "attribute" and may_be(callee.label, "selects")
+        called = node.args[0]
+        # A plain name, `nonzero(x)`, is no function of PyTorch.
+        return called.kind == "attribute" and may_be(called.label, "selects")
     if node.kind != "subscript":
         return False
     index = node.args[1]
@@ -282,7 +284,10 @@ def _selects(node: Node, masks: Collection[str]) -> bool:
 
 
 def _is_mask(node: Node, masks: Collection[str]) -> bool:
-    """Return whether an expression is a tensor of booleans, a mask: `x > 0`, `~m`, `m & n`; `masks` are names of such."""
+    """Return whether an expression is a tensor of booleans, a mask: `x > 0`, `~m`, `m & n`; `masks` are names of such.
+
+    `m & n` counts if one of the two is known as a mask: in doubt it is one.
+    """
     match node:
         case Node("name", name):
             return name in masks

@@ -133,7 +133,7 @@ def _least(
     """Yield inputs with the least rank at which exchanging or summing their dims does not raise: 2 for `x.transpose(0, 1)`.
 
     The shape of the op's result is inferred anew for an input of unknown shape (`open_`); its origin then names the
-    dims.
+    dims. Ops outside `places` run in some calls only.
     """
     for op in _ops_of(lowered):
         if op.rule not in table or op not in lowered.places or not op.args:

@@ -290,6 +290,7 @@ class TangentWalk:
             return None
         if self._is_real(op):
             return self._sum(op, pairs, lambda name, t: self._pulled(op, rule, name, t))
+        # Not of `z.abs()`: its tangent is real, the product in the formula is not.
         if any(arg.kind != COMPLEX for arg in (op, *(arg for _, arg, _ in pairs))):
             return None
         conj = self.make.conj
@@ -385,6 +386,7 @@ class TangentWalk:
         """
         group = op.args[0]
         rule = self.table.of_op(group.rule)
+        # The formulas for a first result are for real numbers.
         if rule is None or op.kind != REAL:
             return self._of_call(op)
         pairs = list(self._active(rule, group))

@@ -92,6 +92,7 @@ def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
     if word == "unit" and (_is_product(op) or _is_natural_power(op)):
         factors = tensors(op.args)
         return [(arg, word) for arg in factors] if _no_larger(op) else []
+    # Not so "distinct", for `x.expand(3, 4)`, nor the words for the rows and columns of a matrix.
     rearranged = _moves(op) and op.args[0].is_tensor
     return [(op.args[0], word)] if rearranged and word in ("nonzero", "unit") else []
 
@@ -101,7 +102,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _no_larger(op: Op) -> bool:
-    """Return whether a product or power of values between 0 and 1 is one too: `x * x`, `0.5 * x`, `x ** 2`, but not `2 * x`."""
+    """Return whether a product, or a natural power, of values between 0 and 1 is one too: `x * x`, `0.5 * x`, `x ** 2`, but not `2 * x`."""
     if not _is_product(op):
         return True
     numbers = [number(arg) for arg in op.args if not arg.is_tensor]
@@ -109,9 +110,7 @@ def _no_larger(op: Op) -> bool:
 
 
 def _moves(op: Op) -> bool:
-    """Return whether an op's elements are some of its argument's, as of a view, a slice or an item: they lie in its domain."""
-    if op.rule == "item":
-        return True
+    """Return whether an op's elements are some of its argument's, as of a view or a slice: they lie in its domain."""
     moves = "moves" in op.facts.flags
     # Not `view_as_real`, nor its inverse: the parts of complex numbers are other elements.
     return moves and (op.kind == "complex") == (op.args[0].kind == "complex")
@@ -134,6 +133,7 @@ def _positive(op: Op) -> list[tuple[Op, Domain]]:
         if any(isinstance(item, int | float) and item < 0 for item in numbers):
             return []
         return [(arg, "positive") for arg in op.args if arg.is_tensor]
+    # The first argument alone: not the index of `x.gather(0, index)`.
     if stays_positive or _moves(op):
         return [(arg, "positive") for arg in tensors(op.args[:1])]
     return []

@@ -264,7 +264,8 @@ def _choose_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
         combined = replace(spec, style="combined")
         maths = _with_derived(combined, source)
         found = _in_style(combined, source, maths)
-        if found.once_differentiable and not found.missing:
+        # Autograd cannot differentiate such a forward, which takes ctx: a gradient may be missing.
+        if not found.missing:
             return combined, maths, found
     maths = _with_derived(spec, source)
     return spec, maths, _in_style(spec, source, maths)

@@ -61,7 +61,7 @@ def _alike(
 ) -> tuple[tuple[str, ...], ...]:
     """Return groups of inputs of one result, to be all real or all complex: else a real one would get a complex gradient.
 
-    A sole input is in no group. `active` are the inputs with a gradient.
+    A sole input is in no group, unless it is variadic: several tensors. `active` are the inputs with a gradient.
     """
     joined, groups = found.joined, list[tuple[str, ...]]()
     for result in results:
@@ -99,6 +99,7 @@ def _complex_inputs(
 
 def _makes_real(facts: Facts) -> bool:
     """Return whether a result may be real though the argument is complex: `x.abs()`, `x.to(torch.float32)`, `x.type_as(y)`."""
+    # A number is the position of the argument with the result's dtype: 1 for `type_as`.
     of_other = isinstance(facts.dtype, int) and facts.dtype > 0
     is_cast = facts.memory == "same" and (facts.dtype == "own" or of_other)
     return facts.kind() in REAL or is_cast

@@ -126,7 +126,7 @@ def _is_zero(make: Maker, g: Op) -> bool:
         return any(_is_zero(make, arg) for arg in g.args)
     if not (g.facts.category == "reduction" and g.facts.linear):
         return False
-    dims = dims_of(g.args[1])
+    dims = dims_of(g.args[1])  # of its argument `dim`
     return dims is not None and sums_to_zero(make, g.args[0], dims)
 
 
@@ -172,7 +172,8 @@ class Reverse:
         for op in reversed(self.program.ops[: last + 1]):
             is_reached = op in self.waiting or op in self.parts
             if op.rule != "input" and op.active and is_reached:
-                # PyTorch takes complex values here too: the formula is for real ones.
+                # PyTorch takes complex values here too: the formula is for real ones. Of a
+                # linear op it has no factor to be conjugated.
                 if "takes_complex" in op.facts.flags and not op.facts.linear:
                     self.make.take_for_real(op.args)
                 self._pass_on(op)
@@ -356,7 +357,7 @@ class Reverse:
         # Before the rule of the op alone: a composition has the shorter gradient.
         composition = self.composed(op)
         if composition and not self._passes_over(op, composition.args.values()):
-            if not composition.rule.facts.complex:
+            if not composition.rule.facts.complex:  # its formula is for real numbers
                 self.make.take_for_real(composition.args.values())
             env = {"grad": g, "result": op, **composition.args}
             return self._of_formulas(op, composition.rule, env, composed=True)
@@ -567,5 +568,6 @@ def _fitted(make: Maker, g: Op, op: Op) -> Op:
         return sum_to(make, g, op)
     if _of_tensors(g.shape) == op.shape.origin.base and g.kind == op.kind:
         return g
+    # Computed from a choice, `(y if t else 2.0) * 3`, it has no branches itself.
     branches = op.args if op.rule == "cond" else ()
     return sum_to(make, g, next((item for item in branches if item.is_tensor), op))

@@ -345,6 +345,7 @@ class _Views:
         """Return whether a value is a number, a size or an attribute, or made of such: forward can compute it without tensors' data."""
         read = metadata_read(node)
         if read is not None:
+            # `x[i].shape` is read from the tensor itself: ctx has only the facets of x.
             return read.name in self.inputs and not read.element
         if node.kind == "name":
             plain = node.label in self.attributes or node.label in self.known

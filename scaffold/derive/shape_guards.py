@@ -151,7 +151,7 @@ def shape_checks(
     known = _known(declared, pairs)
     conditions = _conditions_needed(spec, found, derive)
     # The shapes a stated formula is for are unknown, so all are tested; and a condition
-    # reads sizes by their names.
+    # reads sizes by their names. Else the op is derived once more, to see what it relies on.
     may_go = any(item.to_test for item in known) and not (stated or conditions)
     if may_go and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(to_test=()) for item in known]
@@ -257,7 +257,7 @@ def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck
         read=tuple(
             (size, place.item.name, place.axis)
             for size, place in places.items()
-            if place.axis is not None
+            if place.axis is not None  # None for leading dims, which no condition names
         ),
     )
 
@@ -460,7 +460,10 @@ def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) ->
 def _leader(
     known: Known, others: Sequence[Known], alone: Sequence[TensorInput]
 ) -> TensorInput | None:
-    """Return the input to determine the rank of another: itself, or the one it is compared with; None if not in `alone`."""
+    """Return the input to determine the rank of another: itself, or the one it is compared with; None if not in `alone`.
+
+    It has the rank of the other only if compared in full: `y.shape != x.shape`, not `y.shape != x.shape[:1]`.
+    """
     if known.item in alone:
         return known.item
     like = _like_another(known, others) if known.fully_known else None
@@ -532,7 +535,7 @@ def _check(
         if re.fullmatch(r"[\d, ]*", sizes):  # numbers alone: no braces in an f-string
             shown = f"[{sizes}]"
         test = f"{name}.shape != {shape}"
-        # A test of the op makes its shape wrong in the last dim.
+        # The generated test makes the last dim wrong; of `*batch`, no dim is surely there.
         axis = None if is_leading(dims[-1]) else -1
         return ShapeCheck(name, absent, (test,), declared, shown, axis)
     tests = [rank_tests[name]] if name in rank_tests else []
@@ -608,7 +611,7 @@ def _runs(
     for run in runs:
         part, first = Part(Place(known.item, run[0]), len(run)), known.sizes[run[0]]
         assert first is not None  # a dim without a required size is not tested
-        if len(run) > 1 and isinstance(first, Place):
+        if len(run) > 1 and isinstance(first, Place):  # of numbers, each is a run
             yield part, Part(first, len(run))
         else:
             yield part, first

@@ -139,6 +139,7 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
         """Return a number itself for a detached number; None for other nodes, which stay."""
         match node:
             case Node("call", _, (Node("attribute", name, (inner,)),)):
+                # `detach` and its like: `x.argmax()` is constant too, but another value.
                 same = is_constant(name) and may_share_memory(name)
                 return inner if same and kinds.of(inner) == "scalar" else None
         return None
@@ -278,6 +279,7 @@ def _changed_input(spec: OpSpec, result: Node) -> str | None:
     PyTorch wants that very tensor returned, so the change gets a line of its own.
     """
     changed = [name for name in changed_in_place(result) if name in spec.dirty]
+    # Not of `x.add_(y) * 2`, which is another tensor.
     return changed[0] if (callee(result) or "").endswith("_") and changed else None
 
 

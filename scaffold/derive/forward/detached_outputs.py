@@ -66,7 +66,7 @@ def perhaps_detached(spec: OpSpec) -> bool:
     forward = live_forward(spec, spec.forward, ends=True)
     present = frozenset(item.name for item in spec.differentiable if not item.optional)
     active = _surely_active(forward.statements, present)
-    if active is None:
+    if active is None:  # every branch raises, so there is no output
         return False
     return not all(_surely_carries(item, active) for item in forward.results)
 

@@ -87,7 +87,7 @@ def _read_late(
         return
     named = {item.origin for item in context.saved if item.source == "output"}
     named |= {item.output for item in context.kept if item.output is not None}
-    for output, value in zip(spec.outputs, forward.results, strict=False):
+    for output, value in zip(spec.outputs, forward.results, strict=True):
         if output.name in named or not output.differentiable:
             yield from value.names()
     late = any(item.source != "input" for item in context.saved)
@@ -104,7 +104,8 @@ def _read_late(
 def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
     """Return whether every assignment to a name gives it a tensor, never a number; False with a builtin, as `max(x, 1)` may be either.
 
-    A number under a tensor parameter's name would upset a type checker.
+    A number under a tensor parameter's name would upset a type checker. `kinds` are those after the last line: in
+    `2.0 if x is None else x.sum()` the name may be a number.
     """
     values = [item.value for item in assignments(statements) if name in written(item)]
     builtin = any(

@@ -25,7 +25,6 @@ from scaffold.formula import (
     Trace,
     copied,
     same_tensor,
-    sharing,
 )
 from scaffold.spec import OpSpec, Output
 
@@ -112,7 +111,8 @@ def _own_elements(
         return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
     if value.kind == "tuple":
         values = (
-            cloned(graph, part) if sharing(part) & inputs and copied(part) else part
+            # Not for `x.t()`: a view may be returned.
+            cloned(graph, part) if copied(part) & inputs else part
             for part in value.args
         )
         return graph.node("tuple", "", tuple(values))

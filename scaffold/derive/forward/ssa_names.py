@@ -341,7 +341,8 @@ def _stretches(
 ) -> list[tuple[int, int]] | None:
     """Return the live ranges of a name's values, as (assigned, last read) positions; None if unknown.
 
-    They are unknown if a branch assigns it, or if it is read before it has a value. The value `given` begins at -1.
+    They are unknown if a branch assigns it, if it is read before it has a value, or if `h += 1` or `h[0] = 1` changes it,
+    where no new value begins. The value `given` begins at -1.
     """
     found: list[tuple[int, int]] = [(-1, -1)] if given else []
     for at, item in enumerate(statements):

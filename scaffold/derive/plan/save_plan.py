@@ -456,6 +456,7 @@ class _Choice:
             parts = [
                 part for part in self.ops if op in part.args and part.rule == "item"
             ]
+            # Of no parts, none could be saved in its place.
             saves = bool(parts) and all(self._keep(part) < NEVER for part in parts)
         else:
             saves = self._keep(op) < NEVER
