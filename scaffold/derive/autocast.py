@@ -143,7 +143,7 @@ def _policy(
         return None
     # Primitives with the same name share a policy: `prod(x)` and `prod(x, dim)`.
     for facts in _facts(node):
-        if facts.autocast == "number_first":
+        if facts.autocast == "number_first":  # `1 / x`
             return "float32" if kinds.of(operands[0]) == "scalar" else None
         if facts.autocast == "float32" and "dtype" in node.keywords:
             return None  # it computes in the given dtype

@@ -390,7 +390,7 @@ def _differentiated(
 ) -> tuple["Differentiated | None", str | None]:
     """Derive the unstated gradients; return also why they are not derived, as text for the user.
 
-    Both are None if there is nothing to derive. With `other`, the result for the same op with other declared shapes, the
+    Both are None if there is nothing to derive: a surrogate's gradients are stated by now, or unknown. With `other`, the result for the same op with other declared shapes, the
     derivation may end early, without gradients, once they must differ.
     """
     if not spec.derive or spec.surrogate or forward is None:

@@ -88,7 +88,7 @@ class Reversed(NamedTuple):
 def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
     """Declare a gradient to have its argument's shape, though its operands do not imply that: the rule says so.
 
-    A minus stays outside, to meet others.
+    A minus stays outside, to meet others. An opaque one, with a name of its own, has the shape already.
     """
     if gradient.rule == "neg" and not make.opaque(gradient):
         return make.neg(exactly(make, gradient.args[0], arg))

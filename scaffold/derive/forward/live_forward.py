@@ -120,7 +120,7 @@ def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
     With `ends`, keep only lines needed by differentiable results.
     """
     forward = write_forward(spec, formula)
-    if ends and not formula.kept:
+    if ends and not formula.kept:  # one kept as it is has one body for all results
         pairs = zip(spec.outputs, forward.results, strict=True)
         results = tuple(value for output, value in pairs if output.differentiable)
         forward = forward._replace(results=results)

@@ -170,6 +170,7 @@ def registered_apart(
     """
     views = Trace(statements)
     held_memory = frozenset(item.name for item in spec.tensors)
+    # A kept forward stays as the user wrote it.
     leaves_pytorch = spec.kept is None and leaves(spec, statements, results)
     kept = (item.origin for item in saved if item.source == "intermediate")
     apart = []
@@ -205,6 +206,7 @@ def saved_apart(
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
     """Return whether the backward reads an output possibly being an input (one of `as_is`), or this input: PyTorch refuses either."""
+    # A tuple of tensors has no clone: inputs in it are cloned already, by `_own_elements`.
     if output.variadic or not as_is:
         return False
     either = {("output", output.name), *(("input", name) for name in as_is)}

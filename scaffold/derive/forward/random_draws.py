@@ -266,6 +266,7 @@ class _Draws:
 
     def _word(self, node: Node) -> str:
         """Return the word to name a draw by: "mask" for a comparison, the primitive's own word, or "noise"."""
+        # Not of `torch.rand(()).item() < 0.5`, a number.
         if self.kinds.of(node) == "tensor" and node.kind == "compare":
             return "mask"
         return next(_words(node), "noise")
