@@ -411,7 +411,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     roots, of = _roots(walked)
     opaque = {*walked.held}
     divided = divided_first(walked.make, roots, walked.cotangents)
-    if divided is not None and divided.roots is not None:
+    if divided and divided.roots:
         # Before single numbers are multiplied first: to them it is one of these.
         roots, opaque = divided.roots, {*opaque, divided.quotient}
         of = {divided(op) or op: primal for op, primal in of.items()}

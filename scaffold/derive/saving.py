@@ -558,7 +558,7 @@ class _Rewriter:
         elif read.name in self.origins.described:
             local = self.origins.described[read.name]
             self._keep(read, lambda facet: f"{local}.{facet}")
-        else:
+        else:  # of a local of the backward, or of an incoming gradient: at hand
             return None
         form = kept_form(
             self.graph, node, read, self.names.facet, self._gradient_to_make_from()

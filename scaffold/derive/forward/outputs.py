@@ -206,7 +206,7 @@ def saved_apart(
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
     """Return whether the backward reads an output possibly being an input (one of `as_is`), or this input: PyTorch refuses either."""
-    # A tuple of tensors has no clone: inputs in it are cloned already, by `_own_elements`.
+    # A tuple of tensors has no clone: `_own_elements` clones the inputs in it.
     if output.variadic or not as_is:
         return False
     either = {("output", output.name), *(("input", name) for name in as_is)}

@@ -17,7 +17,7 @@ from scaffold.derive.rules.table import Table
 
 SIZE = 64  # of a dimension, and of all leading dimensions together
 UNKNOWN = SIZE * SIZE  # numbers in a tensor of no known shape
-BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
+BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}  # other kinds: 4, as of a real
 PASS = 2 * BYTES["real"]  # bytes that a pass reads and writes for each number
 KEEP = 0.75  # cost of a byte: keeping a `float32` is worth three passes
 LEAF = 0.6  # inputs and outputs are in memory anyway, as often as not
