@@ -120,7 +120,7 @@ class _AsTyped:
         """Return a word or a list of words unchanged; values of other types are left to Typer."""
         if value is None or param.type_descriptor.annotation in (bool, str, list[str]):
             return list(value or ()) if param.multiple or param.nargs == -1 else value
-        param._runtime_param = None
+        param._runtime_param = None  # so that Typer makes its own parser
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 
 
@@ -158,6 +158,7 @@ def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
     shown = {
         option.opts[0] if option.opts[0].startswith("--") else option.opts[-1]: row
         for option in command.params
+        # Typer's own, as --help, give no value to the command.
         if isinstance(option, TyperOption) and option.expose_value
         if (row := option.get_help_record(ctx))
     }
@@ -332,7 +333,7 @@ def _other_command(name: str) -> "Callable[..., None] | typer.Typer":
             return _help
         case "templates":
             from scaffold.cli.templates import templates as found
-        case _:
+        case _:  # "rules"
             from scaffold.cli.rules import rules as found
     return found
 

@@ -42,6 +42,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
         if len(rows := text.split("\n")) >= place.line
         and column <= len(rows[place.line - 1])
     ]
+    # A line that is all name is in the message already.
     named = {line for line in lines if line != name and _begins(line, column, name)}
     # The place of an error about a text as a whole: nothing is to be marked there, unless the quoted name begins it.
     whole = (place.line, place.column) == (1, 1)

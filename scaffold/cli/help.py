@@ -305,6 +305,7 @@ def _section(title: str, rows: Rows, cells: int = 0) -> list[str]:
     if not rows:
         return []
     widest = _width() // 3
+    # The meaning of a longer name stands below it; so 20 columns do if all are longer.
     fitting = [len(name) for name, _ in rows if len(name) <= widest]
     column = max(cells, *fitting) if fitting else max(cells, 20)
     lines = ["", paint(f"{title}:", "heading", sys.stdout)]

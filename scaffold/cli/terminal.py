@@ -61,6 +61,7 @@ def paint(text: str, style: str, stream: TextIO | None) -> str:
 
 def width_of(stream: TextIO | None) -> int:
     """Return the columns of a terminal, by COLUMNS or the stream; 80 if they are unknown."""
+    # Of thousands of digits Python makes no number.
     if (said := os.environ.get("COLUMNS", "")[:9]).isdecimal() and int(said):
         return int(said)
     try:

@@ -377,7 +377,7 @@ def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
     try:
         for item in found:
             runs = item.test is not None and item.there
-            report = next(reports) if runs else None
+            report = next(reports) if runs else None  # each suite has one
             line.clear(ended=1 if runs else 0)
             yield Proof(item, report)
     finally:
@@ -405,7 +405,7 @@ class _Line:
             typer.echo(f"\r{text}", nl=False, err=True)
 
     def clear(self, ended: int = 0) -> None:
-        """Clear the line, to print a result in its place; so many more files have ended."""
+        """Clear the line, to print a result in its place; of its test files `ended` more count as done."""
         self.done += ended
         if self.shown:
             self.tests = -1

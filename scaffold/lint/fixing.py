@@ -228,7 +228,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
     """A transformer of LibCST that applies the edits at the given places; `leave_...` methods get each node after its parts."""
 
     def __init__(self, places: frozenset[Place]) -> None:
-        """Sort the places by kind of edit, each by the key it is looked up by: span for an expression, start or line for others."""
+        """Sort the places by kind of edit, each by the key it is looked up by: span, [1:5], for an expression, start or line for others."""
         super().__init__()
         self.replaced = {
             place[1:5]: place for place in places if place.kind == "replace"

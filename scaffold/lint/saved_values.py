@@ -49,6 +49,7 @@ def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
         # Without ctx the parameters are `inputs, output`.
         outputs = [item.name for item in saver.positional][1:2]
         is_the_output = name in outputs and flow.is_parameter(name, kept.step)
+        # Of several outputs `output` is the tuple.
         return is_the_output and facts.output_count == 1
     for item in facts.outputs:
         if item.step.order < kept.step.order:
@@ -151,14 +152,14 @@ def carries_gradient(
     values = facts.values(method)
     if isinstance(node, ast.Name) and depth:
         if method.flow.is_parameter(node.id, at):
-            return (
-                values.is_tensor(node, at) and facts.has_gradient(node.id) is not False
-            )
+            # False: each return of backward has None for it.
+            never = facts.has_gradient(node.id) is False
+            return values.is_tensor(node, at) and not never
         bound = method.flow.definite(node.id, at)
         if bound is None or bound.value is None:
             return False  # several values reach it, or an unknown one
         step = method.flow.steps[bound.order]
-        if bound.element is not None:
+        if bound.element is not None:  # of `x, y = inputs`; not of another tuple
             return values.is_element(bound, step)
         return carries_gradient(facts, method, bound.value, step, depth - 1)
     if isinstance(node, ast.Call) and depth:
@@ -247,7 +248,7 @@ def kept_instead(
         return ()
     assign, targets = unpacked
     if len(facts.context_calls(saver, "save_for_backward")) != 1:
-        return ()
+        return ()  # another branch saves other values
     pairs = list(zip(targets, item.call.args, strict=False))  # unequal: refused
     names = [target.id for target, value in pairs if value in plain]
     taken = ATTRIBUTES | {kept.name for kept in facts.kept(saver)}
@@ -294,6 +295,7 @@ def _unpacking(
         if isinstance(node, ast.Attribute)
         and node.attr in ("saved_tensors", "saved_variables")
     ]
+    # An inherited backward serves other Functions too.
     if len(reads) != 1 or backward not in facts.function.own:
         return None
     for step in backward.flow.steps:

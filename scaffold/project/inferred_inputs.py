@@ -331,7 +331,7 @@ def of_stated_inputs(
     """Return the facts an nn.Module tells of stated inputs: its parameters and buffers among them, their initial values, and notes.
 
     None unless the forward is a module of a file, `@file.py:Class`, and the inputs are stated. Errors in the inputs or the file are
-    reported when the op is built. A module owns single tensors, and none that the op changes in place (`dirty`).
+    reported when the op is built. A module owns single tensors, none changed in place (`dirty`), no buffer that may be None.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
@@ -346,9 +346,9 @@ def of_stated_inputs(
     except ScaffoldError:
         return None
     origin = found.text.origin
-    if origin is None or "." not in (origin.function or ""):
+    if origin is None or origin.function is None or "." not in origin.function:
         return None  # `Norm.forward` alone is a method
-    assert origin.function is not None
+    # What forward reads of self is a keyword-only parameter of the function made from it.
     node = origin.definitions.functions[origin.function]
     kinds = {item.arg: _annotation(item.annotation) for item in node.args.kwonlyargs}
     owned = {name: owned_kind(kind) for name, kind in kinds.items()}
@@ -445,7 +445,7 @@ def _declared(
         optional = "?" if none or "None" in kind or "Optional" in kind else ""
         return _Judged(f"*{item.arg}" if several else f"{item.arg}{optional}")
     if variadic:
-        return None
+        return None  # `*sizes: int`: only tensors can be a variadic input
     assigned = "" if default is None else f" = {_source(default, origin)}"
     if kind:
         return _Judged(f"{item.arg}: {kind}{assigned}")
@@ -453,7 +453,7 @@ def _declared(
         return None
     try:
         value = ast.literal_eval(default)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError):  # `eps=math.pi`: a value without a type in the text
         return _Judged(f"{item.arg}{assigned}")
     # Of another literal, as a tuple, no type is written: that is left to the reader of inputs.
     simple = type(value) in (int, float, bool, str)
@@ -536,6 +536,7 @@ def _from_uses(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
         if takes in proving or takes not in BY_INTEGERS
     }
     optional = "?" if "optional" in by_kind else ""
+    # `i.view(-1)` tells that `i` is a tensor, so of an index most likely one of positions.
     is_tensor = {"tensor", "moved"} & by_kind.keys()
     if found := _integers_or_mask(name, by_kind):
         return _Judged(f"{name}[; {found.kind}]{optional}")
@@ -698,6 +699,7 @@ def of_stated_names(
     # From the last on, so that earlier places in the text stay right.
     for entry in reversed(entries):
         name, found = entry.name.text, known.get(entry.name.text)
+        # An op needs a floating tensor: what is only compared is one if no other is left.
         if found and (floating or found.evidence != COMPARED):
             end = entry.name.place.column - 1 + len(name)
             typed = f": {found.kind}" if found.is_value else f"[; {found.kind}]"

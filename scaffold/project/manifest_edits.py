@@ -186,6 +186,7 @@ def _replacements(
 ) -> Iterator[_Edit]:
     """Yield the edits that turn an op's values, `before`, into the `wanted` ones: changed values, removed keys, new keys at the end."""
     lines = _Lines(text)
+    # A path begins with `ops` and the op's name, (OPS, op); the rest is the key.
     outer = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
     kept: list[Statement] = []
     written: list[KeyPath] = []  # of kept values: no key at or below one is new

@@ -403,6 +403,7 @@ class NameUses:
                 return self.elements_of(value)
             case ast.UnaryOp(ast.USub() | ast.Invert(), value):
                 return self.elements_of(value)._replace(computed=True)
+            # `i / 2` is a float whatever `i` is.
             case ast.BinOp(left, operator, right) if not isinstance(operator, ast.Div):
                 one, two = self.elements_of(left), self.elements_of(right)
                 doubtful = one.doubtful or two.doubtful

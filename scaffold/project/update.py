@@ -374,6 +374,7 @@ def _planned(
             if base is not None:
                 bases[item.path] = base
             files[item.path] = wanted.text
+            # `standing`: what moves was recorded, so it has one.
             if moved is not None and item.standing:
                 # Its edits would be lost with the old file.
                 if item.standing.edited:

@@ -548,7 +548,7 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
     """Return the generator's text with each definition the user wrote or changed; None if the texts cannot be merged by names.
 
     A definition the generator dropped stays only if the user changed it, or code of the user's reads it, directly or not. A
-    statement without a name (`if`, a call) cannot be told from another: None if the user changed one.
+    statement without a name (`if`) cannot be told from another: None if the user changed one, or a result without conflicts is no Python.
     """
     old, here, then = (_file(text) for text in (base, mine, new))
     if old is None or here is None or then is None:
@@ -694,6 +694,7 @@ def _add_imports(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
         having = (i for i in runs if one.module in _modules(statements[i]))
         # In the run that imports from its module already, else in the first one.
         place = next(having, runs[0])
+        # `one` is an import of `mine`, so some statement has it.
         source = next(m for m in models if one.said in {o.said for o in m.imports})
         lines, model = _parse(statements[place].text), _parse(source.text)
         if not lines or not model:

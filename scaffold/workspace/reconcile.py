@@ -146,7 +146,8 @@ class Prospect(NamedTuple):
 
         The file itself need not change for it.
         """
-        if self.need not in ("create", "same", "keep") or self.wanted is None:
+        # A conflict, here an edited file that moves, is for the user to decide first.
+        if self.need == "collide" or self.wanted is None:
             return False
         lost = self.standing is not None and self.standing.lost
         return lost and self.kept is not None and self.kept.draft == self.wanted.draft

@@ -268,8 +268,9 @@ class Origin(NamedTuple):
         names = ("the tool", "the specification", "the configuration", "a template")
         pairs = zip(names, self[:4], before[:4], strict=True)
         changed = [name for name, now, then in pairs if now != then]
+        # A file with a formula is a part of the specification.
         if self.reads != before.reads:
-            changed.append(names[1])
+            changed.append("the specification")
         return tuple(dict.fromkeys(changed))
 
 

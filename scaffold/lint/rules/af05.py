@@ -46,7 +46,7 @@ def _merged(calls: tuple[ContextCall, ...]) -> tuple[Edit, ...]:
     alone = all(
         isinstance(c.step.statement, ast.Expr) and not c.call.keywords for c in calls
     )
-    if not alone or not first.call.args:
+    if not alone:
         return ()
     items = [*first.call.args, *second.call.args]
     text = ", ".join(ast.unparse(item) for item in items)

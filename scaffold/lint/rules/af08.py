@@ -65,11 +65,11 @@ def _aliases(facts: Facts) -> Iterator[str]:
 
 def _marking(facts: Facts, forward: Method, name: str, step: Step) -> tuple[Edit, ...]:
     """Return the edit to add mark_dirty after the change; () unless every return gives just the input itself."""
-    # After a change in a branch the mark would be made in that branch alone.
+    # Without ctx, as beside a setup_context, forward marks nothing; in a branch the mark would be of that one alone.
     if forward.ctx is None or step.guards:
         return ()
     for item in facts.outputs:
-        if item.node is None or not isinstance(item.node, ast.Name):
+        if not isinstance(item.node, ast.Name):
             return ()
         root = facts.values(forward).root(item.node, item.step)
         if root is None or root.views or root.name != name:

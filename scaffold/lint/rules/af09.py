@@ -62,11 +62,11 @@ def _unmarked(facts: Facts, forward: Method, item: ContextCall) -> tuple[Edit, .
     argument, *others = item.call.args
     if others or not isinstance(argument, ast.Name):
         return ()
+    if not isinstance(item.step.statement, ast.Expr):
+        return ()  # the call is part of another statement
     nodes = list(ast.walk(forward.node))
     harmless = {id(node) for other in nodes for node in _only_read(facts, other)}
     reads = [n for n in nodes if isinstance(n, ast.Name) and n.id == argument.id]
-    if not isinstance(item.step.statement, ast.Expr):
-        return ()
     if any(id(node) not in harmless for node in reads if node is not argument):
         return ()
     return (Edit("remove", span(item.step.statement)),)

@@ -25,8 +25,9 @@ def find(facts: Facts, forward: Method) -> Iterator[Found]:
         value = item.node
         if isinstance(value, ast.Name):
             bound = forward.flow.definite(value.id, item.step)
-            whole = bound is not None and bound.element is None
-            value = bound.value if bound is not None and whole else None
+            # Of `a, b = [x], y` the text of the right side is not that of `a`.
+            is_whole = bound is not None and bound.element is None
+            value = bound.value if bound is not None and is_whole else None
         kind = _kind(value)
         if kind and item.node is not None:
             edits = _as_tuple(facts, item.node) if kind == "list" else ()

@@ -118,7 +118,7 @@ def _cut(facts: Facts, node: ast.AST) -> str:
     if isinstance(node, ast.Call):
         method = method_call(node, facts.names)
         if method == "detach" and detaches(facts):
-            return ""
+            return ""  # to the true second derivative, too, it is a constant
         # With arguments it may be another object's: `table.item(0, 0)`.
         if method in CUTS and not node.args:
             return f".{method}()"

@@ -66,10 +66,11 @@ def _on_attributes(scope: ast.ClassDef, name: str) -> Iterator[Found]:
         for target in node.targets
         if isinstance(target, ast.Attribute)
     }
-    for node in nodes:
-        owner = ast.unparse(node.func) if isinstance(node, ast.Call) and made else ""
+    for node in nodes if made else ():
+        owner = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         if owner in made:
             call = made[owner]
+            # `Scale(3)` keeps its 3: apply has no place for it.
             bare = not (call.args or call.keywords)
             message = f"{owner} is an instance of {name} and is called: RuntimeError"
             yield _applied(node, message, name, call if bare else None)

@@ -38,6 +38,7 @@ def find(facts: Facts, setup: Method) -> Iterator[Found]:
         if (
             isinstance(value, ast.Name)
             and value.id == given
+            # Bound again, `inputs` may be no tuple any more.
             and setup.flow.is_parameter(given, step)
         ):
             text = f"({target.id},)"

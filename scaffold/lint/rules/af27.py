@@ -48,6 +48,7 @@ def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
     called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
     # `scale.register_fake(f)` is about the operator, so it gets the new name; calls keep the old one.
     registered = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
+    # `register_autograd(scale, backward)`: the operator is its first argument.
     if operator.autograd is not None:
         registered |= {id(item) for item in operator.autograd.args[:1]}
     taken = any(isinstance(n, ast.Name) and n.id == new for n in nodes)

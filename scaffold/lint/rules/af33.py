@@ -23,6 +23,7 @@ def find(facts: Facts, backward: Method) -> Iterator[Found]:
 
     Advice if a further condition stands around all of them: then the gradient may need the other one.
     """
+    # Another return may give the same name to its own input.
     if len(facts.gradients) != 1 or facts.gradients[0].step.guards:
         return
     positions: dict[str, list[int]] = {}

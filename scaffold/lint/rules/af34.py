@@ -73,6 +73,7 @@ def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
     flow, values = backward.flow, facts.values(backward)
     for name, bounds in flow.bindings.items():
         bound = bounds[0]
+        # In a branch, or bound again, the name may hold another value where it is read.
         if (
             len(bounds) != 1
             or bound.element != position

@@ -92,6 +92,7 @@ def _differentiated(facts: Facts, node: ast.AST) -> ast.expr | None:
         return None
     dotted = facts.names.resolve(node.func)
     if dotted in ("torch.autograd.grad", "torch.autograd.backward") and node.args:
+        # Of several y, `grad([y, z], ...)`, one is enough: the graph of each is freed.
         return listed(node.args[0])[0] if listed(node.args[0]) else None
     # The second argument of `y.backward` is retain_graph.
     if method_call(node, facts.names) == "backward" and len(node.args) < 2:
@@ -123,7 +124,7 @@ def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
         calls = facts.context_calls(saver, "save_for_backward")
         held = [(item.call.args, item.step) for item in calls]
     if len(held) != 1:
-        return False
+        return False  # kept in two branches: which value is read is unknown
     values, step = held[0]
     if not isinstance(element, int) or not 0 <= element < len(values):
         return False

@@ -10,6 +10,7 @@ an inherited one is reported for the parent; `guards` are the branches around a 
 import ast
 from collections.abc import Iterator
 
+from scaffold.inspect.classes import parameters_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
@@ -49,7 +50,7 @@ def _of_class(
     """Yield the attributes of the class in a method, by its name or by `cls`: read (`use` is ast.Load) or set (ast.Store)."""
     named = {facts.function.name}
     if method.binding == "class":
-        named.add(method.node.args.args[0].arg)
+        named |= {item.name for item in [*parameters_of(method.node)][:1]}  # cls
     for node in ast.walk(method.node):
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, use):
             continue
