@@ -396,6 +396,7 @@ def _edits_moved(project: Project, work: Work, item: Prospect, policy: Policy) -
     """Return the new text of an edited file that moves, with the edits merged in; raise ConflictError unless the policy is to merge."""
     assert item.wanted is not None and item.standing is not None
     base, mine = _base(item), item.standing.text
+    # Without the text written last (`base`), which a record may have lost, edits cannot be told apart.
     if policy != "merge" or base is None or mine is None:
         message = (
             f"was edited, but the op's file is now '{item.path}'; nothing was written"

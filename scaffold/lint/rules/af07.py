@@ -24,7 +24,7 @@ from scaffold.lint.saved_values import carries_gradient, has_graph, listed
 def find(facts: Facts, saver: Method) -> Iterator[Found]:
     """Yield the first tensor computed in forward and saved for backward, but not returned: a second derivative lacks its graph."""
     if facts.function.once_differentiable:
-        return
+        return  # a second derivative raises
     returned = {
         node.id
         for item in facts.outputs
