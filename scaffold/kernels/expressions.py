@@ -336,6 +336,7 @@ class Printer:
                 return text in self.values and zeros(self.values[text])
             case Apply("mul"):
                 one, two = inner(value)
+                # 0 times infinity is NaN.
                 return zeros(one) and finite(two) or zeros(two) and finite(one)
             case Apply(primitive) if primitive in ZERO_AT_ZEROS:
                 return all(map(zeros, inner(value)))

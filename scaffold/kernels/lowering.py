@@ -369,8 +369,8 @@ class Lowering:
         """
         sums = [arg for arg in op.args if arg.is_tensor and self.is_sum(arg)]
         # `s * t` and `t * s`, but only `s / n`.
-        first = op.facts.operator == "*" or sums == [*op.args[:1]]
-        return sums[0] if op.rule in LINEAR and len(sums) == 1 and first else None
+        is_factor = op.facts.operator == "*" or sums == [*op.args[:1]]
+        return sums[0] if op.rule in LINEAR and len(sums) == 1 and is_factor else None
 
     def reduced(self, value: Value, keepdim: bool) -> Space:
         """Return the space of the reduction of a row: its rows, with a last dim of size 1 if `keepdim`."""
@@ -847,6 +847,7 @@ def _over(self: Lowering, value: Value, grad: str) -> Value | None:
             return Number("1")
         case Name() if (whole := self.whole(value)) is not value:
             found = _over(self, whole, grad)
+        # `-x` has an operator too, but one operand.
         case Apply(word) if (sign := self.sign(value)) and len(inner(value)) == 2:
             one, two = inner(value)
             first, second = _over(self, one, grad), _over(self, two, grad)
@@ -926,7 +927,7 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
         # A sum of everything is the gradient of a scalar.
         fits = dims in (None, ()) and space == NUMBER
     elif rank is None:
-        # Behind `...` dims can be told only by counting from the end.
+        # Behind `...` dims can be told only by counting from the end; `*batch` may be several.
         fits = all(at < 0 and at + len(lead) + 1 in lacking for at in dims)
         fits = fits and len(dims) == len(lacking) and "*" not in str(lead)
     else:

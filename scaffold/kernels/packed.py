@@ -137,6 +137,7 @@ class Taken:
         equal = {f"{row}.shape[-1] // {of}", f"{row}.size(-1) // {of}"}
         if emit(size) not in (equal if word == "split" else {str(of)}):
             return False
+        # Without a `dim`, PyTorch splits the first one.
         if "dim" not in bound or evaluated(bound["dim"]) != -1:
             raise UnsupportedError(f"{word} along a dim other than the last")
         for at, name in enumerate(names):
@@ -182,15 +183,17 @@ class Taken:
             return None if absent else self._half(node, row, start, end)
         count = evaluated(step)
         at = 0 if start.kind == "absent" else evaluated(start)
+        # `x[..., :8:2]` may leave out the last columns.
         if end.kind != "absent" or not isinstance(at, int):
             return None
         # A part begins within the first step: not `x[..., 2::2]`, and no `x[..., ::1]`.
         if not isinstance(count, int) or not 0 <= at < count or count < 2:
             return None
-        return self._part(row, Part(at, count, True), ("even", "odd"), emit(node))
+        part = Part(at, count, interleaved=True)
+        return self._part(row, part, ("even", "odd"), emit(node))
 
     def halves(self, lines: Lines, result: Node | None) -> tuple[Lines, Node | None]:
-        """Return the lines and result of a forward reading a row whole too, computed by parts; unchanged if not possible.
+        """Return the lines and result of a forward reading a row whole too, computed by parts; unchanged, and then refused, if not possible.
 
         `x * cos + torch.cat([-b, a], -1) * sin` -> `torch.cat([a * cos_first - b * sin_first, b * cos_second + a * sin_second], -1)`.
         """
@@ -211,6 +214,7 @@ class Taken:
 
         `values`: the value of each local name.
         """
+        # There is a part; if others have another `of`, `unpacked` refuses them all.
         of = next(part.of for _, part in self.parts.values())
         if node.kind == "name" and node.label in values:
             return self._split(values[node.label], values)
@@ -236,13 +240,10 @@ class Taken:
 
     def _combined(self, node: Node, args: tuple[Node, ...]) -> Node:
         """Return an operator applied to the same part of its operands; `a + -b * c` is written `a - b * c`."""
-        last = args[-1]
-        product = last.kind == "binary" and last.label in "*/"
-        minus = product and last.args[0].kind == "unary"
-        if node.label == "+" and len(args) == 2 and minus and last.args[0].label == "-":
-            given = (last.args[0].args[0], last.args[1])
-            last = self.graph.node("binary", last.label, given)
-            return self.graph.node("binary", "-", (args[0], last))
+        match node.label, args:
+            case "+", (one, Node(_, "*" | "/" as sign, (Node("unary", "-", (b,)), c))):
+                product = self.graph.node("binary", sign, (b, c))
+                return self.graph.node("binary", "-", (one, product))
         return self.graph.node(node.kind, node.label, args)
 
 

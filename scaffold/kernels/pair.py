@@ -226,6 +226,7 @@ def _dtypes(op: Op, spec: OpSpec, known: Mapping[str, Op]) -> tuple[str, ...]:
 
     A scalar input has no part in promotion. `known`: the value of each local name, for `x.to(h.dtype)`.
     """
+    # A list is no tensor, but of `torch.cat([x, y])` its items have dtypes.
     if op.kind not in REAL and op.rule not in ("list", "tuple"):
         return ()
     match op.rule:

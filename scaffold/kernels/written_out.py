@@ -250,11 +250,12 @@ def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
 
 
 def _is_last_dim(spec: OpSpec, given: Given, x: str) -> bool:
-    """Return whether the argument `dim`, 1 if not given, is the last dim of `x`: -1, or its number if the declared rank is known."""
-    dim, known = given.get("dim", "1"), {item.name for item in spec.tensors}
+    """Return whether the argument `dim` is the last dim of `x`: -1, or its number if the declared rank is known."""
+    dim, known = given.get("dim"), {item.name for item in spec.tensors}
     dims = spec.dims(x) if x in known else None
-    whole = dims is not None and not is_leading(dims[0]) and dim == str(len(dims) - 1)
-    return dim == "-1" or whole
+    # Behind `...` a dim has no number from the left.
+    last = dims is not None and not is_leading(dims[0]) and dim == str(len(dims) - 1)
+    return dim == "-1" or last
 
 
 def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
@@ -351,7 +352,7 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
         of_torch = dotted(callee.args[0]) == "torch" and not node.keywords
         items = args if of_torch else [callee.args[0], *args]
         # Without a dim, so it reduces everything.
-        if len(items) == 1 and dotted(items[0]) not in ("torch", "math"):
+        if len(items) == 1:
             return items[0], Total("" if callee.label == "mean" else None)
     return None
 
@@ -414,6 +415,7 @@ def _reduced_loss(
     node = parsed(spec, f"{name}({', '.join(words)}, reduction='none')", names)
     if kind == "sum":
         return node, Total()
+    # `kl_div` alone has it: the sum over everything, divided by the size of dim 0.
     if kind == "batchmean":
         return node, Total(f"{given['input']}.shape[0]")
     if kind != "mean":

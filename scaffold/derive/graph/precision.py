@@ -91,7 +91,7 @@ class Precision:
         self.results = results  # a cotangent -> the result with its dtype
         self.known: dict[Op, Sources] = {}
         self.united: dict[Op, Sources] = {}  # with one source for all of equal dtype
-        self.known_gradients: dict[tuple[Op, bool], Sources] = {}
+        self.known_gradients: dict[tuple[Op, bool], Sources] = {}  # by op and `surely`
         self.alike: dict[Op, Op] = {}  # operands of a contraction have equal dtypes
         for result in results.values():
             for op in result.walk():

@@ -146,7 +146,7 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
         if all(_in_order(program, *pair) for pair in pairs):
             return sizes.minus(last, first)
     elif bounds[1] is None and all_known:
-        # `x[1::2]`, of a size surely divisible by 2
+        # `x[1::2]`, of a size surely divisible by 2; `x[2::2]` is one shorter.
         stride, at = bounds[2], bounds[0] or 0
         if isinstance(stride, int) and isinstance(at, int) and 0 <= at < stride:
             part = sizes.divided(size, stride)
@@ -456,15 +456,14 @@ def _letter_sizes(
 
 def diagonal(program: Program, args: Args) -> Shape | None:
     """Return the shape of the main diagonals of square matrices: `[N, D, D]` -> `[N, D]`; None for others."""
-    dims = args["x"].shape.dims
-    main = literal(args["offset"]) == 0
+    shape, dims = args["x"].shape, args["x"].shape.dims
+    if dims is None or shape.trailing < 2 or literal(args["offset"]) != 0:
+        return None
+    # One matrix has no other two dims; `x.diagonal()` has 0 and 1 as numbers.
     ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
-    if main and ends and dims and args["x"].shape.trailing > 1:
-        return Shape(dims[:-1]) if dims[-1] == dims[-2] else None
-    # `x.diagonal()` of one matrix has the dims 0 and 1.
-    plain = main and literal(args["dim1"]) in (0, -2) and args["x"].shape.lead is None
-    square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
-    return Shape(dims[:1]) if dims and square and plain else None
+    of_last = ends or shape.rank == 2
+    # A diagonal is as long as the smaller size, which names do not tell.
+    return Shape(dims[:-1]) if of_last and dims[-1] == dims[-2] else None
 
 
 # --- Shapes of losses: a scalar, or one loss per element or example.
@@ -507,6 +506,7 @@ def convolved(program: Program, args: Args) -> Shape | None:
 
     A size not known to stay equal is a `Resized`, by the kernel and the other `settings`. None for an unknown rank.
     """
+    # With a batch: the `when` of the rules asks for it.
     dims, weight = args["input"].shape.dims, args["weight"].shape
     if dims is None or args["input"].shape.rank is None:
         return None
@@ -679,16 +679,15 @@ def _reshaped(program: Program, args: Args) -> Shape | None:
 
     None if a requested size may be -1 at run time, as `n - 1`: then that one is the size left over.
     """
-    shape = sized(program, _sizes(args), args["x"].shape)
-    dims, sizes = args["x"].shape.dims, _sizes(args)
+    x, sizes = args["x"].shape, _sizes(args)
+    shape = sized(program, sizes, x)
+    # The sizes of `x.reshape(y.shape)` are no list, and none is -1.
     if shape is None or shape.dims is None or sizes.rule != "list":
         return shape
     given = [program.size_of(item) for item in sizes.args if literal(item) != -1]
     if any(_may_be_minus_one(size) for size in given):
         return None
-    if dims is None:
-        return shape
-    rest = size_left(dims, given)
+    rest = None if x.dims is None else size_left(x.dims, given)
     if rest is None:
         return shape
     return Shape(tuple(rest if _is_rest(dim, sizes) else dim for dim in shape.dims))
@@ -762,6 +761,7 @@ def _linear(program: Program, args: Args) -> Shape | None:
 def _solved(program: Program, args: Args) -> Shape | None:
     """Return the shape of a linear system's solution, equal to the right side's; None if batches may broadcast."""
     left, right = _operands(args)
+    # One matrix has no batches.
     if left.rank == 2 and right.rank in (1, 2):
         return right
     if shapes.same_rank(left, right) and left.dims and right.dims:
@@ -1066,7 +1066,7 @@ def _given_size(
         dims = size.asked.dims
         return dims[at] if dims is not None and size.asked.trailing >= -at else None
     if size.rule == "list" and size.args:
-        one = size.args[at % len(size.args)]
+        one = size.args[at % len(size.args)]  # a single one is for all dims
         return own if literal(one) is None else program.size_of(one)
     known = literal(size)  # one size for all dims, or a tuple
     if isinstance(known, tuple) and known:
@@ -1093,7 +1093,7 @@ def _conv_transposed(
     known without groups alone.
     """
     rank = x.rank
-    if x.dims is None or rank not in (count + 1, count + 2):
+    if x.dims is None or rank not in (count + 1, count + 2):  # the batch may be missing
         return None
     groups = rest[-2]
     channels: Dim = Resized(x.dims[-count - 1], (weight, groups), 1)

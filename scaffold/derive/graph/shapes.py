@@ -566,6 +566,7 @@ def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
         if shape.rank is not None and shape.dims is not None:
             return Shape((1,) * shape.rank)
         return unknown(Kept(shape, None))
+    # A part of another rank has the same dims at its end alone.
     parts = () if keepdim else _parts(shape)
     if parts and all(_is_at_end(part, dim) for part in parts for dim in dims):
         return broadcast(*(reduced(part, dims, keepdim) for part in parts))
@@ -661,10 +662,11 @@ def multiplied(left: Shape, right: Shape) -> Shape | None:
         return SCALAR
     if two == 1:  # a matrix times a vector
         return Shape(left.dims[:-1]) if left.trailing else None
-    if one == 1:
+    if one == 1:  # a vector times matrices, whose last two dims must be known
         return (
             Shape((*right.dims[:-2], right.dims[-1])) if right.trailing >= 2 else None
         )
+    # Of rows `x[..., K]` only the last dim is needed.
     if two == 2 and left.trailing >= 1:
         return Shape((*left.dims[:-1], right.dims[-1]))
     if left.trailing < 2 or right.trailing < 2:

@@ -46,6 +46,7 @@ def is_positive(op: Op) -> bool:
     value = number(op)
     if value is not None:
         return isinstance(value, int | float) and value > 0
+    # Of a complex x, `x.exp()` is not.
     if not op.is_tensor or op.facts.is_above_zero:
         return op.kind != "complex"
     if op.facts.operator == "+":
@@ -65,9 +66,9 @@ def is_nonpositive(op: Op) -> bool:
         return is_nonnegative(op.args[0])
     if op.rule in ("mul", "div"):
         one, two = op.args
-        minus_square = one.rule == "neg" and one.args[0] is two and op.rule == "mul"
         return (
-            minus_square
+            # `-x * x`, of any sign of x.
+            (one.rule == "neg" and one.args[0] is two)
             or (is_nonpositive(one) and is_nonnegative(two))
             or (is_nonnegative(one) and is_nonpositive(two))
         )

@@ -169,6 +169,7 @@ def _is_size(dim: Dim) -> bool:
     match dim:
         case int() as number:
             return number >= 0
+        # By a negative number the quotient is below zero.
         case Quotient(size, by):
             return _is_size(size) and _is_size(by)
         case Polynomial():
@@ -267,7 +268,10 @@ def said(size: Dim) -> str | None:
 
 
 def _term_said(product: Monomial, count: int) -> str:
-    """Return a product times its count as text, `-3*N*D`; twice the exact half of a size, `2*(H/2)`, is `H` again."""
+    """Return a product times its count as text, `-3*N*D`; twice the exact half of a size, `2*(H/2)`, is `H` again.
+
+    All parts have a text, as `said` asks first whether they are named.
+    """
     for item in product:
         if isinstance(item, Share):
             left = divided(size_of({product: count}), times(item.by, item))

@@ -109,7 +109,7 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
 
     None if Python has no such function. A rule of the table may so be applied to numbers as to tensors.
     """
-    if rule in ("conj", "real") and len(args) == 1:
+    if rule in ("conj", "real"):
         return _conj_or_real(program, args[0], rule)
     # `math` has no sigmoid: only that of 0 is a plain number.
     if rule == "sigmoid" and number(args[0]) == 0:
@@ -118,10 +118,11 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
         return _negated(program, args[0])
     facts = program.table(rule)
     label = facts.operator if facts is not None else ""
-    if label in ARITHMETIC and len(args) == 2:
+    if label in ARITHMETIC and len(args) == 2:  # not `+x`
         return binary(program, label, *args)
     if label in COMPARISONS:
         return program.python("compare", label, *args)
+    # `math.prod` has no `dim`.
     if rule in vars(math) and len(args) == 1:
         return program.called(f"math.{rule}", *args)
     return program.called("abs", *args) if rule == "abs" else None
@@ -250,9 +251,10 @@ def is_int(program: Program, op: Op) -> bool:
             return one and whole.is_python("attribute", "shape")
         case Operator("unary", "-"):
             return is_int(program, op.args[0])
+        # Not `**`: `2 ** -1` is a float.
         case Operator("binary", "+" | "-" | "*" | "//" | "%"):
             return all(is_int(program, part) for part in op.args)
-        case Operator("conditional"):
+        case Operator("conditional"):  # the first argument is the test
             return all(is_int(program, part) for part in op.args[1:])
         case Operator("call"):
             # The first argument of a call is what is called: `x.dim` of `x.dim()`.
@@ -289,7 +291,7 @@ def is_sequence(program: Program, op: Op) -> bool:
         case Operator("attribute", "shape"):
             return True
         case Operator("call"):
-            if op.args[0].is_python("attribute", "size"):  # `x.size()`
+            if op.args[0].is_python("attribute", "size"):  # `x.size()`, not `x.size(0)`
                 return len(op.args) == 1
             return dotted(as_text(op.args[0])) in ("tuple", "list")
         case Operator("subscript"):
@@ -367,7 +369,8 @@ def binary(program: Program, label: str, one: Op, two: Op) -> Op:
         if result is not None:
             return program.const(result)
     # Numbers without an effect on the left and on the right of each operator.
-    neutral = {"+": (0, 0), "*": (1, 1), "-": (None, 0), "/": (None, 1)}
+    neutral = {"+": (0, 0), "*": (1, 1), "-": (None, 0)}
+    neutral |= {"/": (None, 1), "**": (None, 1)}
     before, after = neutral.get(label, (None, None))
     if left is not None and left == before:
         return two
@@ -384,8 +387,6 @@ def binary(program: Program, label: str, one: Op, two: Op) -> Op:
         product = _product(program, one, two)
         if product is not None:
             return product
-    if label == "**" and right == 1:
-        return one
     return program.python("binary", label, one, two)
 
 

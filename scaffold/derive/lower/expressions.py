@@ -312,7 +312,7 @@ class Expressions(Evaluator):
         # The label of a chain has all its operators: `<,<`.
         if "," in node.label:
             raise UnsupportedError("a chain of comparisons of tensors")
-        if node.label == "+" and len(values) == 1:
+        if node.label == "+" and len(values) == 1:  # `+x`
             return values[0]
         if node.kind == "binary" and any(item.rule == "list" for item in values):
             joined = self._joined_lists(node.label, *values)
@@ -775,6 +775,7 @@ class Expressions(Evaluator):
         if of is not None:
             return self.program.op("lead_dims", (), OfShape(self.value(of).shape))
         op = self.program.static(self.fixed(node))
+        # So that the size `n + 1`, of a slice or a new tensor, is known to be one more than n.
         match node:
             case Node("binary", "+" | "-" | "*" | "//" as sign, parts):
                 if is_int(self.program, op):
@@ -797,8 +798,8 @@ class Expressions(Evaluator):
                 if op.rule == "shape" and op.asked.rank is not None:
                     places = range(op.asked.rank)
                     return [size_at(self.program, op.asked, at) for at in places]
-                plain = all(item.kind == "static" for item in op.args)
-                plain = plain and all(item.rule != "starred" for item in op.args)
+                # `*sizes` may be any number of them.
+                plain = all(x.kind == "static" and x.rule != "starred" for x in op.args)
                 return op.args if op.rule == "list" and plain else None
         return None
 

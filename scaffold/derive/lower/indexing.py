@@ -122,6 +122,7 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
     """
     program, dim = applier.program, dim_of(op.args[1])
     whole, part = shapes.size(op.args[0].shape, dim), shapes.size(op.shape, dim)
+    # A number is written as it is.
     if whole is None or isinstance(part, int | None) or literal(step) is not None:
         return
     # `x[:n]` with `n = x.shape[-1] // 2`: n is surely no longer than x.

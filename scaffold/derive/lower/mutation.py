@@ -343,6 +343,7 @@ def _for_all_elements(applier: Applier, new: Op, mask: Op) -> Op | None:
     if not new.is_tensor:
         return new
     if new.rule == "index" and new.args[1:] == (mask,):
+        # A mask of fewer dims does not broadcast to all of `y`.
         return new.args[0] if new.args[0].shape == mask.shape else None
     rule = applier.table.of_op(new.rule)
     # Any other op, as a sum, would see the elements outside the mask.

@@ -56,10 +56,10 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return the gradients of query, key, value and an additive mask; None if only the call tells whether it is causal.
 
     With `p = softmax(scale * q @ k.mT)`, the one of `v` is `p.mT @ g`, and the one of the scores `p * (g @ v.mT - sum(g @ v.mT *
-    p))`, multiplied by `k` and `q`.
+    p))`, multiplied by `k` and `q`. There is no dropout, by the `when` of the rule.
     """
-    query, key, value, mask, _, causal, scale = op.args
-    minus = make.const(-1)
+    query, key, value, mask, _dropout_p, causal, scale = op.args
+    last = make.const(-1)  # the dim of the keys
     if literal(causal) is UNKNOWN:
         return None
     factor = _scale(make, query, scale)
@@ -83,9 +83,9 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
 
     scores = without_hidden(scores, float("-inf"))
     # A row with nothing to see has scores of -inf alone, and NaN as softmax: 0 here.
-    probs = without_hidden(make("softmax", scores, minus), 0)
+    probs = without_hidden(make("softmax", scores, last), 0)
     of_probs = make.matmul(g, make.mT(value))
-    total = make.sum(make.mul(of_probs, probs), minus, make.const(True))
+    total = make.sum(make.mul(of_probs, probs), last, make.const(True))
     of_scores = make.mul(probs, make.sub(of_probs, total))
     pairs = [
         (query, make.mul(factor, make.matmul(of_scores, key))),
@@ -358,7 +358,7 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
 
     None unless `g` is an expanded scalar.
     """
-    if g.facts.operator == "-" and len(g.args) == 1:
+    if g.facts.operator == "-" and len(g.args) == 1:  # a minus stays outside
         whole = _of_mask(make, x, mask, g.args[0])
         return None if whole is None else make.neg(whole)
     more = (x.shape.rank or 0) - (mask.shape.rank or 0)  # dims of x behind the mask's
@@ -517,6 +517,7 @@ def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
     None for other dims: autograd differentiates it.
     """
     x, y, dims = op.args
+    # `(lead, lead)`: the same dims of both.
     if dims.rule != "list" or len({*dims.args}) != 1:
         return None
     lead = dims.args[0]
@@ -534,7 +535,7 @@ def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return `g @ weight`, `g.mT @ x` summed over all rows, and `g` for `x @ weight.t() + bias`; a weight of one dim is a vector.
 
-    None for a vector `x`, or an unknown rank of the weight beside one.
+    None for a weight of three dims or more, or of an unknown rank beside a vector `x`.
     """
     x, weight, bias = op.args
     if weight.shape.rank == 1:

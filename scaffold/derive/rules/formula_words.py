@@ -109,6 +109,7 @@ def _is_open(shape: Shape) -> bool:
         case shapes.Chosen(_, body, orelse):
             return SCALAR in (body, orelse) or _is_open(body) or _is_open(orelse)
         case shapes.Dropped(base, axes):
+            # Of more dims than were dropped, one is left.
             return base.least <= len(axes) and _is_open(base)
         case shapes.Kept(base, tuple()):
             return base.least < 1 and _is_open(base)
@@ -230,7 +231,7 @@ def _dims_to_sum(
     None if the shapes do not tell.
     """
     if isinstance(small.origin, shapes.Kept):  # `large` reduced with keepdim
-        dims = small.origin.axes or ()
+        dims = small.origin.axes or ()  # without axes it is all, an unknown number
         plain = tuple(at for at in dims if isinstance(at, int))
         same = small.origin.base == large and plain and plain == dims
         return ((), plain) if same else None
@@ -467,12 +468,12 @@ def _length_of(sizes: Op) -> int | None:
     if not sizes.is_python("subscript") or not sizes.args[1].is_python("slice"):
         return None
     # `x.shape[-2:]`, of any rank
-    whole, start = sizes.args[0], literal(sizes.args[1].args[0])
+    whole, cut = sizes.args
+    first, *others = cut.args
+    start = literal(first)
     of_shape = whole.rule == "shape" or whole.is_python("attribute", "shape")
-    absent = all(_is_absent(op) for op in sizes.args[1].args[1:])
-    if of_shape and absent and isinstance(start, int) and start < 0:
-        return -start
-    return None
+    known = of_shape and all(map(_is_absent, others))
+    return -start if known and isinstance(start, int) and start < 0 else None
 
 
 def _is_absent(op: Op) -> bool:
@@ -631,7 +632,7 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
 def columns(make: Maker, tensors: Op) -> Op:
     """Return tensors with each vector as a column `[N, 1]`, as `torch.column_stack` takes them.
 
-    Raise `UnsupportedError` for a tensor of an unknown rank, or a scalar.
+    Raise `UnsupportedError` for a tensor of an unknown rank, or a scalar, which would be a matrix of one number.
     """
     if tensors.rule != "list" or any(x.shape.rank in (None, 0) for x in tensors.args):
         raise UnsupportedError("the number of dims is not known")

@@ -179,7 +179,7 @@ def _has_type(key: str, value: Any) -> bool:
     if TYPES[key] is STRINGS:
         return _are_strings(value)
     if key == "passes":
-        return type(value) is int
+        return type(value) is int  # True is an int too, by `isinstance`
     if key == "spread":
         return _are_strings(value) and len(value) == 2
     if key == "power":
@@ -193,7 +193,7 @@ def _has_type(key: str, value: Any) -> bool:
         )
     if key in ("domain", "fused", "let", "tangent"):
         return isinstance(value, dict) and _are_strings(list(value.values()))
-    return isinstance(value, bool)
+    return isinstance(value, bool)  # the other keys are a FLAG
 
 
 def _are_strings(value: Any) -> bool:
@@ -451,6 +451,7 @@ def _bad_callees(
                 yield entry.problem(f"{name} has no gradient", *path, hint=hint)
         elif name in table:
             parameters = table.rule(name).parameters
+            # `*tensors` takes any number of arguments.
             starred = any(item.starred for item in parameters)
             known = len(args) if starred else len(parameters)
         else:
