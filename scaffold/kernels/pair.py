@@ -159,6 +159,7 @@ def _refuse(spec: OpSpec) -> None:
     for item in spec.tensors:
         if item.variadic:
             raise UnsupportedError(f"'{item.name}' takes any number of tensors")
+        # 0.0 or 1.0 stands for an absent one.
         if item.optional and item.dtype != "float":
             raise UnsupportedError(f"'{item.name}' is optional and not floating-point")
         if item.dtype == "complex":
@@ -469,6 +470,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
             backward = None
     if total is not None:
         forward = _totalled(forward)
+    # Without columns there is no reduction to save.
     if backward is not None and shapes.width:
         forward, backward = with_statistics(forward, backward)
     for program in filter(None, (forward, backward)):

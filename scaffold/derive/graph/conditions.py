@@ -174,6 +174,7 @@ def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape:
     one, two = body.shape, orelse.shape
     if one == two:
         return one
+    # Two `...` may stand for other numbers of dims.
     if one.dims is None or two.dims is None or one.rank is None or one.rank != two.rank:
         return unknown(Chosen(test.serial, one, two))
     pairs = zip(one.dims, two.dims, strict=True)

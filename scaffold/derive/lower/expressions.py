@@ -572,6 +572,7 @@ class Expressions(Evaluator):
             raise UnsupportedError("a call of an expression that is not a name")
         values = [self.value(callee.args[0]), *values]
         _refuse_in_place(callee.label, [*values, *named.values()])
+        # Of an unknown dtype, so that the kind of the result is unknown.
         if callee.label == "type" and not self._learn_type([*values, *named.values()]):
             return self._unknown(node)
         self._cast_first(callee.label, values, named)
@@ -925,6 +926,7 @@ class Expressions(Evaluator):
             case Node("attribute", "dtype" | "device" as label, (inner,)):
                 value = self.value(inner)
                 found = self._read_from_input(value, label)
+                # There is an op for the dtype of a value in the forward, and none for its device.
                 if found is None and label == "dtype" and value.is_tensor:
                     return self.program.op("dtype", (value,))
                 return found

@@ -499,6 +499,7 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
     shape = None
     if x.shape.trailing and g.shape.trailing and x.shape.dims and g.shape.dims:
         shape = Shape((x.shape.dims[-1], g.shape.dims[-1]))
+    # The same dims of x and of g are summed over.
     dims = program.op("lead_dims", (), OfShape(_of_ones(g.shape)))
     return program.op("contracted", (x, g, dims, dims), None, kind=kind, shape=shape)
 
