@@ -150,6 +150,7 @@ def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
     A single item is broken before the `for` or `if` of a comprehension, or inside its own brackets.
     """
     items = _items(body)
+    # A comma at the end keeps the items apart, as for black.
     apart = len(items) > 1 and (literal or body.endswith(","))
     if len(indent) + len(body) <= length and not apart:
         yield indent + body

@@ -68,7 +68,7 @@ def jvp_lines(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> list[str]:
 
 
 def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
-    """Return the statements and the return; a sole result is inlined if possible."""
+    """Return the statements and the return; a sole result, a name, is inlined if possible."""
     results = jvp.results
     statements = jvp.statements
     if len(results) == 1 and results[0] is not None:

@@ -106,15 +106,15 @@ def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
 
 def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
     """Yield the imports of sibling modules that can be edited: each alone on its lines. `package` is the name for absolute imports."""
-    shared = [node.lineno for node in tree.body]  # a line twice: joined by `;`
+    starts = [node.lineno for node in tree.body]  # a line twice: joined by `;`
     for node in tree.body:
         if not isinstance(node, ast.ImportFrom) or node.module is None:
-            continue
+            continue  # `from . import linear` has no module
         prefix = f"{package}." if package and node.level == 0 else ""
         beside = node.level == 1 or prefix and node.module.startswith(prefix)
         module = node.module.removeprefix(prefix)
         # `.sub.linear` is not in this directory but below it.
-        if beside and "." not in module and shared.count(node.lineno) == 1:
+        if beside and "." not in module and starts.count(node.lineno) == 1:
             names = tuple(
                 (alias.name, alias.asname or alias.name) for alias in node.names
             )

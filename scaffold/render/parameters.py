@@ -198,7 +198,7 @@ def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
     counted: Sequence[Dim] = dims[1:] if of_its_own else shared or dims[1:]
     if of_its_own and not dims:  # its size is known only at run time
         return f"self.{matrix}{SIZE}"
-    if not counted:
+    if not counted:  # a vector the data do not share, or unknown dims
         return f"self.{matrix}.numel()"
     return " * ".join(
         f"self.{dim}" if isinstance(dim, str) else str(dim) for dim in counted

@@ -65,7 +65,7 @@ def _near_their_readers(items: Sequence[Item], found: list[int]) -> list[int]:
             for other, one in enumerate(items)
             if at in one.reads and one.part == item.part
         ]
-        if item.kind == "input" and readers and not item.reads:
+        if item.kind == "input" and readers:
             found[at] = max(found[at], min(readers) - 1)
     return found
 
@@ -165,6 +165,7 @@ def _panels(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[
         ]
         if not rows:
             continue
+        # A margin of 12, below of 8: `as_svg` leaves room for it, and for the title.
         top, bottom = min(top for top, _ in rows) - 12, max(low for _, low in rows) + 8
         yield (
             f'<rect class="panel" x="-12" y="{top:.1f}" width="{layout.width + 24:.1f}" '

@@ -61,7 +61,7 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
         return (*lines, f"return {value}")
     values = [emit(result) for result in forward.results]
     if spec.outputs[-1].variadic and len(values) > 1:
-        values[-1] = f"*{values[-1]}"
+        values[-1] = f"*{values[-1]}"  # alone it is the whole list to return
     return (*emit_lines(forward.statements), f"return {', '.join(values)}")
 
 

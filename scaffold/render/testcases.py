@@ -267,6 +267,7 @@ def leading_names(spec: OpSpec) -> dict[str, str]:
 
 def _leading_name(dim: str, dims: Sequence[Dim]) -> str:
     """Return the parameter of `make` for leading dims: `batch` for `...` or `*batch`, else their name, changed if `make` uses it."""
+    # Beside `...`, `*batch` is `batch_dims`.
     if dim == ANY_DIMS or (dim == "*batch" and ANY_DIMS not in dims):
         return "batch"
     name = dim.removeprefix("*")

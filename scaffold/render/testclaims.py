@@ -135,7 +135,7 @@ def _gradient(
     if (stated or (derived and compared)) and (numbers := kinks(spec, derivation)):
         yield Claim("kinks", tuple_of(map(repr, numbers)))
     if not takes_any_layout(spec):
-        yield Claim("layouts", "(torch.clone,)")
+        yield Claim("layouts", "(torch.clone,)")  # not permuted
     if spec.surrogate is None and numeric:
         yield from _gradcheck(spec, derivation, making)
     elif not stood_in:  # the class has no `surrogate`, which leaves gradcheck out too
@@ -145,19 +145,19 @@ def _gradient(
         if decorated(derivation):
             yield Claim("decorated_once", "True")
     if derivation.missing or any(_hides_reads(spec, x) for x in _nodes(derivation)):
-        yield Claim("reads_saved", "False")
+        yield Claim("reads_saved", "False")  # an unwritten gradient reads nothing
     if derivation.jvp and not derivation.jvp.missing:
         yield Claim("supports_forward_ad", "True")
     # torch.func takes only a Function with `setup_context`.
     transforms = derivation.transforms and derivation.style == "setup-context"
     if not (transforms and maps(spec)):
         yield Claim("supports_vmap", "False")
-    if not transforms or _is_complex(spec):
+    if not transforms or _is_complex(spec):  # jacrev takes real tensors alone
         yield Claim("supports_jacrev", "False")
     if not derivation.compiles:
         yield Claim("supports_compile", "False")
     if compared and derivation.amp != "off" and not _is_complex(spec):
-        yield Claim("autocast", f'"{derivation.amp}"')
+        yield Claim("autocast", f'"{derivation.amp}"')  # complex tensors are not cast
     if rounded := TOLERANCES[precision(spec)]:
         yield Claim(", ".join(rounded), ", ".join(rounded.values()))
 
@@ -220,6 +220,7 @@ def _kernels(spec: OpSpec) -> Iterator[Claim]:
         width = found.pair.shapes.width
         chosen = [choose_sizes(spec, first=LEAST_SIZE)]
         indices = any(item.dtype in ("int", "index") for item in spec.tensors)
+        # A width may be a number, which cannot be changed.
         if width in usual and allows(spec, usual | {width: 1}) and not indices:
             chosen.append({width: 1})
         words = (", ".join(f"{k}={v}" for k, v in one.items()) for one in chosen)
@@ -230,6 +231,7 @@ def _kernels(spec: OpSpec) -> Iterator[Claim]:
         # Times a named size, which is 3 or more, if there is one.
         leading = leading_arguments(spec, (345,) if usual else (5, 207))
         cases = [("two programs", leading or size_arguments(_many(spec, usual)))]
+    # Without a size to choose there are no arguments: it would be the base case.
     listed = ", ".join(f'"{name}": {{{text}}}' for name, text in cases if text)
     yield Claim("kernel_cases", f"{{{listed}}}", "Cases")
 
@@ -284,7 +286,8 @@ def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
 def is_batched(spec: OpSpec, derivation: Derivation) -> bool:
     """Return whether gradcheck can run the backward under vmap (`check_batched_grad`).
 
-    False if a gradient is unwritten, if a call in it has no rule for vmap, or if a kept forward writes in place.
+    False if a gradient is unwritten or opaque, if a call in it has no rule for vmap (`x.item()` raises there), or if a kept forward writes in
+    place.
     """
     nodes = _nodes(derivation)
     called = {name for node in nodes for name in calls(node)}

@@ -462,8 +462,8 @@ def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
                 (Node("attribute", "narrow", (Node("name", name),)), at, first, length),
             ):
                 # It ends at first + length, if both are written as numbers.
-                ends = number_of(first), number_of(length)
-                end = None if None in ends else sum(filter(None, ends))
+                start, count = number_of(first), number_of(length)
+                end = None if start is None or count is None else start + count
                 pairs = _taken(dims.get(name, ()), at, end)
             case _:
                 continue

@@ -116,7 +116,7 @@ def _value(tree: ast.expr) -> str:
     if ast.unparse(tree.value) == "Literal":
         return ast.unparse(elements[0])
     values = [_value(element) for element in elements if ast.unparse(element) != "..."]
-    # `tuple[int, ...]`: twice the one value.
+    # `tuple[int, ...]` and lists are of any length: the one value twice.
     repeated = values * 2 if len(values) < len(elements) else values
     match ast.unparse(tree.value):
         case "tuple":
@@ -229,7 +229,7 @@ def _numbers(spec: OpSpec) -> Iterator[float]:
     values = [evaluated(node) for node in _nodes(spec) if node.kind == "constant"]
     values += [_read(attribute_value(spec, one)) for one in spec.attributes]
     numbers = {abs(float(x)) for x in values if _is_number(x)}
-    several = sorted((x for x in numbers if 0 < x < inf), reverse=True)
+    several = sorted(numbers - {0}, reverse=True)  # SIGNED has 0
     for number in several:
         yield from (number, 2 * number, -number, -2 * number, number / 2, -number / 2)
     for one, another in pairwise(several):
@@ -327,7 +327,8 @@ def _around(number: float) -> tuple[float, ...]:
 def _others(types: set[str], usual: str) -> Iterator[Value]:
     """Yield numbers other than the tests', since a stated gradient may be right for those alone; a tuple in other orders.
 
-    `types` are the parts of the annotation, `usual` is the tests' value.
+    It may be so for whole numbers alone, for numbers above 1, or for those of one sign. `types` are the parts of the annotation, `usual` is
+    the tests' value.
     """
     kind = next((kind for kind in ("float", "int") if kind in types), "")
     # None in the tests, where a number may be: the usual one of its type first.

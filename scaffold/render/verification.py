@@ -155,7 +155,7 @@ def _proof_view(
 def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
     """Return the positions of inputs to try with larger values, for a stated gradient: it may be wrong only there."""
     if not is_asked_more(spec) or any(item.variadic for item in spec.tensors):
-        return ()
+        return ()  # or positions differ between calls
     return tuple(
         spec.index(item.name)
         for item in spec.tensors
@@ -247,7 +247,7 @@ def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
     counts = sorted(range(2, len(names)), key=lambda count: (count != 2, -count))
     choices = (absent for n in counts for absent in combinations(names, n))
     for absent in islice(choices, MANY):
-        if absent not in known:
+        if absent not in known:  # as a case of the tests
             yield f"without {', '.join(absent)}", f'"absent": {[*absent]}'
 
 
@@ -285,6 +285,7 @@ def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
 
 def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield other shapes for undeclared ones, as a name and an argument of `make`; a guess, since the forward may refuse them."""
+    # An op without a gradient, or with one of nothing to compare with, is not asked.
     if not (derived or is_asked_more(spec)) or not _is_loose(spec):
         return
     stated = OF_A_STATED_GRADIENT if is_asked_more(spec) and not derived else ()
@@ -308,7 +309,7 @@ def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
     At least two inputs must have leading dims. An undeclared shape counts as such only if all gradients were derived.
     """
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
-        return {}
+        return {}  # the calls are the user's, or positions differ between calls
     found, named = {}, 0  # `named`: inputs with leading dims like `*batch`
     for item in spec.tensors:
         dims = spec.dims(item.name)

@@ -269,7 +269,7 @@ class Prover:
 
         The end is a verdict, or that the proof's own process died or took too long.
         """
-        if "torch" in answer and not self._torch:
+        if "torch" in answer:
             self._torch = str(answer["torch"])
             if self._request is not None:
                 self._send()

@@ -60,7 +60,7 @@ class Report(NamedTuple):
         counted = ", ".join(f"{number} {name}" for name, number in self.counts)
         if self.trouble:
             return f"{self.trouble} ({counted})" if counted else self.trouble
-        if self.unwritten and self.status == "not implemented":
+        if self.status == "not implemented":
             return f"not implemented: write {', '.join(self.unwritten)}"
         if self.status == "no tests":
             return f"no test passed ({counted})" if counted else "no tests"
@@ -230,7 +230,7 @@ class _Runner:
         before = len(telling.outcomes)
         for answer in process.hear():
             if self._torch is None:
-                self._torch = self._begun(answer)
+                self._torch = self._begun(answer)  # before any test
             else:
                 telling.hear(answer)
         self.count(len(telling.outcomes) - before)

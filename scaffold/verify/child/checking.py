@@ -219,7 +219,7 @@ def check_case(
     refused = refusal(checks, case, layout)
     if refused.words:
         run.skipped.append(title)
-        # `x.view(-1)` refuses other layouts: then `words` name one.
+        # A further case may be refused, and by `x.view(-1)` another layout: then `words` name one.
         if not (case.further or (words and checks.CONTIGUOUS)):
             run.refusals.append((case.name, refused))
         return
@@ -637,7 +637,7 @@ def _compare_outputs(
     hint: str = "",
 ) -> Fault | None:
     """Compare the op's outputs with those `expected`; None if they agree. `said` goes before the words of a difference."""
-    # Not strict: of the user's text as written there are none, if it refused the call.
+    # Not strict: `expected`, if of the user's text as written, is empty where that refused the call.
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))

@@ -180,7 +180,7 @@ def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
         return f"dtype {dtype_name(actual.dtype)} instead of {dtype_name(like.dtype)}"
     if expected is None or scene.close(actual, expected):
         return None
-    return next(_phrases(actual, expected, scene))
+    return next(_phrases(actual, expected, scene))  # its last phrase always fits
 
 
 def _phrases(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:

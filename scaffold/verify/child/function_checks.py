@@ -502,7 +502,7 @@ def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     pairs = [*zip(subject.names, subject.inputs(), strict=True)]
     for at, (name, value) in enumerate(pairs):
         if not (isinstance(value, Tensor) and value.ndim and len(value) > 1):
-            continue
+            continue  # a single row is all there is
         # A sparse one has no rows to replace, and a symmetric one is none with another row.
         if value.layout != torch.strided or value.ndim == 2 and is_symmetric(value):
             continue

@@ -208,7 +208,7 @@ class Subject:
         and 1. The user's samples keep their indices and range.
         """
         if not isinstance(value, Tensor):
-            # tanh stands for a function: for this one several tensors will do, too.
+            # The tests have tanh for a function, of one tensor; `of_all` takes any number.
             return of_all if value is torch.tanh else value
         is_order = value.ndim == 1 and PERMUTED.fullmatch(name) and not self.samples
         if value.dtype == torch.long and is_order:
@@ -217,6 +217,7 @@ class Subject:
             return value
         if name in self.binary:
             return (value > 0).to(self.dtype)
+        # `way` says which inputs are inside, none, parameters or all.
         way, first = INSIDE.index(self.inside), name == self.names[0]
         # Of a complex kind, `inside` also says which are complex: all inputs, the first alone, or the others.
         is_inside = (False, value.ndim < most, True)[way] and not self.samples
@@ -629,14 +630,14 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     """Return the index of the first subject with accepted inputs, and the subject; or shapes for its inputs; or a Refused.
 
     The subjects are one Function with its inputs declared in several ways. Inputs that the backward accepts, too, are tried first. Shapes
-    are searched for once, or again if some forward ran. A dtype that made the last search fail is not searched with again.
+    are searched for once, or again if some forward ran: in one kind of each dtype (`KINDS[::3]`) that did not make the last search fail.
     """
     reasons, tried = list[str](), tuple[str, ...]()
     began = time.process_time()
     methods = subjects[0].function.forward, subjects[0].function.backward
     codes = (getattr(unwrap(one), "__code__", None) for one in methods)
     words = {name for x in codes for name in getattr(x, "co_names", ())}
-    real = subjects[0].asked.declared or words >= OF_REAL  # no complex ones first
+    real = subjects[0].asked.declared or words >= OF_REAL  # declared floats are real
     first = COMPLEX * (not real and not OF_COMPLEX.isdisjoint(words))  # by the code
     for backward in (True, False):
         for kind, (at, subject) in product(

@@ -115,7 +115,7 @@ def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[...,
 
 
 def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
-    """Return the function such that it changes none of its inputs, and draws the same random numbers in every call; None for None."""
+    """Return the function such that it changes none of its inputs, and draws the same random numbers in every call; None for None, a reference that an op lacks."""
     if function is None:
         return None
     called = on_copy(tests, function)
@@ -153,6 +153,7 @@ def backpropagating(
                 for end in ends
             ]
         seed_generator(1)
+        # The numbers drawn depend on the layout, so all ends have the same one.
         weights = [laid(torch.randn_like(end.contiguous())) for end in ends]
         found: tuple[Tensor, ...] = seeded_grad(
             ends, needed, weights, materialize_grads=True

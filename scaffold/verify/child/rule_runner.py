@@ -106,6 +106,7 @@ def _diagnosed(got: Any, wanted: Any, whose: str) -> str:
 
     if torch.allclose(got, -wanted):
         return "wrong sign"
+    # Divided by zeros alone, all are infinite, and would agree on a factor.
     if got.isfinite().all() and wanted.isfinite().all() and wanted.abs().max() > 0:
         factor = (got / wanted).flatten()
         if torch.allclose(factor, factor[:1].expand_as(factor)):

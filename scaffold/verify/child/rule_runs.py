@@ -51,6 +51,7 @@ def draw(
     if domain.within == "bool":
         return torch.rand(sizes, generator=generator) > 0.5
     if domain.within == "index":
+        # Indices begin at 0, so the upper bound is enough.
         return torch.randint(int(domain.bounds[1]), sizes, generator=generator)
     normal = torch.randn(sizes, dtype=dtype, generator=generator)
     uniform = torch.rand(sizes, dtype=torch.float64, generator=generator)

@@ -252,7 +252,7 @@ class Interpreter:
             case Node("subscript", _, (value, index)):
                 target = self(value)
                 return target if is_zero(target) else target[self(index)]
-            case Node("absent"):
+            case Node("absent"):  # the end of the slice `1:`
                 return None
             case Node("slice", _, args):
                 return slice(*map(self, args))

@@ -524,14 +524,15 @@ def _kinds(size: int) -> Iterator[_Kind]:
 
     If none of them is accepted, as of a larger factor, the dim becomes a number (`_Naming.found`).
     """
-    any_size = [one for one in (7, 2, 5) if one != size]
-    yield _Kind((any_size[0], any_size[1]))
+    # Two sizes are tried, neither of them the accepted one: that would show nothing.
+    one, another, *_ = (by for by in (7, 2, 5) if by != size)
+    yield _Kind((one, another))
     yield _Kind((size + 1, size + 3), ">=", size)
     for number in (2, 3, 4):
         # Only what the accepted size is a multiple of can be asked for.
         if size % number == 0:
-            multiples = [number * by for by in (5, 3, 2) if number * by != size]
-            yield _Kind((multiples[0], multiples[1]), "%", number)
+            one, another, *_ = (x * number for x in (5, 3, 2) if x * number != size)
+            yield _Kind((one, another), "%", number)
 
 
 class _Group(NamedTuple):

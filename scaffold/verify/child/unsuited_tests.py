@@ -56,12 +56,12 @@ def _empty(checks: Any) -> Iterator[str]:
     for name, arguments in checks.EMPTY_CASES.items():
         case = Case(name, dict(arguments), further=True)
         if skipped or not checks.CHECKED_TWICE or refusal(checks, case, None).words:
-            continue
+            continue  # the test asks for no second derivative, or leaves the case out
         inputs = make_inputs(checks, case, None)
         try:
             finite = bool(_needed(inputs)) and _has_a_gradient(checks, inputs)
         except RuntimeError:
-            continue
+            continue  # there is no gradient
         if finite and not _has_second_derivatives(checks, inputs):
             yield f"test_gradcheck cannot pass in the tests' case '{name}': {CURVED}"
 
