@@ -42,7 +42,7 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
     # Of a sole input an empty vector has no elements, and so no gradient that divides by 0.
     if "length" not in limits or len(dims) < 2:
         return frozenset()
-    # Norms and attention are taken along the last dim: of no elements their length is 0.
+    # Norms, attention and such go along the last dim as a rule: of no elements they divide by 0.
     return frozenset(shape[-1] for shape in dims if shape and is_size_name(shape[-1]))
 
 
