@@ -388,6 +388,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
         plural = "" if len(positional) == 1 else "s"
         message = f"{takes}{plural}, and gets {len(call.args)}"
         raise Refusal(surplus, message, hint)
+    # Not strict: the others come by keyword or have a default. Of the keywords, `**` is refused first.
     found = dict(zip(positional, call.args, strict=False))
     starred: list[ast.expr] = [x for x in call.args if isinstance(x, ast.Starred)]
     starred += [word.value for word in call.keywords if word.arg is None]
@@ -401,9 +402,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
             raise Refusal(word, f"'{shown}' gets '{word.arg}' twice", hint)
         found[name] = word.value
     preset = defaults(params)
-    for name in _all(function):
-        if name in found:
-            continue
+    for name in (name for name in _all(function) if name not in found):
         own = own_name(name)
         if name not in preset:
             raise Refusal(call, f"'{shown}' is called without '{own}'", hint)
@@ -463,6 +462,7 @@ def returned(
         case [ast.Assign([ast.Name(name)], made)], ast.Name(
             name_returned
         ) if name == name_returned and name not in stored(rest[:-1]):
+            # A name of several lines stays, so that the caller's target can take its place in all.
             return rest[:-1], made
     return rest, value
 
@@ -511,6 +511,7 @@ def names_of_target(
     for new, old in pairs:
         if not isinstance(new, ast.Name) or not isinstance(old, ast.Name):
             continue
+        # Without a dot it is a parameter: its first line, `t = x.exp()`, stands before the body.
         if (
             "." in old.id
             and old.id in local

@@ -283,7 +283,7 @@ class _Unroller(ast.NodeTransformer):
             return [_constant(number, at) for number in range(*known)[: ROUNDS + 1]]
         parts = [self._values(arg) for arg in args]
         listed = [part for part in parts if part is not None]
-        if not listed or len(listed) < len(parts):
+        if len(listed) < len(parts):
             return None
         # Of another number of arguments, `enumerate(xs, 1)`, nothing is known here.
         if name == "reversed" and len(listed) == 1:

@@ -262,6 +262,7 @@ def _arguments(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] 
     all_names = {*names, *(item.arg for item in arguments.kwonlyargs)}
     words = {item.arg: item.value for item in call.keywords}
     stars = any(isinstance(item, ast.Starred) for item in call.args)
+    # The word of `**options` is None, so it is none of the names either.
     if stars or len(call.args) > len(names) or not words.keys() <= all_names:
         return None
     if arguments.vararg or arguments.kwarg:
@@ -953,6 +954,7 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
         """Return whether a statement gives attributes their own names as locals: `weight = self.weight`."""
         match item:
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                # Not strict: `a, *b = ...` has a star, and is no alias.
                 pairs = zip(targets, values, strict=False)
             case ast.Assign([target], value):
                 pairs = zip([target], [value], strict=True)
@@ -1563,7 +1565,7 @@ def _start_of(tensor: ast.expr) -> str:
             if last in STARTED:
                 return STARTED[last]
             match last, arguments:
-                case ("full", [_, ast.expr() as value]) | ("tensor", [value]):
+                case ("full", [_, value]) | ("tensor", [value]):
                     return f"constant({_number(value)})"
         case ast.BinOp(one, ast.Mult(), two):
             for factor, other in ((one, two), (two, one)):

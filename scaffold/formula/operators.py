@@ -518,10 +518,10 @@ class _Functions(ast.NodeTransformer):
         module = call.func
         if isinstance(module, ast.Name):
             module = self.made.get(module.id, module)
-        function = made_of(module) if isinstance(module, ast.Call) else None
-        if function is None or not isinstance(module, ast.Call):
+        if not isinstance(module, ast.Call):
             return call
-        return called(function, module, call)
+        function = made_of(module)
+        return call if function is None else called(function, module, call)
 
 
 def called(function: ast.expr, module: ast.Call, call: ast.Call) -> ast.Call:

@@ -416,6 +416,7 @@ class StatementParser:
         if hint := instead_of(node, self.program.body) or did_you_mean(node.id, known):
             return hint
         if not known:
+            # Only a condition reads sizes alone; a formula knows its inputs.
             return "no size is declared: x[N, D] declares two"
         hint = f"known here: {', '.join(sorted(known))}"
         # In a backward, or in a condition on sizes, a new input would not help.
@@ -449,6 +450,7 @@ class StatementParser:
         for name in sorted(x for x in unknown if x.startswith("grad_")):
             hint = did_you_mean(name, targets)
             hint = hint or f"its gradients: {', '.join(sorted(targets))}"
+            # A name that `plain` has made would be read, so this one stands in the text.
             nodes = (part for item in self.program.body for part in ast.walk(item))
             place = next(
                 part for part in nodes if isinstance(part, ast.Name) and part.id == name

@@ -522,7 +522,7 @@ class OtherFiles:
             message = f"circular import of '{item.name}'"
             raise ScaffoldError(message, place_in(self.text, statement))
         other = self._loaded(self._path(file.path, statement), statement)
-        name = item.binding[1] or ""
+        name = item.binding[1] or ""  # None of `import m`, but this is a `from`
         if name in other.relative:
             return self._meaning(other, other.relative[name], (*through, item))
         if name in other.definitions.functions:

@@ -113,6 +113,7 @@ class ValueKinds:
             case Node("attribute" | "subscript", _, (value, *_)):
                 kind = self.of(value)
                 return "tensor" if kind == "group" else kind
+            # The label of `a is b < c` is "is,<".
             case Node("compare", label) if PLAIN_TESTS.intersection(label.split(",")):
                 return "scalar"
             case Node("unary", "not"):
@@ -253,6 +254,7 @@ def functions_of_numbers(
         """Yield them for lines of the backward."""
         for item in lines:
             for node in nodes(item):
+                # Calls in the branches of an `if` are judged below, each in its own branch.
                 if isinstance(item, Assign) and node.kind == "call" and node not in old:
                     yield from _function_of_number(kinds, node)
                 shape = node.kind == "attribute" and node.label == "shape"

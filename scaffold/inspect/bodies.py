@@ -249,8 +249,8 @@ def _rewrite_context(
 ) -> None:
     """Remove the statements on ctx from a forward, and bind locals to values it saves under no lasting name.
 
-    `ctx.save_for_backward(x + 1)` -> `tensor_saved = x + 1`. `ctx.scale = scale` goes if the local `scale` is returned, or backward
-    does not read it. Other attributes become locals: `locals_` maps them to their names, and gets the new ones.
+    `ctx.save_for_backward(x + 1)` -> `tensor_saved = x + 1`. `ctx.scale = scale` goes, unless forward reads `ctx.scale` or
+    returns another local for it. What is left of an attribute, the caller turns into the local `locals_` has or gets for it here.
     """
     method = text.method
     captured = [
@@ -276,11 +276,10 @@ def _rewrite_context(
                 for target in statement.targets
                 if isinstance(target, ast.Attribute) and text.is_ctx(target)
             ]
-            taken_by = [locals_[name] for name in names if name in locals_]
-            gone = not set(names) & loads and set(taken_by) <= {
-                ast.unparse(statement.value)
-            }  # forward does not read it, and its local is the value itself
-            if len(names) == len(statement.targets) and gone:  # no `y = ctx.y = h`
+            returned = {locals_[name] for name in names if name in locals_}
+            needless = returned <= {ast.unparse(statement.value)}  # `ctx.h = h`
+            only_ctx = len(names) == len(statement.targets)  # no `y = ctx.y = h`
+            if only_ctx and needless and loads.isdisjoint(names):
                 text.remove(statement)
     for step in reversed(method.flow.steps):  # inner ifs first
         text.remove_if_empty(step.statement)

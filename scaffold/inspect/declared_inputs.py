@@ -171,7 +171,7 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
         if "." in stated.text and any(
             one.name == item.name and one.kind == "missing" for one in arguments(facts)
         ):
-            yield Entry(item.name, value=VALUES[1])  # a guess may be of another type
+            yield Entry(item.name, value=VALUES[1])  # the guessed float may be an int
     elif _is_constant(facts, item, stated):
         kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
         typed = TYPED.get(item.type, VALUES)

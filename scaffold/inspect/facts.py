@@ -355,14 +355,13 @@ class Facts:
         if node.id in backward.flow.outer:
             return node
         # Without a binding (None) on some path a local would fail; a parameter may be anything.
+        # `node` stands for an unknown value, such as the element of a tuple: a name is not None.
         found = [
-            bound.value if bound and bound.element is None else None
+            bound.value if bound and bound.value and bound.element is None else node
             for bound in backward.flow.reaching(node.id, at)
             if bound or node.id in backward.flow.parameters
         ]
-        if found and all(value is not None and is_none(value) for value in found):
-            return found[0] or node
-        return node
+        return found[0] if found and all(map(is_none, found)) else node
 
     def has_gradient(self, name: str) -> bool | None:
         """Return whether an input gets a gradient, another value than None, by some return of backward; None if unknown."""
@@ -441,7 +440,7 @@ def _elements(
         return None if left is None or right is None else left + right
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         inner, times = _elements(node.left), getattr(node.right, "value", None)
-        if inner is not None and type(times) is int and times < 100:
+        if inner is not None and isinstance(times, int) and times < 100:
             return inner * times
     return None
 

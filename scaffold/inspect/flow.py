@@ -118,7 +118,6 @@ class Flow:
         elif isinstance(statement, DEFINITIONS):
             self._name(step, statement.name, None)
             self._outer(statement)
-            return
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             for alias in statement.names:
                 self._name(step, (alias.asname or alias.name).split(".")[0], None)

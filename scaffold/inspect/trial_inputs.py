@@ -163,7 +163,7 @@ def is_plain(facts: Facts) -> bool:
         return False
     nodes = list(ast.walk(forward.node))
     contexts = {m.ctx for m in (forward, setup) if m is not None}
-    if any(isinstance(n, ast.MatMult | ast.With | ast.Lambda) for n in nodes):
+    if any(isinstance(n, ast.MatMult) for n in nodes):
         return False
     # `x[0]` of the only tensor works for any shape; `x[:, 0]` needs two dims.
     picked = [n for n in nodes if isinstance(n, ast.Subscript)]

@@ -549,8 +549,7 @@ def _sum_length(values: Values, node: ast.BinOp, at: Step, depth: int) -> int | 
     if isinstance(node.op, ast.Mult):
         for one, times in ((node.left, node.right), (node.right, node.left)):
             if isinstance(one, ast.Tuple | ast.List):
-                # `type`, since True is an instance of int, too.
-                if isinstance(times, ast.Constant) and type(times.value) is int:
+                if isinstance(times, ast.Constant) and isinstance(times.value, int):
                     inner = _display_length(values, one, at, depth)
                     return None if inner is None else inner * times.value
                 return None

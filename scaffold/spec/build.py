@@ -222,6 +222,7 @@ def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> Non
         if count == 1:
             message = f"the {key} returns a tuple of one value"
             hint = "return the tensor itself, without the comma"
+        # A `return ()` shows no output to declare.
         problems.at((key,), message, hint if count else "return a tensor")
 
 
@@ -260,6 +261,7 @@ def _conflicts(
         if not plain:
             message = "kernels need style 'setup-context'"
             yield "kernels", message, "write: style = 'setup-context'"
+        # The project's own policy, in `raw`, gives way to kernels (`_spec`).
         if stated.get("save-policy") == "balanced":
             message = "kernels do not use save-policy 'balanced': they recompute what it would save"
             yield "kernels", message, "leave out save-policy"

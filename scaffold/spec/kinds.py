@@ -163,6 +163,7 @@ def _check_characters(path: KeyPath, key: str, text: str, problems: Problems) ->
     """Report the first character of a text no file can store (a surrogate) or no editor shows (a control character)."""
     for character in text:
         code = ord(character)
+        # U+2028 and U+2029 end a line for some readers, though they are no control characters.
         control = code < 32 and character not in "\n\t" or 127 <= code < 160
         if control or code in (0x2028, 0x2029) or 0xD800 <= code < 0xE000:
             message = f"'{key}' holds the character U+{code:04X}"

@@ -377,6 +377,7 @@ class _Reader:
             path = ("grad", name)
             if not self._differentiable(path, name):
                 continue
+            # `_differentiable` has found a tensor of this name.
             item = next(item for item in self.arguments.tensors if item.name == name)
             names = readable | {"i"} if item.variadic else readable
             formula = self._formula(path, names, without=name)

@@ -200,7 +200,7 @@ def _check_domain(found: Traits, trait: Trait) -> None:
 def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
     """Raise if a tensor of this shape cannot have values of its domain: `spd`, symmetric positive definite, or `simplex`, sums of 1.
 
-    The former needs two equal sizes at the end, the latter a last size to sum over; a shape not declared may have that.
+    The former needs two equal sizes at the end, the latter a last size to sum over, which an undeclared shape may have.
     """
     words = {trait.word.text: trait.word for trait in traits}
     if "spd" in words and (dims is None or len(dims) < 2 or dims[-1] != dims[-2]):
