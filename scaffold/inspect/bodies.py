@@ -211,8 +211,8 @@ def _unpacked(text: "_Text", attribute: str, count: int) -> list[str] | None:
         statement = step.statement
         if step.guards or len(reads) != 1 or not isinstance(statement, ast.Assign):
             continue
-        target = statement.targets[0]
-        if statement.value not in reads or len(statement.targets) > 1:
+        target, *more = statement.targets
+        if statement.value not in reads or more:  # `a = b = ctx.saved_tensors`
             continue
         elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
         names = [item.id for item in elements if isinstance(item, ast.Name)]
@@ -423,7 +423,7 @@ class _Text:
         start, end = _place(statement), _end(statement)
         after = (start[0], start[1] + len("return"))
         listed = isinstance(value, ast.Tuple) and self._is_bare(value)
-        if outputs > 1 and not listed or isinstance(value, ast.Tuple) and not listed:
+        if not listed and (outputs > 1 or isinstance(value, ast.Tuple)):
             self.edits += [(after, after, " *("), (end, end, f"), {', '.join(more)}")]
         else:
             self.edits.append((end, end, f", {', '.join(more)}"))

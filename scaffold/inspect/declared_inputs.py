@@ -235,7 +235,8 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
             found[one.name] = [one.value == "False"]
         elif one.value.isdecimal():
             number = int(one.value)
-            several = 2 * number + 1 if number < MANY else 2  # for several chunks
+            # 2 cuts a tensor into several chunks, where 16 made it one.
+            several = 2 * number + 1 if number < MANY else 2
             found[one.name] = [number + 1, several]
         elif one.value.startswith(("'", '"')):
             found[one.name] = [*_compared(facts, one.name)]

@@ -50,11 +50,11 @@ def parse_import(text: str, place: Location) -> Import:
     # `ops.py:f` has the form of a module `ops.py`, but names a file.
     if match is None or match["module"].endswith(".py"):
         raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
-    parts = [*match["module"].split("."), match["name"], match["alias"]]
-    for part in parts:
-        if part is not None and (not is_identifier(part) or iskeyword(part)):
-            raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
-    if any(part is not None and part.startswith("__") for part in parts):
+    names = filter(None, (match["name"], match["alias"]))
+    parts = [*match["module"].split("."), *names]
+    if not all(is_identifier(part) and not iskeyword(part) for part in parts):
+        raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
+    if any(part.startswith("__") for part in parts):
         raise ScaffoldError(f"'{text}' is private to Python", place)
     return Import(match["module"], match["name"], match["alias"])
 

@@ -245,7 +245,7 @@ def _annotation(kind: _Type) -> str:
         message = f"unknown type '{kind.name.text}'"
         raise ScaffoldError(message, kind.name.place, hint)
     if kind.size is not None:
-        count = int(kind.size) if kind.size.isdecimal() else 0
+        count = int(kind.size) if kind.size.isdecimal() else 0  # "": any length
         if 2 <= count <= LONGEST:
             base = f"tuple[{', '.join([base] * count)}]"
         else:  # `int[1]` means one or many
