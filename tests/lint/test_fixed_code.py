@@ -294,3 +294,13 @@ def test_the_bug_is_there_before_and_gone_after(rule: str, tmp_path: Path) -> No
 def test_the_good_example_is_what_a_fix_leads_to(rule: str, tmp_path: Path) -> None:
     probe = PROBES[rule]
     probe(load(HEAD + RULES[rule].good, tmp_path, "good"))
+
+
+def test_calls_are_not_merged_if_a_saved_name_is_bound_between() -> None:
+    """The merged call would save the other value."""
+    text = HEAD + RULES["AF05"].bad
+    rebound = text.replace(
+        "save_for_backward(x)\n", "save_for_backward(x)\n        x = x * 2\n"
+    )
+    assert rebound != text and fixed(text, "AF05") != text
+    assert fixed(rebound, "AF05") == rebound

@@ -9,6 +9,7 @@ branches around it; `facts` are what is known of one autograd.Function.
 import ast
 from collections.abc import Iterator
 
+from scaffold.formula.names import names_in, stores
 from scaffold.inspect.facts import ContextCall, Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
@@ -29,7 +30,7 @@ def find(facts: Facts, saver: Method) -> Iterator[Found]:
                 gone = ", ".join(sorted(lost))
                 line = first.call.lineno
                 message = f"a second save_for_backward: what line {line} saved is lost ({gone})"
-                yield Found(later.call, message, _merged(calls))
+                yield Found(later.call, message, _merged(calls, saver))
                 break
 
 
@@ -38,15 +39,20 @@ def _texts(call: ast.Call) -> set[str]:
     return {ast.unparse(item) for item in call.args}
 
 
-def _merged(calls: tuple[ContextCall, ...]) -> tuple[Edit, ...]:
-    """Return the edits to merge two calls under the same branches into the second; () if there are more, or other branches."""
+def _merged(calls: tuple[ContextCall, ...], saver: Method) -> tuple[Edit, ...]:
+    """Return the edits to merge two calls under the same branches into the second; () if there are more, or other branches.
+
+    Also () if a name that the first one saves is bound again before the second: it would save another value.
+    """
     if len(calls) != 2 or calls[0].step.guards != calls[1].step.guards:
         return ()
     first, second = calls
     alone = all(
         isinstance(c.step.statement, ast.Expr) and not c.call.keywords for c in calls
     )
-    if not alone:
+    lines = range(first.call.lineno, second.call.lineno + 1)
+    rebound = {name.id for name in stores([saver.node]) if name.lineno in lines}
+    if not alone or rebound & names_in(first.call.args):
         return ()
     items = [*first.call.args, *second.call.args]
     text = ", ".join(ast.unparse(item) for item in items)
