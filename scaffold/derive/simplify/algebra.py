@@ -142,11 +142,11 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
 @ALGEBRA.on("neg")
 def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
     """Return `(-2 * x).sum_to_size(...)` for `-(2 * x).sum_to_size(...)`: the number takes the minus, which is an operation less."""
-    if not make.is_(a, "summed_to") or not make.is_(a.args[0], "mul"):
+    product = a.args[0] if make.is_(a, "summed_to") else None
+    # The number stands first.
+    if not product or not make.is_(product, "mul") or number(product.args[0]) is None:
         return None
-    if number(a.args[0].args[0]) is None:
-        return None
-    return make.summed_to(make.neg(a.args[0]), a.shape, a.like)
+    return make.summed_to(make.neg(product), a.shape, a.like)
 
 
 @ALGEBRA.on_each("add", "sub")
@@ -293,6 +293,7 @@ class DividedFirst:
             if rest is not None:
                 self.dropped.add(op)
                 above = self(op.args[0], True)
+                # A rest of 1: the count was all of the divisor.
                 if above is None or is_number(rest, 1):
                     return above
                 return self.make.program.over(op, (above, rest))
@@ -309,7 +310,7 @@ class DividedFirst:
             return None
         is_product = op.facts.operator == "*" and op.args[0].is_tensor
         if is_product and args[-1] is self.quotient:
-            possible.reverse()  # a scalar comes first
+            possible.reverse()  # a scalar comes first, but behind a Python number
         return self.make.program.over(op, possible)
 
     def _without_count(self, below: Op) -> Op | None:
@@ -331,6 +332,7 @@ class DividedFirst:
         if op.rule in CHOICES or operator in ("+", "-"):
             values = op.args[-2:]  # without the mask of a `where`
             mask_is_read = any(arg not in values for arg in read)
+            # Any other term would have to be divided, too.
             return not mask_is_read and all(
                 arg in read or is_number(arg, 0) for arg in values
             )
@@ -338,6 +340,7 @@ class DividedFirst:
             return len(read) == len(op.args)
         if operator == "/":
             return read == [op.args[0]]
+        # Of `g * g` each factor would be divided: a multilinear op may read only one.
         linear = op.facts.linear or "multilinear" in op.facts.flags
         return linear and len(read) == 1
 

@@ -17,6 +17,7 @@ from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.rebuilding import Renewal, renewed
 
 CAST_BY_PYTORCH = frozenset({"lower", "float32"})
+WIDER = Named("promote_types")  # a cast to the wider of two dtypes
 
 
 def with_casts(
@@ -88,23 +89,24 @@ def _casts_with_statistics(
     `norm` is the forward value of the cotangent, None if that is of no whole value; `like` has the dtype to cast to. The statistics
     are either kept as the forward computed them, or computed again of the tensors as they are cast.
     """
-    wider = Named("promote_types")
     if norm is not None and any(norm.args == item.args for item in statistics):
-        # The cotangent of a norm has the dtype in which autocast computed that, so its statistics stay. A weight is never
-        # cast to less: on a CPU it may be in float32 beside an input in half precision.
-        x = norm.args[0].args[0]
+        # The cotangent of a norm has the dtype in which autocast computed that, so its statistics stay, and `x` is cast
+        # as it was then. A weight is never cast to less: on a CPU it may be in float32 beside an `x` in half precision.
+        (call,) = norm.args
+        x, *_ = call.args
         return {
-            arg: _cast(make, arg, like, None if arg is x else wider) for arg in alike
+            arg: _cast(make, arg, like, None if arg is x else WIDER) for arg in alike
         }
     if all(arg.rule == "input" for arg in alike if arg is not cotangent):
-        # Of inputs alone, which have the dtype of the saved statistics.
+        # Of inputs alone, which have the dtype of the saved statistics, the same for all of these.
         return {arg: _cast(make, arg, statistics[-1]) for arg in alike}
-    cast = {arg: _cast(make, arg, like) for arg in alike}
-    if len(alike) == 2:
+    if len(alike) > 2:
+        cast = {arg: _cast(make, arg, like) for arg in alike}
+    else:
         # Without a weight: an input cast to the lower dtype of a gradient would have other statistics.
         grad, x = alike
-        cast[x] = _cast(make, x, grad, wider)
-        cast[grad] = _cast(make, grad, cast[x])
+        wide = _cast(make, x, grad, WIDER)
+        cast = {x: wide, grad: _cast(make, grad, wide)}
     return cast | {arg: _of_cast(make, arg, cast) for arg in statistics}
 
 
@@ -131,8 +133,9 @@ def _cast(make: Maker, arg: Op, like: Op, by: Named | None = None) -> Op:
     """Return a value cast to the dtype of `like`, or to the wider of both dtypes if `by` is `promote_types`; None stays None."""
     if _has_dtype_of(arg, like):
         return arg
-    if arg.rule == "zeros":
+    if arg.rule == "zeros":  # made in that dtype
         return make.zeros(like, arg.shape)
+    # Inside its choice: `x.to(...) if flag else None`.
     if arg.rule == "cond" and literal(arg.args[1]) is None:
         return make.choose(arg.test, _cast(make, arg.args[0], like, by), arg.args[1])
     cast = make.program.op(
@@ -176,18 +179,20 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
     """Return whether a value certainly has the dtype of `like`, a value it is computed from: then no cast is needed."""
     if op is like:
         return True
-    if op.rule == "cast":
+    if op.rule == "cast":  # its second argument gives the dtype
         return _has_dtype_of(op.args[1], like)
     # `x.to(y.dtype)`
     if op.rule == "to" and op.args[1].rule == "dtype":
         return _has_dtype_of(op.args[1].args[0], like)
     # Of a division autocast casts only `1 / x`, with a number first.
     unchanged = op.facts.autocast == "number_first" and op.args[0].is_tensor
+    # Of autograd's results no dtype is known.
     if op.facts.autocast and not unchanged or op.rule == "vjp":
         return False
     said = op.facts.dtype
     # The position of the argument that gives the dtype.
     if isinstance(said, int):
         return _has_dtype_of(op.args[said], like)
+    # Any other fact, as a dtype of its own, says nothing of the arguments; without tensors there is nothing to compare.
     given = _alike(op, op.args) if said in ("promoted", "uniform") else []
     return bool(given) and all(_has_dtype_of(arg, like) for arg in given)

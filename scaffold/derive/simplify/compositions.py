@@ -107,9 +107,10 @@ def with_one_softmax(
 
     def one_softmax(op: Op, of: Renewal) -> Op:
         """Return the softmax of the gradients for an exponential equal to it, and sums of replaced terms simplified again."""
-        softmax = known.get(op.args[0].args[0]) if _is_probability(op) else None
-        if softmax is not None and _is_along(make, op.args[0].args[1], softmax):
-            return softmax
+        if _is_probability(op):
+            x, restored = op.args[0].args  # of `exp(x - restored)`
+            if (softmax := known.get(x)) and _is_along(make, restored, softmax):
+                return softmax
         args = tuple(map(of, op.args))
         # A sum of replaced terms, whose common softmax may be factored out now.
         joins = op.facts.operator == "+" and args != op.args

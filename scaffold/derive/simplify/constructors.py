@@ -180,9 +180,7 @@ class Maker(Algebra):
 
     def may_be_read_through(self, op: Op) -> bool:
         """Return whether an identity may take an op apart: one with a name only if it is a view, which computes nothing."""
-        if not self.opaque(op):
-            return True
-        return op.facts.rearranges
+        return op.facts.rearranges or not self.opaque(op)
 
     # Ops outside the table
 
@@ -224,7 +222,10 @@ class Maker(Algebra):
         )
 
     def reshaped(self, op: Op, shape: Shape) -> Op:
-        """Return a value reshaped to a shape with as many elements; reshapes before it, and dims kept by a reduction, are dropped."""
+        """Return a value reshaped to a shape with as many elements; reshapes before it, and dims kept by a reduction, are dropped.
+
+        A minus goes outside, to meet others.
+        """
         if op.shape == shape:
             return op
         while op.rule in ("reshaped", "unsqueeze") and not self.opaque(op):
@@ -253,10 +254,11 @@ class Maker(Algebra):
 
         So for the gradient of `w` in `w.view(1, -1, 1) * x`.
         """
+        # Some have more arguments, as the order of a norm.
         if op.facts.category != "reduction" or self.is_whole(op) or len(op.args) != 3:
             return False
         x, dims, keepdim = op.args
-        if literal(keepdim) is not True or not x.is_tensor:
+        if literal(keepdim) is not True:
             return False
         return shapes.reduced(x.shape, dims_of(dims), False) == shape
 

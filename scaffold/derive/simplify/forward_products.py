@@ -47,6 +47,7 @@ def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     The latest, and so largest, product of the forward is tried first; one within a sum is found by `_absorbed`.
     """
     a, b = args
+    # A Python value brings no factor along that was missing.
     if not make.forward_products or not (a.is_tensor and b.is_tensor):
         return None
     one, two = make.products.of(a), make.products.of(b)
@@ -65,8 +66,6 @@ def _replaced(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op:
     `whole` has them all. At least one stands above the line of a fraction, as in any product or quotient of tensors (`_factors`).
     """
     rest = whole.without(term)
-    if not rest.has_factors:
-        return make.products.op(Product(rest.number, (), (op,)))
     # What stands before the first factor of `term` is still there in `rest`.
     at = min(whole.tensors.index(item) for item in term.tensors)
     tensors = list(rest.tensors)
@@ -83,8 +82,8 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
     for outer in whole.tensors:
         if outer.rule not in REDUCTIONS or make.products.whole(outer):
             continue
-        dims = along(outer)
-        if dims is None:
+        # Only with kept dims does its shape tell below what is constant along them.
+        if along(outer) is None:
             continue
         summed, *rest = outer.args
         inner = make.products.of(summed)
@@ -92,14 +91,14 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
         inside = inner.common(term)  # xc, below the sum
         outside = term.without(inside)  # rstd, beside it
         taken = outside.times(Product(1, (), (outer,)))
-        if inside == Product() or not outside.has_factors or not whole.holds(taken):
+        # Else nothing of xhat is in the sum, or all of it, or what is missing is not beside it.
+        is_split = inside.has_factors and outside.has_factors
+        if not (is_split and whole.holds(taken)):
             continue
         factors = (*outside.tensors, *outside.below)
         if not all(shapes.fits(item.shape, outer.shape) for item in factors):
             continue
         product = _replaced(make, inner.times(outside), op, term)
-        if (product.shape, product.kind) != (summed.shape, summed.kind):
-            continue
         reduced = make(outer.rule, product, *rest)
         left = whole.without(taken)
         return make.products.op(left._replace(tensors=(reduced, *left.tensors)))

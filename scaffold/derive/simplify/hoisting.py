@@ -26,7 +26,7 @@ def _opposite_sides(make: Maker, mask: Op, a: Op, b: Op) -> Op | None:
     For a margin, `where(target, logits, -logits)`.
     """
     both = make.is_(a, "sub") and make.is_(b, "sub")
-    if not (both and a.args == b.args[::-1] and a.is_tensor):
+    if not (both and a.args == b.args[::-1]):
         return None
     named = make.applier.named
     return named("where", mask, a, named("neg", a))
@@ -113,6 +113,7 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
     if not may_move:
         return None
     inner = make(name, *(arg.args[0] if arg in sums else arg for arg in args))
+    # Only over a value of this shape it is the same sum.
     if inner.shape != first.args[0].shape or inner.kind != first.kind:
         return None
     # Of several sums to one shape take one with a `like`: an input to read the shape from.

@@ -6,8 +6,9 @@ In: the terms: gradients of `x[..., 0]`, `x[:, :n]`, `x[1::2]`, each among zeros
 test; values scattered into a tensor. Out: the same sum in fewer terms. Invariant: same value, same shape, whatever the sizes are:
 parts are joined only if they are known to be disjoint and complete; a value with a name in the forward stays whole.
 
-Words: a line is the gradient of `x[..., 0]`, zeros with a value at one index of a dim; an `unsliced` op is the gradient of a slice,
-a tensor of zeros with a value in the place of the slice. A choice is `a if test else 0`; branch 0 is taken if the test holds,
+Words: a line is the gradient of `x[..., 0]`, zeros with a value at one index of a dim, its arguments `zeros, value, dim, index`; an
+`unsliced` op is the gradient of a slice, a tensor of zeros with a value in the place of the slice: `value, dim, start, end, step`. A
+choice is `a if test else 0`; branch 0 is taken if the test holds,
 branch 1 if not.
 """
 
@@ -244,7 +245,7 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
         if chain and literal(end) is not None and not _follows(program, bound, end):
             return None
         chain.append(op)
-        bound = end if literal(end) is not None else None
+        bound = end if literal(end) is not None else None  # None: the end is reached
     if bound is not None or len(chain) < 2:
         return None
     return _joined(make, [op.args[0] for op in chain], chain[0].args[1]), chain
@@ -324,6 +325,7 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
             continue
         if op.rule == "index_put" and literal(op.args[3]) is not True:
             continue  # it replaces values, and adds none
+        # PyTorch scatters values of the tensor's dtype alone.
         if make.precision(into) == make.precision(op):
             added = make(op.rule, into, *op.args[1:])
             return make.program.shaped(added, op.shape)

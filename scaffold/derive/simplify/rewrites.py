@@ -62,7 +62,7 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     product = taken_apart(op)  # values with a name too
     if not all(is_constant_along(part, left) for part in product.below):
         return False
-    # If all other factors are constant along the dims, the sum is a multiple of this one's.
+    # If all other factors are constant along the dims, the sum is a multiple of this one's, if it has these dims.
     varying = [part for part in product.tensors if not is_constant_along(part, left)]
     if len(varying) != 1 or varying[0].shape != op.shape:
         return False
@@ -82,6 +82,7 @@ def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
 
     That is with keepdim, or over the first dims, so that it broadcasts.
     """
+    # `x.mean()` alone has no dims.
     if op.rule != "mean" or len(op.args) != 3 or op.args[0] is not x:
         return False
     if not same_dims(x.shape, dims_of(op.args[1]), dims):
@@ -138,6 +139,7 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
     """Return `x.sum(-1)` for `x.sum(-1, keepdim=True).squeeze(-1)`, and the like for other reductions."""
     if make.is_(a, "summed_to"):
         return _squeezed_sum_to(make, a, dim)
+    # Some have more arguments, as the order of a norm.
     if a.facts.category != "reduction" or len(a.args) != 3 or make.opaque(a):
         return None
     x, dims, keepdim = a.args
@@ -202,6 +204,7 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     x, dims, keepdim = a.args
     plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
     at = shapes.from_end(a.shape, dim_of(dim))  # as dims of both are counted
+    # All dims must be counted from the end, as those are that come back below.
     if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
         return None
     found = make.sum(x, dims)
@@ -337,9 +340,7 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
     For attention, 8 of 661 known ops: FlashAttention's backward has it too (Dao et al., 2022, appendix B). It reads a line of values
     instead of one of scores.
     """
-    if _kept_dims(rest) != (-1,) or a.facts.operator != "*" or a.kind != "real":
-        return None
-    if make.opaque(a):
+    if _kept_dims(rest) != (-1,) or a.facts.operator != "*" or make.opaque(a):
         return None
     for scores, p in (a.args, a.args[::-1]):
         for out in make.results:
@@ -347,6 +348,7 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
             if not are_products or out.args[0] is not p or make.opaque(scores):
                 continue
             (g, turned), (_, values) = scores.args, out.args
+            # Nothing is broadcast: both sums have the same terms.
             fits = scores.shape == p.shape and g.shape == out.shape
             if fits and make.mT(values) is turned:
                 return make.sum(make.mul(g, out), *rest)
@@ -487,6 +489,7 @@ def _term_dropped(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     if dims is None or not make.is_(a, "add", "sub"):
         return None
     one, two = a.args
+    # Alone, a smaller term would be summed over fewer elements.
     if not two.is_tensor or two.shape != one.shape:
         return None
     if sums_to_zero(make, two, dims):

@@ -403,6 +403,7 @@ class Printer:
             if op.shape.dims and self._is_view(op) and all(map(self._is_met, needs))
         ]
         is_of_one_view = any(dims == shape.dims for _, dims in views)
+        # Leading dims have no size each.
         if shape.dims is None or shape.lead is not None or is_of_one_view:
             return None
         found = []

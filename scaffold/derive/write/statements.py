@@ -537,11 +537,11 @@ def is_broken_well(value: Node, width: int) -> bool:
 
     So no part of it needs a name. A call with an index behind, `torch.ops.aten.f(...)[0]`, would get no shorter by a name.
     """
-    item = value.kind == "subscript" and value.args[1].kind == "constant"
-    call = value.args[0] if item else value
+    has_index = value.kind == "subscript" and value.args[1].kind == "constant"
+    call = value.args[0] if has_index else value
     callee = emit(call.args[0]) if call.kind == "call" else ""
     aten = callee.startswith("torch.ops.aten.")
-    if item and aten:
+    if has_index and aten:
         return True
     # The length of what stands between the brackets.
     arguments = len(emit(value)) - len(callee) - 2
@@ -665,7 +665,7 @@ class _Known(NamedTuple):
     owners: Mapping[Op, list[str]]
     first_below: Mapping[str, frozenset[Op]]  # a root -> ops of no earlier root
     namer: Namer
-    words: Printer  # over the names of the forward alone, for comments
+    in_forward: Printer  # writes values by the names of the forward alone, for comments
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
@@ -941,7 +941,8 @@ class _Writer:
         """
         if op.test is not is_recorded(self.program):
             return ()
-        rules = (self.emission.applier.table.of_op(x.rule) for x in op.args[1].walk())
+        _, unrecorded = op.args  # the value if the test does not hold
+        rules = (self.emission.applier.table.of_op(x.rule) for x in unrecorded.walk())
         once = next((rule for rule in rules if rule and rule.ends_derivatives), None)
         if once is None:
             return ()
@@ -966,11 +967,12 @@ class _Writer:
         # Any other name says by itself what the gradient is of.
         if self.names[op] not in {f"grad_{word}" for word in value.facts.words}:
             return ()
+        # The value is called so itself, `product`: its line says what it is.
         if value in self.names or value in self.emission.own:
             return ()
         # The comment is only a help: there is none without a text for the value, nor with a long one.
         try:
-            text = emit(self.known.words.in_scope(scope).expression(value))
+            text = emit(self.known.in_forward.in_scope(scope).expression(value))
         except (UnsupportedError, UnknownShapeError):
             return ()
         return (f"w.r.t. {text}",) if len(text) <= LONGEST_COMMENT else ()

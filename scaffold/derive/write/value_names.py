@@ -411,16 +411,13 @@ class Namer:
             return fixed
         if self.is_gradient(op):
             summed = op.facts.category == "reduction" and bool(op.facts.grad_words)
-            # A sum over `g * x` is an inner product; over a `scaled_grad` it is none to the reader.
+            # A sum or a mean over `g * x` is an inner product; over a `scaled_grad` it is none to the reader.
             if summed and self._is_unnamed_product(op.args[0]):
                 return ["inner", *_roles_of(op.facts.grad_words)]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
             found = ("masked_grad",) if masked else ()
             words = _roles_of(op.facts.grad_words) or GRADIENT.get(op.rule)
-            return [
-                *found,
-                *(words or (f"{_rule_word(op)}_grad",)),
-            ]
+            return [*found, *(words or (f"{_rule_word(op)}_grad",))]
         if (normalized := self._normalized(op)) is not None:
             if normalized.facts.operator == "-":  # `x - mean`
                 normalized = normalized.args[0]
@@ -435,6 +432,7 @@ class Namer:
             return [*self._with_name("{}_sq", op.args[0]), "squared"]
         if op.rule == "sum" and _is_product_of_two(op.args[0]):
             return ["dot"]
+        # A function's result, as `exp`, or a ratio has a word of its own that says more.
         if op in self.denominators and op.facts.operator not in ("", "/"):
             return ["denom"]
         if op.rule == "cond":
@@ -442,6 +440,7 @@ class Namer:
             if body.args and body.args == orelse.args:  # one call by either rule
                 return self._roles(body)
             return [*self._as_argument(op), *VALUE[op.rule]]
+        # `var_unbiased`, the rule of `torch.var(x, unbiased=True)`, is a `var` to the reader.
         word = _function(op) or _rule_word(op).removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (word,))
         return [*self._by_argument(op), *self._in_sum(op), *words]
@@ -493,6 +492,7 @@ class Namer:
         else:
             return
         found = f"{word}_{stem}"
+        # Not `scaled_scaled_x`.
         if not stem.startswith(word) and len(found) <= OF_WORD:
             yield found
 
@@ -563,6 +563,7 @@ class Namer:
             roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
             return rest[0] if is_scaled(op) and roots and rest else None
+        # A root or a norm over another one is a ratio, `std_x / std_y`.
         if op.facts.operator != "/" or "scale" in op.args[0].facts.flags:
             return None
         below = op.args[1]
@@ -581,6 +582,7 @@ class Namer:
             if any(_is_activation_of(*pair) for pair in (op.args, op.args[::-1])):
                 return "activated"
         user = self._sole_user(op)
+        # A denominator or a weight, the second operand, plays another part.
         if user is None or user.args[0] is not op:
             return None
         if user.facts.operator == "/" and user.args[1].is_tensor:
@@ -593,7 +595,7 @@ class Namer:
         """Return a user's name to form a name with: of a value, else of its first operand with one; else ""."""
         if op.kind == "static" or op.rule == "cotangent":
             return ""
-        if op in self.held and not self.is_gradient(op):
+        if op in self.held:
             return self.held[op]
         if op.rule == "input":
             return op.name
@@ -683,6 +685,7 @@ def _is_layer(op: Op) -> bool:
 
 def _is_multiple(op: Op, value: Op) -> bool:
     """Return whether an op is `value`, an arithmetic result, times or over one number or scalar: it shares the name of that."""
+    # The result of a function has a word of its own, `exp`.
     if not value.facts.operator or op.facts.operator not in ("*", "/"):
         return False
     first, second = op.args
