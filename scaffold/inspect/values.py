@@ -453,7 +453,7 @@ def is_shapely(node: ast.AST) -> bool:
         return is_shapely(node.value)
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr == "type":
-            return not node.args  # `x.type(dtype)` is a cast
+            return not (node.args or node.keywords)  # `x.type(dtype)` is a cast
         return isinstance(node.func, ast.Attribute) and node.func.attr in SHAPELY
     return isinstance(node, ast.Attribute) and node.attr in SHAPELY
 

@@ -752,10 +752,10 @@ def _without_slot(argument: Argument, node: ast.expr, shown: str) -> Use:
 
 
 def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
-    """Return the use of an argument, `node`, as a tensor, as positions or as a mask, if all slots agree on it; else unclear.
+    """Return the use of an argument, `node`, as a tensor, as positions or as a mask; unclear if it may be positions or something else.
 
-    `slots` are the parameters it may be, by the fitting signatures of the function `shown`. A slot is soft if floats have another
-    meaning there: class labels may be given as probabilities.
+    `slots` are the parameters it may be, by the fitting signatures of the function `shown`. The first decides, but for a soft one: floats
+    have another meaning there, as class labels may be given as probabilities.
     """
     soft = [slot for slot in slots if slot.soft]
     if soft:
