@@ -415,7 +415,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
     # `3 * (0.044715 * b)` -> `3 * 0.044715 * b`
     if factor is not None and right.is_python("binary", "*"):
         first, rest = right.args
-        if has_many_digits(factor) or has_many_digits(number(first) or 0):
+        if number(first) is not None:
             factors = binary(program, "*", left, first)
             return program.python("binary", "*", factors, rest)
     return None

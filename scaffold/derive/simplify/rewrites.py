@@ -388,13 +388,13 @@ def _sum_of_smoothed_labels(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 def _without_factor(divisors: Sequence[Op], factor: Op) -> tuple[Op, ...] | None:
-    """Return the divisors without one factor `n`, which stands alone or in a product: `m` for `n * m`; None if none has it."""
-    for at, op in enumerate(divisors):
-        parts = op.args if op.is_python("binary", "*") else (op,)
-        if factor in parts:
-            rest = [part for part in parts if part is not factor]
-            return (*divisors[:at], *rest, *divisors[at + 1 :])
-    return None
+    """Return the divisors without the factor `n`, which stands once, alone or in a product: `m` for `n * m`; None if not once."""
+    parts = list[Op]()
+    for op in divisors:
+        parts += op.args if op.is_python("binary", "*") else (op,)
+    if parts.count(factor) != 1:
+        return None
+    return tuple(part for part in parts if part is not factor)
 
 
 def is_one_hot(op: Op) -> bool:

@@ -360,3 +360,32 @@ def test_a_line_of_a_softmax_that_has_a_gradient_is_summed() -> None:
     y = torch.ones(1, dtype=torch.float64, requires_grad=True)
     (found,) = torch.autograd.grad(op(x, y).sum(), y)
     assert found.isnan().all()
+
+
+SMOOTHED = {
+    "one mean over two dims of one size": (
+        "x[B, N, N], t[B, N; index(N)], eps: float",
+        "smooth = -lp.mean((-2, -1))",
+        "((1 - eps) * nll.sum(-1) + eps * smooth).sum()",
+        (tensor(2, 4, 4), torch.tensor([[0, 3, 1, 2], [1, 1, 0, 3]]), 0.1),
+    ),
+    "divided by the size again": (
+        "x[N, C], t[N; index(C)], eps: float",
+        "smooth = -lp.mean(-1) / x.shape[-1]",
+        "((1 - eps) * nll + eps * smooth).sum()",
+        (tensor(3, 4), torch.tensor([0, 3, 1]), 0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "log_probs", ["x - x.logsumexp(-1, keepdim=True)", "x.log_softmax(-1)"]
+)
+@pytest.mark.parametrize("case", SMOOTHED.values(), ids=SMOOTHED)
+def test_a_divisor_with_the_number_of_classes_twice_loses_none(
+    case: tuple[str, str, str, tuple[object, ...]], log_probs: str
+) -> None:
+    inputs, smooth, loss, arguments = case
+    nll = "nll = -lp.gather(-1, t.unsqueeze(-1)).squeeze(-1)"
+    forward = "\n".join([f"lp = {log_probs}", nll, smooth, f"return {loss}"])
+    check_forward(inputs, forward, [arguments])
