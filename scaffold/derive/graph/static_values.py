@@ -102,6 +102,14 @@ def dotted(node: Node) -> str | None:
 
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+# Numbers without an effect on the left and on the right of each operator.
+NEUTRAL = {
+    "+": (0, 0),
+    "-": (None, 0),
+    "*": (1, 1),
+    "/": (None, 1),
+    "**": (None, 1),
+}
 
 
 def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
@@ -368,10 +376,7 @@ def binary(program: Program, label: str, one: Op, two: Op) -> Op:
         result = computed(label, left, right, short=True)
         if result is not None:
             return program.const(result)
-    # Numbers without an effect on the left and on the right of each operator.
-    neutral = {"+": (0, 0), "*": (1, 1), "-": (None, 0)}
-    neutral |= {"/": (None, 1), "**": (None, 1)}
-    before, after = neutral.get(label, (None, None))
+    before, after = NEUTRAL.get(label, (None, None))
     if left is not None and left == before:
         return two
     if right is not None and right == after:

@@ -368,7 +368,10 @@ def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_of_smoothed_labels(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """Return `p + c` for each line's sum of `p * onehot + c / n`, with `p` and `c` constant along the line of `n` values."""
+    """Return `p + c` for each line's sum of `p * onehot + c / n`, with `p` and `c` constant along the line of `n` values.
+
+    So the gradient of a cross entropy with smoothed labels sums nothing over the classes.
+    """
     dims = _kept_dims(rest)
     if dims is None or a.facts.operator != "+":
         return None
@@ -388,7 +391,7 @@ def _sum_of_smoothed_labels(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 def _without_factor(divisors: Sequence[Op], factor: Op) -> tuple[Op, ...] | None:
-    """Return the divisors without the factor `n`, which stands once, alone or in a product: `m` for `n * m`; None if not once."""
+    """Return divisors without a factor: `m` for `n * m`; None unless it is there once (of `n * n` one `n` would have to stay)."""
     parts = list[Op]()
     for op in divisors:
         parts += op.args if op.is_python("binary", "*") else (op,)
