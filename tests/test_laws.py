@@ -562,7 +562,7 @@ BUDGET = {
     "render": 6134,  # files of ops, tests and kernels
     "spec": 4641,  # options, keys, `--inputs`, conditions on sizes
     "verify": 7204,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric
-    "workspace": 1996,  # records, merges of statements, transactions
+    "workspace": 2004,  # records, merges of statements, transactions
 }
 
 

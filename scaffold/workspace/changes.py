@@ -90,7 +90,7 @@ class Folder:
         """Return the names in a directory by their `folded` form: those of one form are one file on some file systems."""
         if directory not in self._names:
             names: dict[str, list[str]] = {}
-            for name in os.listdir(directory):
+            for name in disk.names(directory):
                 names.setdefault(folded(name), []).append(name)
             self._names[directory] = names
         return self._names[directory]

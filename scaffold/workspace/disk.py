@@ -40,8 +40,23 @@ def mode(path: Path) -> int:
 
 
 def writable(path: Path) -> bool:
-    """Return whether we may write a file; one without write permission for anybody is left alone, even by root."""
-    return os.access(path, os.W_OK) and bool(os.stat(path).st_mode & 0o222)
+    """Return whether we may write a file; one without write permission for anybody is left alone, even by root.
+
+    True for one that is gone: another run removed it while we planned, and nothing forbids to write it.
+    """
+    try:
+        for_anybody = bool(os.stat(path).st_mode & 0o222)
+    except FileNotFoundError:
+        return True
+    # `os.access` says False of a file that went in between, too.
+    return for_anybody and (os.access(path, os.W_OK) or not path.exists())
+
+
+def names(directory: Path) -> list[str]:
+    """Return the names in a directory, [] if it is gone: another run may remove one while we plan."""
+    with suppress(FileNotFoundError):
+        return os.listdir(directory)
+    return []
 
 
 def create(path: Path) -> int:

@@ -40,6 +40,21 @@ def test_what_is_marked_as_read_only_is_not_writable_even_for_root(
     assert not disk.writable(path)
 
 
+def test_what_another_run_removes_in_between_may_be_written_and_has_no_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    assert disk.writable(path) and disk.names(path) == []
+    path.touch()
+
+    def access(path: Path, mode: int) -> bool:
+        path.unlink()
+        return False
+
+    monkeypatch.setattr(os, "access", access)
+    assert disk.writable(path)
+
+
 def test_a_lock_is_held_until_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     descriptor = disk.open_lock(path)
