@@ -20,6 +20,10 @@ class FocalLossFunction(Function):
     def forward(
         logits: Tensor, target: Tensor, gamma: float
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if target.shape != logits.shape:
+            raise ValueError(
+                f"target[N, C] has shape {[*target.shape]}, not {[*logits.shape]}"
+            )
         margin = torch.where(target, logits, -logits)
         sigmoid = torch.sigmoid(-margin)
         weight = sigmoid**gamma
@@ -37,7 +41,6 @@ class FocalLossFunction(Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(target, sigmoid, weight, logsigmoid)
         ctx.gamma = gamma
-        ctx.logits_shape = logits.shape
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if logits.is_meta else logits.device.type
         ctx.autocast = torch.autocast(
@@ -70,8 +73,7 @@ class FocalLossFunction(Function):
                 grad_sigmoid = grad_sigmoid + extra_grad_sigmoid
             grad_preactivation = torch.ops.aten.sigmoid_backward(grad_sigmoid, sigmoid)
             grad_margin = grad_logsigmoid * sigmoid - grad_preactivation
-            selected_grad = torch.where(target, grad_margin, -grad_margin)
-            return selected_grad.sum_to_size(ctx.logits_shape), None, None
+            return torch.where(target, grad_margin, -grad_margin), None, None
 
 
 def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
@@ -84,8 +86,8 @@ def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
         return -(weight * F.logsigmoid(margin)).mean()
 
     Args:
-        logits: Tensor of shape ``(..., N)``.
-        target: Boolean tensor of shape ``(..., N)``.
+        logits: Tensor of shape ``(N, C)``.
+        target: Boolean tensor of shape ``(N, C)``.
         gamma: Float.
     """
     output, _sigmoid, _weight, _logsigmoid = FocalLossFunction.apply(
