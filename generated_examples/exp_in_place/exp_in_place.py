@@ -22,6 +22,8 @@ class ExpInPlaceFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        if grad_output.dtype.is_complex:
+            raise TypeError("exp_in_place: x must be real")
         (output,) = ctx.saved_tensors
         return grad_output * output
 

@@ -20,6 +20,8 @@ class L2NormalizeFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         (x,) = inputs
+        if x.dtype.is_complex:
+            raise TypeError("l2_normalize: x must be real")
         ctx.save_for_backward(x, output)
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type

@@ -15,6 +15,8 @@ class L2NormalizeOnceFunction(Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         output = x / norm
+        if x.dtype.is_complex:
+            raise TypeError("l2_normalize_once: x must be real")
         ctx.save_for_backward(output, norm)
         # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type

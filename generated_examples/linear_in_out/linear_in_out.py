@@ -44,6 +44,8 @@ class LinearInOutFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
+            if grad_output.dtype.is_complex:
+                raise TypeError("linear_in_out: x, weights and bias must be real")
             x, weights = ctx.saved_tensors
             grad_x = grad_weights = grad_bias = None
             if ctx.needs_input_grad[0]:

@@ -40,6 +40,8 @@ class LinearKaimingFunction(Function):
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
+            if grad_output.dtype.is_complex:
+                raise TypeError("linear_kaiming: input, weight and bias must be real")
             input, weight = ctx.saved_tensors
             grad_input = grad_weight = grad_bias = None
             if ctx.needs_input_grad[0]:

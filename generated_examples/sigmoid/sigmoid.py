@@ -22,6 +22,8 @@ class SigmoidFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        if grad_output.dtype.is_complex:
+            raise TypeError("sigmoid: x must be real")
         (output,) = ctx.saved_tensors
         return grad_output * output * (1 - output)
 

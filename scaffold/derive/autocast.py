@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from scaffold.derive.analysis.activity import callee
+from scaffold.derive.analysis.activity import callee, known_facts
 from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.formula import (
     Formula,
@@ -28,8 +28,7 @@ from scaffold.formula import (
     is_of_module,
     names_bound_to,
 )
-from scaffold.primitives import Facts, built_in_primitives
-from scaffold.primitives.calls import facts_of_call, is_discrete, moves
+from scaffold.primitives.calls import is_discrete, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
 
 # Calls of these compute no tensor, or one that autocast leaves alone (`x.max()`).
@@ -70,7 +69,7 @@ def _may_be_changed(node: Node) -> bool:
     """
     if node.kind not in ("binary", "call") or callee(node) in PYTHON_VALUES:
         return False
-    candidates = _facts(node)
+    candidates = known_facts(node)
     # The table has all operators that autocast changes, but a call may be of anything.
     if not candidates:
         return node.kind == "call"
@@ -142,7 +141,7 @@ def _policy(
     if node.kind == "call" and node.args[0].names() & spec.foreign:
         return None
     # Primitives with the same name share a policy: `prod(x)` and `prod(x, dim)`.
-    for facts in _facts(node):
+    for facts in known_facts(node):
         if facts.autocast == "number_first":  # `1 / x`
             return "float32" if kinds.of(operands[0]) == "scalar" else None
         if facts.autocast == "float32" and "dtype" in node.keywords:
@@ -150,15 +149,6 @@ def _policy(
         if facts.autocast:
             return facts.autocast
     return None
-
-
-def _facts(node: Node) -> tuple[Facts, ...]:
-    """Return the facts of all primitives a call or an operator may be: several have the name `sum`, and share a policy."""
-    if node.kind == "binary":
-        return built_in_primitives().named("operator", node.label)
-    if node.args[0].kind == "name":  # a Python builtin: `pow(x, 2)`
-        return built_in_primitives().named("function", node.args[0].label)
-    return facts_of_call(callee(node) or "")
 
 
 def _operands(node: Node) -> tuple[Node, ...]:

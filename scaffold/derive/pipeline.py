@@ -60,6 +60,7 @@ from scaffold.derive.stated_gradients import (
     outer_names,
     stated_backward,
 )
+from scaffold.derive.stated_real_inputs import of_stated
 from scaffold.derive.write.common_subexpressions import with_repeats_named
 from scaffold.derive.write.composition import composed
 from scaffold.derive.write.output_masks import with_output_masks
@@ -153,13 +154,13 @@ def _is_under_autocast(found: Derivation) -> bool:
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
     """Return the inputs that get wrong gradients if complex, so the backward refuses such; None if there are none.
 
-    None too if no gradient is derived: a stated one is the user's affair.
+    Of an op with both derived and stated gradients, the derived ones are asked.
     """
-    if source.gradients is None:
-        return None
-    from scaffold.derive.real_inputs import real_inputs  # imports the engine
+    if source.gradients is not None:
+        from scaffold.derive.real_inputs import real_inputs  # imports the engine
 
-    return real_inputs(spec, source.gradients)
+        return real_inputs(spec, source.gradients)
+    return of_stated(spec, source.forward, source.stated) if source.forward else None
 
 
 def _with_surrogate(spec: OpSpec) -> OpSpec:

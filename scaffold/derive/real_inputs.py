@@ -15,19 +15,22 @@ from collections.abc import Iterable, Mapping
 from scaffold.derive.derivation import RealInputs
 from scaffold.derive.gradients import Differentiated
 from scaffold.derive.graph.op import Op, tensors
-from scaffold.primitives import Facts
+from scaffold.derive.stated_real_inputs import (
+    REAL,
+    as_shown,
+    makes_real,
+    rejects,
+)
 from scaffold.spec import OpSpec
 
-REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds fixed for any inputs
 
-
-def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None:
-    """Return the inputs whose gradients would be wrong if they were complex; None if there are none.
+def real_inputs(spec: OpSpec, found: Differentiated) -> RealInputs | None:
+    """Return the inputs whose derived gradients would be wrong if they were complex; None if there are none.
 
     With them: whether a complex one shows in the dtype of grad_output (`shown`), so that the backward can refuse it;
     else groups of inputs (`alike`) of which one complex one would make the others' gradients complex.
     """
-    if found is None or found.walked is None:
+    if found.walked is None:
         return None
     program, results = found.walked.applier.program, found.walked.lowered.results
     assumed_real = _complex_inputs(program.real, found.walked.cotangents)
@@ -37,21 +40,12 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
     # Then the imaginary part of a real value's incoming gradient would be dropped.
     if of_results:
         passed = (op for _, op in found.walked.back.via.values())
-        made = (op for op in passed if _makes_real(op.facts))
+        made = (op for op in passed if makes_real(op.facts))
         assumed_real |= _complex_inputs(arg for op in made for arg in op.args)
     if found.joined and found.joined.name in assumed_real:
         assumed_real |= {found.joined.several.name}
     active = {item.name for item in spec.differentiable}
-    # The backward looks at one incoming gradient, which must not be None.
-    one_gradient = len(results) == 1 and spec.materialize_grads
-    shown = one_gradient and assumed_real <= of_results
-    if shown and assumed_real & active:
-        # Real inputs beside a complex one would get a complex gradient: autograd
-        # refuses it.
-        assumed_real |= of_results
-    # Any other input of the result would be refused along with these.
-    shown = shown and assumed_real == of_results
-    names = tuple(item.name for item in spec.tensors if item.name in assumed_real)
+    names, shown = as_shown(spec, assumed_real, of_results)
     alike = () if names else _alike(spec, found, active, results)
     return RealInputs(names, shown, alike) if names or alike else None
 
@@ -97,14 +91,6 @@ def _complex_inputs(
     return frozenset(found)
 
 
-def _makes_real(facts: Facts) -> bool:
-    """Return whether a result may be real though the argument is complex: `x.abs()`, `x.to(torch.float32)`, `x.type_as(y)`."""
-    # A number is the position of the argument with the result's dtype: 1 for `type_as`.
-    of_other = isinstance(facts.dtype, int) and facts.dtype > 0
-    is_cast = facts.memory == "same" and (facts.dtype == "own" or of_other)
-    return facts.kind() in REAL or is_cast
-
-
 def _may_be_complex(op: Op) -> bool:
     """Return whether a value is real only because its arguments are: with complex ones it would be complex.
 
@@ -119,9 +105,7 @@ def _may_be_complex(op: Op) -> bool:
 
 def _refuses(op: Op) -> bool:
     """Return whether PyTorch's function rejects complex numbers, by the table: then its own error comes first."""
-    facts = op.facts
-    known = facts.complex or facts.category == "constant"
-    return not known and "takes_complex" not in facts.flags
+    return rejects(op.facts)
 
 
 def _refused_by_pytorch(results: Iterable[Op]) -> frozenset[str]:

@@ -45,7 +45,7 @@ FLAGS = (
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
     *("scale", "multilinear", "shares", "sized_by_data", "takes_several"),
     *("positions", "aligned", "limited", "once", "wrong_beyond", "never_zero"),
-    *("length", "takes_complex"),
+    *("length", "takes_complex", "for_complex"),
     *("channels", "averages"),
 )
 # The default of `passes`, the time of a call in passes over memory, as `python -m benchmarks.passes` measures it.

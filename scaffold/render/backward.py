@@ -281,7 +281,7 @@ def names_of(body: list[str]) -> frozenset[str]:
 # --- The lines of `backward`.
 
 
-def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
+def backward_lines(spec: OpSpec, derivation: Derivation, line_length: int) -> list[str]:
     """Return the body of `backward`: refusals, unpacking, zeros for absent gradients, the gradients and the return.
 
     From the last line to the first, since each part reads names the one before it must bind: `grad_output` and saved tensors only if used.
@@ -292,7 +292,7 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     names = names_of(body)
     grads = [item for item in grad_names(spec) if item.lstrip("*") in names]
     read = (*grads, *_saved_names(spec, derivation))
-    refused = refused_in_backward(spec, derivation)
+    refused = refused_in_backward(spec, derivation, line_length)
     absent = absent_grads(spec, derivation)
     # The refusal of complex inputs reads a gradient: after it is filled in, if it may be None.
     late = refused if derivation.filled else []

@@ -76,11 +76,12 @@ def function_view(
 ) -> FunctionView:
     """Return the template's data for the Function, or for the functions of a registered op."""
     combined = derivation.style == "combined"
-    body = under_autocast(spec, derivation, backward_lines(spec, derivation))
+    body = backward_lines(spec, derivation, line_length)
+    body = under_autocast(spec, derivation, body)
     listed = registered_parameters if spec.is_library else parameters
     typed = listed(spec.inputs)
     checks = check_lines(derivation, line_length)
-    context = tuple(_context_lines(spec, derivation))
+    context = tuple(_context_lines(spec, derivation, line_length))
     library = library_view(spec, derivation, bool(context)) if spec.is_library else None
     return FunctionView(
         name=spec.function_name,
@@ -96,7 +97,7 @@ def function_view(
         forward_lines=(
             *checks,
             *forward_call(spec),
-            *_forward_lines(spec, derivation),
+            *_forward_lines(spec, derivation, line_length),
         ),
         context_output=_context_output(spec, derivation),
         context_lines=context,
@@ -177,10 +178,10 @@ def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
     return f"tuple[{one}, ...]"
 
 
-def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
+def _forward_lines(spec: OpSpec, derivation: Derivation, line_length: int) -> list[str]:
     """Return the body of forward without its shape checks: the statements and the return; in combined style also the lines filling ctx."""
     if derivation.forward is None:
-        return _unwritten_forward(spec, derivation)
+        return _unwritten_forward(spec, derivation, line_length)
     if spec.kept is not None:
         return kept_lines(spec, spec.kept, _typed_inputs(spec))
     lines = emit_lines(derivation.forward)
@@ -202,7 +203,7 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         lines += [f"{new} = {old}" for new, old in pairs if new != old]
         outputs = dict(zip(_output_names(spec), named, strict=True))
         early, late = _by_time(
-            spec, derivation.forward, _setup(spec, derivation, outputs)
+            spec, derivation.forward, _setup(spec, derivation, outputs, line_length)
         )
         lines, values = [*early, *lines, *late], named
     comments = [f"# {comment}" for comment in derivation.comments]
@@ -236,7 +237,9 @@ def _by_time(
     return setup, []
 
 
-def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
+def _unwritten_forward(
+    spec: OpSpec, derivation: Derivation, line_length: int
+) -> list[str]:
     """Return the body of a forward the user has to write: it raises NotImplementedError.
 
     In combined style the lines filling ctx stand above it; those that need outputs in a comment, to be put before the user's return.
@@ -245,7 +248,7 @@ def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.style != "combined":
         return lines
     names = _output_names(spec)
-    setup = _setup(spec, derivation, {name: name for name in names})
+    setup = _setup(spec, derivation, {name: name for name in names}, line_length)
     late = [line for line in setup if any(_mentions(line, name) for name in names)]
     if late:
         lines = ["# before the return:", *(f"# {line}" for line in late), *lines]
@@ -289,14 +292,14 @@ def _named_results(
     ]
 
 
-def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
+def _context_lines(spec: OpSpec, derivation: Derivation, line_length: int) -> list[str]:
     """Return the body of `setup_context`: its arguments unpacked, as far as they are read, then the lines filling ctx.
 
     [] in combined style, where forward fills ctx itself, and for a registered op with nothing to save.
     """
     if derivation.style == "combined":
         return []
-    lines = _setup(spec, derivation, _names_in_context(spec, derivation))
+    lines = _setup(spec, derivation, _names_in_context(spec, derivation), line_length)
     # Such an op is registered without this function; a Function cannot do without it.
     if not lines and spec.is_library:
         return []
@@ -380,9 +383,11 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
     return [f"{', '.join(targets)} = {result}"]
 
 
-def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
+def _setup(
+    spec: OpSpec, derivation: Derivation, outputs: dict[str, str], line_length: int
+) -> list[str]:
     """Return the lines filling ctx: marks, flags, saved tensors and other values; `outputs` maps outputs to their names here."""
-    lines = [*refused_in_context(spec, derivation), *_marks_of_dirty(spec)]
+    lines = [*refused_in_context(spec, derivation, line_length), *_marks_of_dirty(spec)]
     constant = [
         ("*" if item.variadic else "") + outputs[item.name]
         for item in spec.outputs

@@ -11,24 +11,30 @@ from collections.abc import Iterable, Sequence
 from scaffold.derive import Derivation, grad_name
 from scaffold.render.shape_checks import INDENTED, rows, string
 from scaffold.spec import OpSpec
-from scaffold.spec.other_tools import LINE_LENGTH
 
 
-def refused_in_backward(spec: OpSpec, derivation: Derivation) -> list[str]:
+def refused_in_backward(
+    spec: OpSpec, derivation: Derivation, line_length: int
+) -> list[str]:
     """Return lines raising TypeError for a complex output gradient: it is complex only if an input is."""
     if derivation.real is None or not derivation.real.shown:
         return []
     name = grad_name(spec, spec.outputs[0].name)
-    return _raised(spec, f"{name}.dtype.is_complex", derivation.real.names)
+    names = derivation.real.names
+    return _raised(spec, f"{name}.dtype.is_complex", names, line_length)
 
 
-def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
+def refused_in_context(
+    spec: OpSpec, derivation: Derivation, line_length: int
+) -> list[str]:
     """Return lines raising TypeError for complex inputs not revealed by output gradients: those of `(x * y).abs()`."""
     if derivation.real is None or derivation.real.shown:
         return []
     names = derivation.real.names
     if not names:  # complex inputs are fine, if all of a group are complex
-        return [x for one in derivation.real.alike for x in _alike(spec, one)]
+        return [
+            x for one in derivation.real.alike for x in _alike(spec, one, line_length)
+        ]
     named = (item for item in spec.tensors if item.name in names)
     tests = (
         (
@@ -39,10 +45,10 @@ def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
         )
         for item in named
     )
-    return _raised(spec, " or ".join(tests), names)
+    return _raised(spec, " or ".join(tests), names, line_length)
 
 
-def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
+def _alike(spec: OpSpec, names: Sequence[str], line_length: int) -> list[str]:
     """Return lines raising TypeError if some of several inputs are complex and others real.
 
     Two inputs, one of them optional at most, are compared by `!=`; more, by the set of their answers.
@@ -58,14 +64,19 @@ def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
     else:
         test = "".join(f"{name} is not None and " for name in optional)
         test += " != ".join(f"{item.name}.dtype.is_complex" for item in items)
-    return _raised(spec, test, names, "must all be real, or all complex")
+    be = "must all be real, or all complex"
+    return _raised(spec, test, names, line_length, be)
 
 
 def _raised(
-    spec: OpSpec, test: str, names: Iterable[str], be: str = "must be real"
+    spec: OpSpec,
+    test: str,
+    names: Iterable[str],
+    line_length: int,
+    be: str = "must be real",
 ) -> list[str]:
     """Return lines raising TypeError if the test holds, "linear: x and weight must be real"; `be` ends the message."""
     *several, last = names
     listed = f"{', '.join(several)} and {last}" if several else last
-    parts = rows(f"{spec.name}: {listed} {be}", LINE_LENGTH - INDENTED)
+    parts = rows(f"{spec.name}: {listed} {be}", line_length - INDENTED)
     return [f"if {test}:", f"    raise TypeError({' '.join(map(string, parts))})"]

@@ -23,7 +23,14 @@ from scaffold.formula import (
     metadata_read,
     written,
 )
-from scaffold.primitives.calls import by_shape, draws_random, is_constant, may_be
+from scaffold.primitives import Facts, built_in_primitives
+from scaffold.primitives.calls import (
+    by_shape,
+    draws_random,
+    facts_of_call,
+    is_constant,
+    may_be,
+)
 from scaffold.primitives.python_values import READ_OUT
 
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
@@ -37,6 +44,15 @@ def callee(node: Node) -> str | None:
     if node.kind != "call":
         return None
     return node.args[0].label or None
+
+
+def known_facts(node: Node) -> tuple[Facts, ...]:
+    """Return the facts of all primitives a call or an operator may be: several have the name `sum`. () for an unknown call."""
+    if node.kind == "binary":
+        return built_in_primitives().named("operator", node.label)
+    if node.args[0].kind == "name":  # a Python builtin: `pow(x, 2)`
+        return built_in_primitives().named("function", node.args[0].label)
+    return facts_of_call(callee(node) or "")
 
 
 def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> bool:

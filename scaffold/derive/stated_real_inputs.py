@@ -1,0 +1,105 @@
+"""Inputs assumed real by stated gradients, as far as their text tells.
+
+In: the lines of stated gradients, and the forward. Out: the inputs that must not be complex, since a gradient multiplies by
+values made of them, and conjugates none; None if there are none, or in doubt. Invariant: the engine is not imported.
+
+`real_inputs` asks the graph of derived gradients the same, and shares what both know of functions and results.
+"""
+
+from collections.abc import Iterable
+
+from scaffold.derive.analysis.activity import callee, known_facts
+from scaffold.derive.derivation import Forward, RealInputs
+from scaffold.formula import BUILTINS, Lines, Node, expressions, reads, written
+from scaffold.primitives import Facts
+from scaffold.primitives.calls import facts_of_attribute, facts_of_call
+from scaffold.primitives.python_values import FUNCTIONS, METHODS
+from scaffold.spec import OpSpec
+
+REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds fixed for any inputs
+# Calls of these compute no tensor.
+_PYTHON = BUILTINS | METHODS | FUNCTIONS
+
+
+def of_stated(spec: OpSpec, forward: Forward, stated: Lines) -> RealInputs | None:
+    """Return the inputs that stated gradients take for real: their text multiplies by values of these, and conjugates none.
+
+    None if it reads no such value, as `-grad_output`. None too for a forward that raises for complex numbers anyway,
+    and in doubt: where a function is not PyTorch's.
+    """
+    gradients = [*expressions(*stated)]
+    facts, stated_facts = _called(forward.expressions()), _called(gradients)
+    declared = any(item.dtype == "complex" for item in spec.tensors)
+    if facts is None or stated_facts is None or spec.kept or declared:
+        return None
+    for_complex = any(any(map(_is_for_complex, several)) for several in stated_facts)
+    if for_complex or any(all(map(rejects, several)) for several in facts):
+        return None
+    real = frozenset(item.name for item in spec.tensors if item.dtype == "float")
+    read = {one.name for node in gradients for one in reads(node) if not one.facets}
+    # Of any other value of the forward nobody knows here of which inputs it is made.
+    made = {item.name for item in spec.outputs if item.differentiable}
+    made |= written(*forward.statements) - {item.name for item in spec.inputs}
+    assumed_real = real if read & made else real & read
+    in_doubt = any(makes_real(one) for several in facts for one in several)
+    names, shown = as_shown(spec, assumed_real, frozenset() if in_doubt else real)
+    return RealInputs(names, shown) if names else None
+
+
+def _is_for_complex(facts: Facts) -> bool:
+    """Return whether a text with such a function was written with complex numbers in mind: `x.conj()`, `x.imag`."""
+    return facts.complex == "only" or "for_complex" in facts.flags
+
+
+def _called(values: Iterable[Node]) -> list[tuple[Facts, ...]] | None:
+    """Return what is known of each call, operator and attribute in some expressions; None if a function is not PyTorch's."""
+    found = []
+    for node in (part for value in values for part in value.walk()):
+        if node.kind == "attribute":
+            facts = facts_of_attribute(node.label)
+        elif node.kind in ("binary", "call"):
+            word = callee(node) or ""
+            # `exp_` of `x.exp_()` is no primitive: what holds of `exp` holds of it.
+            facts = known_facts(node) or facts_of_call(word.removesuffix("_"))
+            if word and not facts and word not in _PYTHON:
+                return None
+        else:
+            continue
+        if facts:
+            found.append(facts)
+    return found
+
+
+def rejects(facts: Facts) -> bool:
+    """Return whether a function of PyTorch raises for complex numbers."""
+    # A step function, as `torch.round`, has no complex form; of other constants, as `zeros_like`, the table does not say.
+    untold = facts.category == "constant" and "recorded" not in facts.flags
+    return not (facts.complex or untold or "takes_complex" in facts.flags)
+
+
+def makes_real(facts: Facts) -> bool:
+    """Return whether a result may be real though the argument is complex: `x.abs()`, `x.to(torch.float32)`, `x.type_as(y)`."""
+    # A number is the position of the argument with the result's dtype: 1 for `type_as`.
+    of_other = isinstance(facts.dtype, int) and facts.dtype > 0
+    is_cast = facts.memory == "same" and (facts.dtype == "own" or of_other)
+    return facts.kind() in REAL or is_cast
+
+
+def as_shown(
+    spec: OpSpec, assumed_real: frozenset[str], of_results: frozenset[str]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the inputs to refuse if complex, in order, and whether a complex one shows in the dtype of grad_output.
+
+    `of_results` are the inputs that, if complex, make a result complex.
+    """
+    # The backward looks at one incoming gradient, which must not be None.
+    one_gradient = len(spec.outputs) == 1 and spec.materialize_grads
+    shown = one_gradient and assumed_real <= of_results
+    if shown and assumed_real & {item.name for item in spec.differentiable}:
+        # Real inputs beside a complex one would get a complex gradient: autograd
+        # refuses it.
+        assumed_real |= of_results
+    # Any other input of the result would be refused along with these.
+    shown = shown and assumed_real == of_results
+    names = tuple(item.name for item in spec.tensors if item.name in assumed_real)
+    return names, shown

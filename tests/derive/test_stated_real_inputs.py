@@ -1,0 +1,99 @@
+"""Complex inputs of an op with stated gradients: refused if the text multiplies by a value of theirs and conjugates none."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.derive.building import load, op_text
+
+PRODUCT = "x, y", "x * y"
+SIGMOID = "x", "1 / (1 + torch.exp(-x))"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "grad", "message"),
+    [
+        (*SIGMOID, {"x": "grad_output * output * (1 - output)"}, "x must be real"),
+        (
+            *PRODUCT,
+            {"x": "grad_output * y", "y": "grad_output * x"},
+            "x and y must be real",
+        ),
+        # Of values of the forward alone, only a function that makes real ones leaves the dtype of the gradient in doubt.
+        (
+            "x",
+            "n = x.abs().sum()\nreturn x / n",
+            {"x": "grad_output / n"},
+            "x must be real",
+        ),
+        ("x", "x.exp_()", {"x": "grad_output * output"}, "x must be real"),
+    ],
+)
+def test_a_complex_input_is_refused(
+    inputs: str, forward: str, grad: dict[str, str], message: str
+) -> None:
+    options = {"dirty": ["x"]} if "exp_" in forward else {}
+    op = load(op_text(inputs, forward=forward, grad=grad, **options)).some_op
+    for dtype in (torch.double, torch.cdouble):
+        leaves = [torch.rand(3, dtype=dtype, requires_grad=True) for _ in grad]
+
+        def total(values: list[Tensor]) -> Tensor:
+            return op(*(value * 1 for value in values)).abs().sum()
+
+        if dtype.is_complex:
+            with pytest.raises(TypeError, match=message):
+                total(leaves).backward()
+        else:
+            total(leaves).backward()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "grad"),
+    [
+        # It conjugates.
+        (*PRODUCT, {"x": "grad_output * y.conj()", "y": "grad_output * x.conj()"}),
+        ("x", "x.abs()", {"x": "grad_output * x.sgn()"}),
+        ("x", "x.real", {"x": "torch.complex(grad_output, 0 * x.real)"}),
+        # It reads no value of an input.
+        ("x", "x.float()", {"x": "grad_output"}),
+        ("x, scale: float", "x * scale", {"x": "grad_output * scale"}),
+        ("x[N, D]", "x[:, 1:]", {"x": "F.pad(grad_output, (x.shape[1] - 1, 0))[:, 1:]"}),
+        # PyTorch refuses complex ones in the forward.
+        ("x", "torch.round(x)", {"x": "grad_output * (x.abs() < 1)"}),
+        ("x", "torch.relu(x)", {"x": "grad_output * (output > 0)"}),
+        # They are declared complex.
+        ("x[N; complex]", "x * x", {"x": "grad_output * 2 * x"}),
+    ],
+)
+def test_other_texts_have_no_line(
+    inputs: str, forward: str, grad: dict[str, str]
+) -> None:
+    text = op_text(inputs, forward=forward, grad=grad)
+    assert "must be real" not in text
+
+
+def test_nothing_is_said_where_a_function_is_not_pytorchs() -> None:
+    text = op_text(
+        "x",
+        forward="forward(x)",
+        grad={"x": "backward(grad_output, x)"},
+        **{"import": ["kernels:forward, backward"]},
+    )
+    assert "must be real" not in text
+
+
+def test_an_input_without_a_gradient_is_refused_by_itself() -> None:
+    """Of a complex x beside a real scale the gradient is right."""
+    text = op_text(
+        "x[..., D], scale[D; const]",
+        forward="x * scale",
+        grad={"x": "grad_output * scale"},
+    )
+    op = load(text).some_op
+    x = torch.randn(2, 3, dtype=torch.cdouble, requires_grad=True)
+    scale = torch.rand(3, dtype=torch.double)
+    op(x, scale).abs().sum().backward()
+    right = torch.autograd.grad((x * scale).abs().sum(), x)[0]
+    torch.testing.assert_close(x.grad, right)
+    with pytest.raises(TypeError, match="scale must be real"):
+        op(x, scale + 1j)
