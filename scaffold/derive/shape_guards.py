@@ -155,7 +155,7 @@ def shape_checks(
     may_go = any(item.to_test for item in known) and not (stated or conditions)
     if may_go and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(to_test=()) for item in known]
-    # `alone`: inputs whose number of dims nothing else tests.
+    # Inputs whose number of dims nothing else tests; no test if any number gives the same code.
     alone = [item.item for item in known if _rank_is_free(item, ranks)]
     if (
         alone

@@ -131,6 +131,7 @@ def joined_input(
     gradient.
     """
     several = next((item for item in spec.tensors if item.variadic), None)
+    # A kept forward is not read as maths.
     if several is None or several.name not in wanted or spec.kept is not None:
         return None
     nodes = [*forward.results, *expressions(*forward.statements)]

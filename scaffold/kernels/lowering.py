@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import OfShape, Op, Operator, Position, SizeOf, literal
+from scaffold.derive.graph.op import OfShape, Op, Operator, SizeOf, literal
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
 from scaffold.derive.lower.statements import Lowered
@@ -637,7 +637,7 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
     The column is the smallest one with the row's extremum, or with a NaN, as in PyTorch.
     """
-    group, at = op.args[0], op.data.at if isinstance(op.data, Position) else None
+    group, at = op.args[0], op.position
     given = self.given(group)
     if group.rule == "var_mean" and at == 0:
         return _variance(self, group, given)
@@ -783,10 +783,10 @@ def select(self: Lowering) -> Value | None:
         return None
     test = self.value(op.args[0])
     # Only a condition of one value for each row selects rows.
-    each = test.space.rows and not test.space.has_columns
-    test = self.named(test, "kept") if each else test
+    is_one_each_row = test.space.rows and not test.space.has_columns
+    test = self.named(test, "kept") if is_one_each_row else test
     # An input has no line, and by that the backward finds the condition (`_pair`).
-    if not each or self.whole(test) is test:
+    if not is_one_each_row or self.whole(test) is test:
         return None
     self.kept, self.shapes = test, self.shapes._replace(kept=self.whole(test))
     return self.value(op.args[1])
@@ -857,9 +857,9 @@ def _over(self: Lowering, value: Value, grad: str) -> Value | None:
                 found = _joined(self, word, first, two) if sign in "*/" else None
             elif second is not None and sign == "*":
                 found = _joined(self, word, one, second)
-    each = found is not None and found.space.rows and not found.space.has_columns
+    is_one_each_row = found and found.space.rows and not found.space.has_columns
     # `value` may have its columns, or its last dim of size 1, of the factor: the rest gets them.
-    return _with_space(found, value.space) if found and each else found
+    return _with_space(found, value.space) if found and is_one_each_row else found
 
 
 def _joined(self: Lowering, word: str, one: Value, two: Value) -> Value | None:

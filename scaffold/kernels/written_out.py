@@ -420,6 +420,7 @@ def _reduced_loss(
         return node, Total(f"{given['input']}.shape[0]")
     if kind != "mean":
         return None
+    # Of other losses, and of probabilities as targets, none is ignored.
     if name not in CLASSES or given["target"] in _floats(spec):
         return node, Total("")
     target, ignored = given["target"], given.get("ignore_index", "-100")

@@ -78,9 +78,9 @@ def _read_late(
 ) -> Iterator[str]:
     """Yield the names read by the lines that fill ctx after the forward's last line: an input's name must still be the input's.
 
-    In a combined forward (other styles fill ctx elsewhere) these are: outputs on ctx or marked non-differentiable;
-    everything saved, if not inputs alone are; and names in the expressions of values on ctx, if they have to wait for
-    the end.
+    In other styles, which fill ctx elsewhere, these are the saved locals, as forward returns them. In a combined
+    forward also: outputs on ctx or marked non-differentiable; everything saved, if not inputs alone are; and names in
+    the expressions of values on ctx, if they have to wait for the end.
     """
     yield from (x.origin for x in context.saved if x.source == "intermediate")
     if spec.style != "combined":

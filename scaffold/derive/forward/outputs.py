@@ -72,8 +72,9 @@ def _cloned_in_branches(
         if isinstance(item, If):
             body = tuple(one(inner) for inner in item.body)
             return replace(item, body=body, orelse=tuple(map(one, item.orelse)))
-        copy = item.value.kind == "name" and item.value.label in inputs
-        if item.target is result and copy and not item.operator:
+        is_input = item.value.kind == "name" and item.value.label in inputs
+        # `y += x` leaves y the memory it had, so it is no copy.
+        if item.target is result and is_input and not item.operator:
             return replace(item, value=cloned(graph, item.value))
         return item
 

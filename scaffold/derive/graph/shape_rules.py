@@ -565,14 +565,13 @@ def dims_of(dim: Op | None) -> shapes.Axes | None:
 
     A dim known only at run time is one `UnwrittenAxis`, which may stand for several.
     """
-    value = None if dim is None else literal(dim)
-    if value is None:
+    if dim is None or (value := literal(dim)) is None:
         return None
     if isinstance(value, int):
         return (value,)
     if isinstance(value, tuple) and all(isinstance(item, int) for item in value):
         return value
-    return (shapes.UnwrittenAxis(dim),) if dim else None
+    return (shapes.UnwrittenAxis(dim),)
 
 
 def dim_of(dim: Op) -> shapes.Axis:

@@ -624,10 +624,9 @@ def squeezed(shape: Shape, dim: Axis) -> Shape:
         case Broadcast(parts) if all(_size_at(part, dim) == 1 for part in parts):
             return broadcast(*(squeezed(part, dim) for part in parts))
     known = size(shape, dim)
-    without = with_dim(shape, dim) if known == 1 else None
-    if without is None:
-        return shape if isinstance(known, int) else unknown(Squeezed(shape, dim))
-    return without
+    if known == 1 and (without := with_dim(shape, dim)) is not None:
+        return without
+    return shape if isinstance(known, int) else unknown(Squeezed(shape, dim))
 
 
 def transposed(shape: Shape, first: int, second: int) -> Shape:

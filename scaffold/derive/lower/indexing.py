@@ -211,7 +211,7 @@ def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], rank: int) 
 def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
     """Return the shape of `value[parts]`: the picked dims are replaced by the shape the picking parts broadcast to; None if unknown.
 
-    `x[N, D]`, index `[:, i[K]]` -> `[N, K]`.
+    `x[N, D]`, index `[:, i[K]]` -> `[N, K]`. At least one part picks.
     """
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
     first, last = places[0], places[-1]

@@ -179,6 +179,7 @@ def _numbers(results: Iterable[Op]) -> set[Op]:
     """
     found = set[Op]()
     inner = {op for result in results for op in result.walk()}
+    # Arguments come before their readers.
     for op in sorted(inner, key=lambda op: op.serial):
         computed = op.facts.category == "elementwise" and found.issuperset(op.args)
         chosen = op.rule == "cond" and not found.isdisjoint(op.args)

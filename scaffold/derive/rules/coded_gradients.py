@@ -386,6 +386,7 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
     index, rank = _as_tensor(make, parts[at], g), parts[at].shape.rank
     if parts[at].rule == "list":
         rank = 1
+    # A mask has no positions, which `index_add` needs.
     if index is None or rank is None or parts[at].kind == "bool":
         return None
     # `index_add` takes a vector.
@@ -699,6 +700,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     along = dim_of(dim)
     # Without a dim, PyTorch refuses a negative index.
     nonnegative = _is_position(make, index) or literal(dim) is None
+    # PyTorch flattens x and index first, which changes no vector.
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
         along, dim = 0, make.const(0)
     same = x.shape == index.shape and literal(dim) is not None

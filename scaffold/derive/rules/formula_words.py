@@ -429,6 +429,7 @@ def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
     """Return `x` moved one step along a dim, filled with a 1: by padding, or by `cat` if the dim cannot be counted from the end."""
     at, one, none = literal(dim), make.const(1), make.const(None)
     minus, zero = make.const(-1), make.const(0)
+    # A dim known only in the call has no slices for a `cat`.
     if not isinstance(at, int) or at < 0 or x.shape.rank is not None:
         ends = (one, zero) if forward else (zero, one)
         pad = padding(make, x, dim, *ends)
@@ -548,7 +549,7 @@ def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
 
 @word
 def number_at(make: Maker, numbers: Op, at: Op) -> Op:
-    """Return one of several numbers, or the one given for all dims: of a stride, `2` or `(2, 1)`."""
+    """Return one of several numbers, or the one given for all dims: of a stride, `2`, `(2,)` or `(2, 1)`."""
     place, program = literal(at), make.program
     assert isinstance(place, int)
     if numbers.rule == "list":

@@ -497,7 +497,8 @@ class _Scalars:
             return item.rule != "mul" and not by_scalar
 
         product = Products(self.make.program, self.make, whole).of(op)
-        if product.number != 1:  # otherwise the expanded number is read as it is
+        # Without a number to multiply it with, an expanded scalar is read as it is.
+        if product.number != 1:
             product = product._replace(tensors=self._before_repeated(product.tensors))
         small = _smallest(product.tensors)
         large = [item for item in product.tensors if item not in small]

@@ -66,6 +66,7 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
 
 def _dim(op: Op) -> int | None:
     """Return the dim an op fills in part, with zeros elsewhere, as the gradient of a slice or `x[..., 0]`; None for other ops."""
+    # The arguments: `unsliced(g, dim, start, end, step)`, `select_scatter(zeros, g, dim, index)`.
     if op.rule == "unsliced":
         dim = literal(op.args[1])
     elif _is_line(op):
@@ -128,7 +129,7 @@ def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
 
 def _part(op: Op, size: int) -> Part | None:
     """Return the indices an op fills in a dim of that size, with its value; None if they are unknown or not consecutive."""
-    if _is_line(op):
+    if _is_line(op):  # `select_scatter(zeros, g, dim, index)`
         index = literal(op.args[3])
         assert isinstance(index, int)
         at = index + size if index < 0 else index

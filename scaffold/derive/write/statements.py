@@ -545,8 +545,8 @@ def is_broken_well(value: Node, width: int) -> bool:
         return True
     # The length of what stands between the brackets.
     arguments = len(emit(value)) - len(callee) - 2
-    wide = aten or (callee == "torch.cat" and all(map(_is_slice, value.args[1].args)))
-    return wide and arguments <= width - STEP
+    of_slices = callee == "torch.cat" and all(map(_is_slice, value.args[1].args))
+    return (aten or of_slices) and arguments <= width - STEP
 
 
 def _is_slice(value: Node) -> bool:
